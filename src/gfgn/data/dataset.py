@@ -1,0 +1,123 @@
+"""`Dataset`: a graph with features, labels and splits, checked once so that nothing behind it has to check again."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gfgn.data.splits import Split
+from gfgn.graph import Graph
+
+METRICS = ("accuracy",)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A graph for node classification.
+
+    Attributes:
+        name: Short name, as the registry and results have it.
+        graph: The adjacency.
+        x: `[N, F]`, floating point and finite; dense or sparse CSR.
+        y: `[N]`, int64: the class of each node, −1 where it is unknown.
+        num_classes: Number of classes.
+        metric: What scores are: `"accuracy"`.
+        feature_names: `F` names.
+        splits: Masks of training, validation and test nodes; disjoint, and of labelled nodes only.
+        description: One sentence on what this graph is.
+        smooth_dimensions: `[F]`, boolean: which feature dimensions follow the graph by construction; `None` where
+            that is unknown.
+    """
+
+    name: str
+    graph: Graph
+    x: Tensor
+    y: Tensor
+    num_classes: int
+    metric: str
+    feature_names: list[str]
+    splits: list[Split]
+    description: str = ""
+    smooth_dimensions: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}, got {self.metric!r}")
+        _check_features(self.x, self.graph.num_nodes)
+        _check_labels(self.y, self.graph.num_nodes, self.num_classes)
+        if len(self.feature_names) != self.num_features:
+            raise ValueError(f"feature_names must be {self.num_features} names, got {len(self.feature_names)}")
+        if self.smooth_dimensions is not None:
+            _check_mask("smooth_dimensions", self.smooth_dimensions, self.num_features)
+        for k, split in enumerate(self.splits):
+            _check_split(k, split, self.y)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.graph.num_nodes
+
+    @property
+    def num_features(self) -> int:
+        return self.x.size(1)
+
+    def to(self, device: torch.device | str) -> Dataset:
+        """The dataset on another device."""
+        if self.x.device == torch.device(device):
+            return self
+        smooth = self.smooth_dimensions
+        return dataclasses.replace(
+            self,
+            graph=self.graph.to(device),
+            x=self.x.to(device),
+            y=self.y.to(device),
+            splits=[Split(*(mask.to(device) for mask in split)) for split in self.splits],
+            smooth_dimensions=None if smooth is None else smooth.to(device),
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.graph.num_edges}, "
+            f"num_features={self.num_features}, num_classes={self.num_classes}, splits={len(self.splits)})"
+        )
+
+
+def _check_features(x: Tensor, num_nodes: int) -> None:
+    if x.layout not in (torch.strided, torch.sparse_csr):
+        raise ValueError(f"x must be a dense or a sparse CSR tensor, got layout {x.layout}")
+    if x.dim() != 2 or x.size(0) != num_nodes:
+        raise ValueError(f"x must have shape [{num_nodes}, F], one row a node, got {list(x.shape)}")
+    if not x.is_floating_point():
+        raise TypeError(f"x must be floating point, got {x.dtype}")
+    values = x.values() if x.layout == torch.sparse_csr else x
+    if not values.isfinite().all():
+        raise ValueError(f"x must be finite, got {int((~values.isfinite()).sum())} values that are NaN or infinite")
+
+
+def _check_labels(y: Tensor, num_nodes: int, num_classes: int) -> None:
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be 2 or larger, got {num_classes}")
+    if y.shape != (num_nodes,) or y.dtype != torch.int64:
+        raise ValueError(f"y must be [{num_nodes}] of int64, got {list(y.shape)} of {y.dtype}")
+    bad = (y < -1) | (y >= num_classes)
+    if bad.any():
+        node = int(bad.nonzero()[0])
+        raise ValueError(f"y must hold −1 to {num_classes - 1} ({num_classes} classes), got {int(y[node])} at node {node}")
+
+
+def _check_mask(name: str, mask: Tensor, size: int) -> None:
+    if mask.shape != (size,) or mask.dtype != torch.bool:
+        raise ValueError(f"{name} must be [{size}] of bool, got {list(mask.shape)} of {mask.dtype}")
+
+
+def _check_split(k: int, split: Split, y: Tensor) -> None:
+    for part, mask in split._asdict().items():
+        _check_mask(f"splits[{k}].{part}", mask, y.numel())
+        unlabelled = int((mask & (y < 0)).sum())
+        if unlabelled:
+            raise ValueError(f"splits[{k}].{part} must hold labelled nodes only, got {unlabelled} without a label")
+    shared = int((torch.stack(list(split)).sum(0) > 1).sum())
+    if shared:
+        raise ValueError(f"splits[{k}] must be disjoint, got {shared} nodes that are in more than one part")

@@ -1,0 +1,476 @@
+"""`Graph`: the adjacency in the two orders that aggregation needs, normalised once and reused by every layer.
+
+The forward pass walks the edges by target, the backward pass by source; both orders, the normalised weights `Â` and
+the place of every edge in the `edge_index` it came from are worked out here, so that layers and kernels only read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from gfgn.ops.rows import Rows, compress
+
+if TYPE_CHECKING:
+    import networkx
+    from torch_geometric.data import Data
+
+SelfLoops: TypeAlias = Literal["remove", "add"]
+Duplicates: TypeAlias = Literal["merge", "keep"]
+
+MAX_NODES = 2**31 - 1  # node ids are stored as int32; offsets into the edges are 64-bit
+SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    r"""An adjacency `A`, ready for aggregation from source to target.
+
+    With the weighted in-degree `d_i = Σ_j A_ij` it holds, for every edge from `j` to `i`, the symmetrically normalised
+    weight `Â_ij = A_ij / √(d_i d_j)` (0 where a degree is 0) and the share `A_ij / d_i`. Build it once with one of the
+    `from_…` constructors and pass it wherever an `edge_index` is expected:
+
+        graph = Graph.from_edge_index(edge_index, num_nodes=x.size(0))
+        h = conv(x, graph)
+
+    Attributes:
+        num_nodes: Number of nodes.
+        num_graphs: Number of graphs that the nodes belong to; 1 unless `batch` was given.
+        by_target: The edges in compressed rows, one row a target holding its sources in ascending order.
+        by_source: The same edges, one row a source holding its targets.
+        norm: `[E]`, `Â` in the order of `by_target`.
+        share: `[E]`, `A_ij / d_i` in the order of `by_target`.
+        reverse_norm: `[E]`, `Â` in the order of `by_source`.
+        reverse_share: `[E]`, `A_ij / d_i` in the order of `by_source`.
+        weight: `[E]`, `A` in the order of `by_target`, or `None` where every edge weighs 1.
+        degree: `[N]`, the weighted in-degree.
+        transpose: `[E]`, for every edge of `by_source` its place in `by_target`.
+        slot: For every edge *as it was given* its place in `by_target`, or −1 for a self-loop that was removed.
+        batch: `[N]`, the graph that each node belongs to, or `None` for a single graph.
+    """
+
+    num_nodes: int
+    num_graphs: int
+    by_target: Rows
+    by_source: Rows
+    norm: Tensor
+    share: Tensor
+    reverse_norm: Tensor
+    reverse_share: Tensor
+    weight: Tensor | None
+    degree: Tensor
+    transpose: Tensor
+    slot: Tensor
+    batch: Tensor | None
+
+    # --- constructors -------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def from_edge_index(
+        edge_index: Tensor,
+        num_nodes: int | None = None,
+        edge_weight: Tensor | None = None,
+        *,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        self_loops: SelfLoops = "remove",
+        duplicates: Duplicates = "merge",
+        dtype: torch.dtype | None = None,
+    ) -> Graph:
+        """Builds the graph from an `edge_index` of shape `[2, E]` (source, target), as PyG has it.
+
+        Args:
+            edge_index: Source and target ids; a plain tensor or a PyG `EdgeIndex`.
+            num_nodes: Number of nodes; by default one more than the largest id.
+            edge_weight: `[E]`, finite and not negative; gradients flow to it through the reference operators.
+            batch: `[N]`, the graph each node belongs to; edges must stay inside their graph.
+            batch_size: Number of graphs; by default one more than the largest value in `batch`.
+            self_loops: `"remove"` drops given self-loops, as the paper's `A` has none; `"add"` replaces them by one
+                of weight 1 at every node, which is GCN's `Ã`.
+            duplicates: `"merge"` joins repeated edges into one, adding their weights if there are any and weighing 1
+                if there are none; `"keep"` leaves each one an edge of its own.
+            dtype: Of `norm` and `share`; by default that of `edge_weight`, else the default dtype.
+        """
+        _one_of("self_loops", self_loops, ("remove", "add"))
+        _one_of("duplicates", duplicates, ("merge", "keep"))
+        edges = _plain(edge_index)
+        num_nodes = _check_edges(edges, num_nodes)
+        if edge_weight is not None:
+            edge_weight = _check_weight(edge_weight, edges)
+        batch, num_graphs = _check_batch(batch, batch_size, num_nodes, edges)
+        if dtype is None:
+            dtype = torch.get_default_dtype() if edge_weight is None else edge_weight.dtype
+
+        if self_loops == "add":
+            loop = torch.arange(num_nodes, device=edges.device, dtype=edges.dtype)
+            edges = torch.cat([edges, loop.expand(2, -1)], dim=1)
+            if edge_weight is not None:
+                edge_weight = torch.cat([edge_weight, edge_weight.new_ones(num_nodes)])
+        tensors = torch.ops.gfgn.index_edges(
+            edges, num_nodes, duplicates == "merge", num_nodes if self_loops == "add" else 0
+        )
+        by_target, by_source = Rows(*tensors[0:5]), Rows(*tensors[5:10])
+        transpose, slot = tensors[10], tensors[11]
+
+        weight = None
+        if edge_weight is not None:
+            # The extra place at the end takes the removed self-loops, whose slot is −1.
+            size = by_target.idx.numel()
+            place = torch.where(slot < 0, size, slot)
+            weight = edge_weight.new_zeros(size + 1).index_add(0, place, edge_weight)[:-1]
+        slot = slot[: edge_index.size(1)]
+        if not torch.compiler.is_compiling() and _same_pattern(by_target, by_source):
+            by_source = by_target  # an undirected graph: one copy serves both orders
+        return _weigh(
+            Graph(
+                num_nodes=num_nodes,
+                num_graphs=num_graphs,
+                by_target=by_target,
+                by_source=by_source,
+                weight=weight,
+                transpose=transpose,
+                slot=slot,
+                batch=batch,
+                **dict.fromkeys(("norm", "share", "reverse_norm", "reverse_share", "degree"), edges),
+            ),
+            dtype,
+        )
+
+    @staticmethod
+    def from_sparse(adjacency: Tensor, **options: Any) -> Graph:
+        """Builds the graph from a square sparse CSR, CSC or COO tensor `A`, where `A[i, j]` is the edge by which `i`
+        takes from `j`: rows are targets, as in the paper and in PyG's `adj_t`. Every stored entry is an edge; its
+        value is the weight. `options` are those of `from_edge_index`."""
+        if adjacency.dim() != 2 or adjacency.size(0) != adjacency.size(1):
+            raise ValueError(f"adjacency must be a square matrix, got shape {tuple(adjacency.shape)}")
+        if adjacency.layout not in SPARSE_LAYOUTS:
+            raise ValueError(f"adjacency must be a sparse CSR, CSC or COO tensor, got layout {adjacency.layout}")
+        if adjacency.layout == torch.sparse_coo:
+            (target, source), value = adjacency._indices(), adjacency._values()
+        else:
+            rows = adjacency.layout == torch.sparse_csr
+            ptr, idx = (
+                (adjacency.crow_indices(), adjacency.col_indices())
+                if rows
+                else (adjacency.ccol_indices(), adjacency.row_indices())
+            )
+            outer = torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr.diff())
+            target, source = (outer, idx.long()) if rows else (idx.long(), outer)
+            value = adjacency.values()
+        if not value.is_floating_point():
+            value = value.to(torch.get_default_dtype())
+        edge_index = torch.stack([source, target])
+        return Graph.from_edge_index(edge_index, adjacency.size(0), value, **options)
+
+    @staticmethod
+    def from_scipy(adjacency: scipy.sparse.sparray | scipy.sparse.spmatrix, **options: Any) -> Graph:
+        """Builds the graph from a square SciPy sparse matrix or array, read as `from_sparse` reads a tensor."""
+        coo = adjacency.tocoo()  # type: ignore[union-attr]
+        if coo.shape[0] != coo.shape[1]:
+            raise ValueError(f"adjacency must be a square matrix, got shape {tuple(coo.shape)}")
+        edge_index = torch.stack([torch.as_tensor(coo.col).long(), torch.as_tensor(coo.row).long()])
+        value = torch.as_tensor(coo.data)
+        if not value.is_floating_point():
+            value = value.to(torch.get_default_dtype())
+        return Graph.from_edge_index(edge_index, coo.shape[0], value, **options)
+
+    @staticmethod
+    def from_networkx(graph: networkx.Graph[Any], weight: str | None = None, **options: Any) -> Graph:
+        """Builds the graph from a NetworkX graph; node `k` is the `k`-th of `graph.nodes`. An undirected graph gives
+        both directions. `weight` names the edge attribute that holds the weight (1 where it is missing)."""
+        place = {node: k for k, node in enumerate(graph.nodes)}
+        edges = [(place[u], place[v], 1.0 if weight is None else w) for u, v, w in graph.edges(data=weight, default=1.0)]
+        if not graph.is_directed():
+            edges += [(v, u, w) for u, v, w in edges if u != v]
+        edge_index = torch.tensor([[u for u, _, _ in edges], [v for _, v, _ in edges]], dtype=torch.int64)
+        value = None if weight is None else torch.tensor([float(w) for *_, w in edges])
+        return Graph.from_edge_index(edge_index.view(2, -1), len(place), value, **options)
+
+    @staticmethod
+    def from_data(data: Data, **options: Any) -> Graph:
+        """Builds the graph from a PyG `Data` or `Batch`: its `edge_index`, `edge_weight` and `batch`."""
+        weight, batch = data.get("edge_weight"), data.get("batch")
+        sizes = {} if batch is None else {"batch": batch, "batch_size": getattr(data, "num_graphs", None)}
+        return Graph.from_edge_index(data.edge_index, data.num_nodes, weight, **sizes, **options)
+
+    # --- what a layer or a kernel asks for ------------------------------------------------------------------------------
+
+    @property
+    def num_edges(self) -> int:
+        """Number of stored edges, each direction counted."""
+        return self.by_target.idx.numel()
+
+    @property
+    def row_lengths(self) -> Tensor:
+        """`[N]`: how many neighbours each node takes from, `|N(i)|`."""
+        return self.by_target.ptr.diff()
+
+    @property
+    def targets(self) -> Tensor:
+        """`[E]`: the target of every edge, in the order of `by_target`."""
+        nodes = torch.arange(self.num_nodes, device=self.device)
+        return torch.repeat_interleave(nodes, self.row_lengths, output_size=self.num_edges)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """`[2, E]`: source and target of every stored edge, in the order of `by_target`."""
+        return torch.stack([self.by_target.idx.long(), self.targets])
+
+    @property
+    def device(self) -> torch.device:
+        return self.slot.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of `norm` and `share`."""
+        return self.norm.dtype
+
+    def to(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph on another device, in another floating dtype, or both; arguments as for `torch.Tensor.to`."""
+        device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
+        graph = self
+        if device is not None and device != self.device:
+
+            def move(value: Any) -> Any:
+                if isinstance(value, Tensor):
+                    return value.to(device, non_blocking=non_blocking)
+                return Rows(*map(move, value)) if isinstance(value, Rows) else value
+
+            fields = {f.name: move(getattr(self, f.name)) for f in dataclasses.fields(self)}
+            if self.by_source is self.by_target:
+                fields["by_source"] = fields["by_target"]
+            if self.reverse_norm is self.norm:
+                fields["reverse_norm"] = fields["norm"]
+            graph = Graph(**fields)
+        return graph if dtype is None or dtype == graph.dtype else _weigh(graph, dtype)
+
+    def __repr__(self) -> str:
+        parts = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}"]
+        if self.batch is not None:
+            parts.append(f"num_graphs={self.num_graphs}")
+        if self.weight is not None:
+            parts.append("weighted")
+        return f"Graph({', '.join(parts)}, dtype={self.dtype}, device='{self.device}')"
+
+
+def as_graph(
+    edge_index: Tensor | Graph,
+    num_nodes: int,
+    edge_weight: Tensor | None = None,
+    batch: Tensor | None = None,
+    batch_size: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> Graph:
+    """The `Graph` a layer works on, from whatever the caller gave: a `Graph`, an `edge_index` or a sparse matrix."""
+    if isinstance(edge_index, Graph):
+        given = [name for name, value in (("edge_weight", edge_weight), ("batch", batch)) if value is not None]
+        if given:
+            raise ValueError(f"{' and '.join(given)} cannot be given beside a Graph: build the Graph with it")
+        if edge_index.num_nodes != num_nodes:
+            raise ValueError(f"x has {num_nodes} rows, but the Graph has {edge_index.num_nodes} nodes")
+        return edge_index if dtype is None or dtype == edge_index.dtype else edge_index.to(dtype)
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(f"edge_index must be a Tensor, a PyG EdgeIndex or a Graph, got {type(edge_index).__name__}")
+    if edge_index.layout in SPARSE_LAYOUTS:
+        if edge_weight is not None:
+            raise ValueError("edge_weight cannot be given beside a sparse matrix, whose values are the weights")
+        if edge_index.size(0) != num_nodes:
+            raise ValueError(f"x has {num_nodes} rows, but the sparse matrix has {edge_index.size(0)}")
+        return Graph.from_sparse(edge_index, batch=batch, batch_size=batch_size, dtype=dtype)
+    return Graph.from_edge_index(
+        edge_index, num_nodes, edge_weight, batch=batch, batch_size=batch_size, dtype=dtype
+    )
+
+
+# --- sorting: integers only, one opaque operator, so that `torch.compile` and `torch.export` see no data-dependent code ---
+
+
+@torch.library.custom_op("gfgn::index_edges", mutates_args=())
+def _index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
+    """Sorts the edges both ways.
+
+    The last `num_loops` edges are self-loops to keep; all others are dropped. Returns the five tensors of `Rows` by
+    target, the five by source, `transpose` and `slot` (see `Graph`).
+    """
+    source, target = edges.long()
+    kept = source != target
+    if num_loops:
+        kept[-num_loops:] = True
+    place = torch.nonzero(kept).view(-1)
+    source, target = source[place], target[place]
+    order = _order(source, target, num_nodes)
+    source, target = source[order], target[order]
+    first = torch.ones_like(source, dtype=torch.bool)
+    if merge:
+        first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
+    slot = torch.full_like(edges[0], -1, dtype=torch.int64)
+    slot[place[order]] = torch.cumsum(first, 0) - 1
+    source, target = source[first], target[first]
+    transpose = _order(target, source, num_nodes)
+    return [
+        *compress(target, source, num_nodes),
+        *compress(source[transpose], target[transpose], num_nodes),
+        transpose,
+        slot,
+    ]
+
+
+def _order(minor: Tensor, major: Tensor, num_nodes: int) -> Tensor:
+    """The stable order of the entries by `major`, then `minor`."""
+    if minor.device.type != "cpu":
+        return torch.sort(major * num_nodes + minor, stable=True).indices
+    # SciPy's conversions are counting sorts: linear time, where a comparison sort takes most of the building.
+    matrix = scipy.sparse.coo_array(
+        (np.arange(minor.numel()), (minor.numpy(), major.numpy())), shape=(num_nodes, num_nodes)
+    )
+    matrix.has_canonical_format = True  # repeated entries stay apart
+    return torch.from_numpy(matrix.tocsr().tocsc().data.astype(np.int64, copy=False))
+
+
+@_index_edges.register_fake
+def _(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
+    size = torch.library.get_ctx().new_dynamic_size
+
+    def rows(entries: int | torch.SymInt) -> list[Tensor]:
+        hubs, segments = size(), size()
+        return [
+            edges.new_empty(num_nodes + 1, dtype=torch.int64),
+            edges.new_empty(entries, dtype=torch.int32),
+            edges.new_empty(hubs, dtype=torch.int64),
+            edges.new_empty(hubs + 1, dtype=torch.int64),
+            edges.new_empty(segments, dtype=torch.int64),
+        ]
+
+    entries = size()
+    return [
+        *rows(entries),
+        *rows(entries),
+        edges.new_empty(entries, dtype=torch.int64),
+        edges.new_empty(edges.size(1), dtype=torch.int64),
+    ]
+
+
+def _weigh(graph: Graph, dtype: torch.dtype) -> Graph:
+    """The graph with `degree`, `norm` and `share` worked out in `dtype`."""
+    source, target = graph.by_target.idx, graph.targets
+    if graph.weight is None:
+        weight, degree = None, graph.row_lengths.to(dtype)
+    else:
+        weight = graph.weight.to(dtype)
+        degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
+    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
+    root = inverse.sqrt()
+    norm, share = root[target] * root[source], inverse[target]
+    if weight is not None:
+        norm, share = weight * norm, weight * share
+    shared = weight is None and graph.by_source is graph.by_target
+    return dataclasses.replace(
+        graph,
+        weight=weight,
+        degree=degree,
+        norm=norm,
+        share=share,
+        reverse_norm=norm if shared else norm[graph.transpose],
+        reverse_share=share[graph.transpose],
+    )
+
+
+def _same_pattern(first: Rows, second: Rows) -> bool:
+    return torch.equal(first.ptr, second.ptr) and torch.equal(first.idx, second.idx)
+
+
+# --- checks: what was given, what was expected --------------------------------------------------------------------------
+
+
+def _one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def _plain(edge_index: Tensor) -> Tensor:
+    """The tensor itself, without PyG's `EdgeIndex` around it."""
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(f"edge_index must be a Tensor of shape [2, E], got {type(edge_index).__name__}")
+    as_tensor = getattr(edge_index, "as_tensor", None)
+    return edge_index if as_tensor is None else as_tensor()
+
+
+def _check_edges(edges: Tensor, num_nodes: int | None) -> int:
+    if edges.dim() != 2 or edges.size(0) != 2:
+        raise ValueError(f"edge_index must have shape [2, E], got {list(edges.shape)}")
+    if edges.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"edge_index must hold int64 or int32 ids, got {edges.dtype}")
+    if torch.compiler.is_compiling():
+        if num_nodes is None:
+            raise ValueError("num_nodes must be given under torch.compile and torch.export")
+        return num_nodes
+    low, high = (int(bound) for bound in edges.aminmax()) if edges.numel() else (0, -1)
+    if num_nodes is None:
+        num_nodes = high + 1
+    if not 0 <= num_nodes <= MAX_NODES:
+        raise ValueError(f"num_nodes must be between 0 and {MAX_NODES}, got {num_nodes}")
+    if low < 0 or high >= num_nodes:
+        row, column = torch.nonzero((edges < 0) | (edges >= num_nodes))[0].tolist()
+        raise ValueError(
+            f"edge_index holds the {('source', 'target')[row]} id {int(edges[row, column])} at edge {column}, "
+            f"expected ids from 0 to {num_nodes - 1} ({num_nodes} nodes)"
+        )
+    return num_nodes
+
+
+def _check_weight(weight: Tensor, edges: Tensor) -> Tensor:
+    if weight.device != edges.device:
+        raise ValueError(f"edge_weight is on {weight.device}, but edge_index is on {edges.device}")
+    if weight.shape == (edges.size(1), 1):
+        weight = weight.view(-1)
+    if weight.shape != (edges.size(1),):
+        raise ValueError(f"edge_weight must have shape [{edges.size(1)}], one an edge, got {list(weight.shape)}")
+    if not weight.is_floating_point():
+        weight = weight.to(torch.get_default_dtype())
+    if not torch.compiler.is_compiling():
+        bad = ~(weight.detach() >= 0) | weight.detach().isinf()
+        if bad.any():
+            edge = int(torch.nonzero(bad)[0])
+            raise ValueError(f"edge_weight must be finite and not negative, got {float(weight[edge])} at edge {edge}")
+    return weight
+
+
+def _check_batch(
+    batch: Tensor | None, batch_size: int | None, num_nodes: int, edges: Tensor
+) -> tuple[Tensor | None, int]:
+    if batch is None:
+        if batch_size not in (None, 1):
+            raise ValueError(f"batch_size={batch_size} needs a batch that says which graph each node belongs to")
+        return None, 1
+    if batch.device != edges.device:
+        raise ValueError(f"batch is on {batch.device}, but edge_index is on {edges.device}")
+    if batch.shape != (num_nodes,) or batch.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"batch must be [{num_nodes}] integers, got {list(batch.shape)} of {batch.dtype}")
+    if torch.compiler.is_compiling():
+        if batch_size is None:
+            raise ValueError("batch_size must be given under torch.compile and torch.export")
+        return batch.long(), batch_size
+    low, high = (int(bound) for bound in batch.aminmax()) if num_nodes else (0, -1)
+    size = high + 1 if batch_size is None else batch_size
+    if low < 0 or high >= size:
+        raise ValueError(f"batch must hold graph numbers from 0 to {size - 1}, got {low} to {high}")
+    batch = batch.long()
+    crossing = batch[edges[0].long()] != batch[edges[1].long()]
+    if crossing.any():
+        edge = int(torch.nonzero(crossing)[0])
+        source, target = edges[:, edge].tolist()
+        raise ValueError(
+            f"edge {edge} of edge_index joins node {source} of graph {int(batch[source])} "
+            f"with node {target} of graph {int(batch[target])}; edges must stay inside their graph"
+        )
+    return batch, size
+
+
+torch.export.register_dataclass(Graph, serialized_type_name="gfgn.Graph")

@@ -1,0 +1,6 @@
+"""The layers: `GFGNConv` and the network `GFGN`."""
+
+from gfgn.nn.conv import GFGNConv
+from gfgn.nn.model import GFGN
+
+__all__ = ["GFGN", "GFGNConv"]

@@ -1,0 +1,99 @@
+"""The three levels of gating, each as the paper's equation: from `z = HW` to the gated aggregation and its scores.
+
+A level is one function and one line in `LEVELS`. Heads sit side by side in the columns of `z`; a gate matrix belongs
+to its head (`[heads, d or 2d, d]`) and never sees another head's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from gfgn import ops
+from gfgn.graph import Graph
+
+Lam: TypeAlias = float | Tensor
+Pool: TypeAlias = str
+
+
+@dataclass(frozen=True)
+class Level:
+    """How one level gates."""
+
+    aggregate: Callable[[Tensor, Tensor, Lam, Graph, Pool, bool], tuple[Tensor, Tensor | None]]
+    """`(z, gate, lam, graph, pool, return_scores) → (output, scores)`."""
+    gate_inputs: int
+    """How many representations of width `d` the gate reads: 1 for `z̄`, 2 for a concatenation."""
+    pools: bool
+    """Whether the gate pools representations, that is, whether `pool` means anything."""
+
+
+def per_head(z: Tensor, weight: Tensor) -> Tensor:
+    """`z_k W_k` for every head `k`: `[N, heads·d]` times `[heads, d, e]` gives `[N, heads·e]`."""
+    heads, width, _ = weight.shape
+    if heads == 1:
+        return z @ weight[0]
+    by_head = z.unflatten(-1, (heads, width)).transpose(0, 1)
+    return torch.bmm(by_head, weight).transpose(0, 1).flatten(1)
+
+
+def pool_nodes(z: Tensor, graph: Graph, pool: Pool) -> Tensor:
+    """One representation a graph, `[num_graphs, D]`; 0 for a graph without nodes."""
+    batch = graph.batch
+    if batch is None:  # a plain reduction
+        if pool == "max":
+            return z.amax(0, keepdim=True) if z.size(0) else z.new_zeros(1, z.size(1))
+        return z.sum(0, keepdim=True) if pool == "sum" else z.sum(0, keepdim=True) / max(z.size(0), 1)
+    if pool == "max":
+        place = batch.unsqueeze(1).expand_as(z)
+        return z.new_zeros(graph.num_graphs, z.size(1)).scatter_reduce(0, place, z, "amax", include_self=False)
+    wide = z.to(ops.compute_dtype(z.dtype))
+    total = wide.new_zeros(graph.num_graphs, z.size(1)).index_add(0, batch, wide)
+    if pool == "mean":
+        count = wide.new_zeros(graph.num_graphs).index_add(0, batch, wide.new_ones(z.size(0)))
+        total = total / count.clamp(min=1).unsqueeze(1)
+    return total.to(z.dtype)
+
+
+def graph_level(
+    z: Tensor, gate: Tensor, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
+) -> tuple[Tensor, Tensor | None]:
+    """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` a graph."""
+    s = lam * torch.sigmoid(per_head(pool_nodes(z, graph, pool), gate))
+    s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
+    return torch.lerp(z, ops.propagate(z, graph), s_of_node), s
+
+
+def neighbor_level(
+    z: Tensor, gate: Tensor, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
+) -> tuple[Tensor, Tensor | None]:
+    """`(1 − s_i) z_i + s_i Σ_j Â_ij z_j` with `s_i = λ σ([z_i ‖ Pool_{j∈N(i)}(z_j)] W_s)`."""
+    pooled = ops.NEIGHBOR_POOL[pool](z, graph)
+    own, around = gate.chunk(2, dim=1)
+    s = lam * torch.sigmoid(per_head(z, own) + per_head(pooled, around))
+    return torch.lerp(z, ops.propagate(z, graph), s), s
+
+
+def pair_level(
+    z: Tensor, gate: Tensor, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
+) -> tuple[Tensor, Tensor | None]:
+    """`(1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j` with `s_ij = λ σ([z_i ‖ z_j] W_s)`.
+
+    `[z_i ‖ z_j] W_s = z_i U + z_j V`, so that only node tensors reach the operator.
+    """
+    own, other = gate.chunk(2, dim=1)
+    a, b = per_head(z, own), per_head(z, other)
+    scores = ops.pair_scores(a, b, graph, lam) if return_scores else None
+    return ops.pair_aggregate(a, b, z, graph, lam), scores
+
+
+LEVELS = {
+    "graph": Level(graph_level, gate_inputs=1, pools=True),
+    "neighbor": Level(neighbor_level, gate_inputs=2, pools=True),
+    "pair": Level(pair_level, gate_inputs=2, pools=False),
+}
+POOLS = ("mean", "max", "sum")

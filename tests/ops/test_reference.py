@@ -1,0 +1,92 @@
+"""The reference operators against loops over scalars; their first and second derivatives."""
+
+import math
+
+import pytest
+import torch
+from loops import adjacency, random_edges, sigmoid
+
+from gfgn import Graph
+from gfgn.ops import reference
+
+
+def make(n: int = 9, e: int = 30, seed: int = 0) -> tuple[list[tuple[int, int]], list[float], Graph]:
+    generator = torch.Generator().manual_seed(seed)
+    edges = random_edges(n - 1, e, generator)  # the last node is isolated
+    weight = torch.rand(e, generator=generator, dtype=torch.float64)
+    return [tuple(pair) for pair in edges.t().tolist()], weight.tolist(), Graph.from_edge_index(edges, n, weight)
+
+
+def random(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def loops_over(edges: list, weights: list, x: list, n: int, message) -> torch.Tensor:
+    """`Σ_j message(i, j, A_ij, d_i, d_j, column)` over the neighbours of every node."""
+    A = adjacency(edges, weights)
+    degree = [sum(A.get(i, {}).values()) for i in range(n)]
+    out = [
+        [sum(message(i, j, a, degree[i], degree[j], c) for j, a in A.get(i, {}).items()) for c in range(len(x[0]))]
+        for i in range(n)
+    ]
+    return torch.tensor(out, dtype=torch.float64)
+
+
+def test_sums_over_neighbours() -> None:
+    edges, weights, graph = make()
+    x = random(9, 3)
+    rows, xs = graph.by_target, x.tolist()
+
+    def normalised(i: int, j: int, a: float, d_i: float, d_j: float, c: int) -> float:
+        return a / math.sqrt(d_i * d_j) * xs[j][c] if d_i > 0 and d_j > 0 else 0.0
+
+    expected = loops_over(edges, weights, xs, 9, normalised)
+    torch.testing.assert_close(reference.spmm(x, rows, graph.norm), expected, rtol=0, atol=1e-12)
+    plain = loops_over(edges, weights, xs, 9, lambda i, j, a, d_i, d_j, c: xs[j][c])
+    torch.testing.assert_close(reference.spmm(x, rows, None), plain, rtol=0, atol=1e-12)
+    largest = [
+        [max((xs[j][c] for j in adjacency(edges, weights).get(i, {})), default=0.0) for c in range(3)]
+        for i in range(9)
+    ]
+    assert reference.neighbor_max(x, rows).tolist() == largest
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.5, 2.0])
+def test_pair_aggregate(lam: float) -> None:
+    edges, weights, graph = make()
+    a, b, z = random(3, 9, 4)
+    A, B, Z = a.tolist(), b.tolist(), z.tolist()
+
+    def gated(i: int, j: int, w: float, d_i: float, d_j: float, c: int) -> float:
+        s = lam * sigmoid(A[i][c] + B[j][c])
+        norm = w / math.sqrt(d_i * d_j) if d_i > 0 and d_j > 0 else 0.0
+        return s * (norm * Z[j][c] - w / d_i * Z[i][c])
+
+    expected = z + loops_over(edges, weights, Z, 9, gated)
+    out = reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+    columns = reference.pair_aggregate(
+        a, b, z, torch.full((4,), lam, dtype=torch.float64), graph.norm, graph.share, graph.by_target
+    )
+    torch.testing.assert_close(columns, out)
+
+
+def test_derivatives() -> None:
+    _, _, graph = make(5, 12)
+    x, a, b, z = (t.clone().requires_grad_() for t in random(4, 5, 2))
+    lam = torch.tensor([0.7, 1.4], dtype=torch.float64, requires_grad=True)
+    norm, share = (t.clone().requires_grad_() for t in (graph.norm, graph.share))
+    rows = graph.by_target
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda x, norm: reference.spmm(x, rows, norm), (x, norm))
+        assert check(lambda *args: reference.pair_aggregate(*args, rows), (a, b, z, lam, norm, share))
+    assert torch.autograd.gradcheck(lambda x: reference.neighbor_max(x, rows), (x,))
+
+
+def test_half_precision_is_summed_in_float32() -> None:
+    n = 4097  # adding ones in bfloat16 stops at 256
+    leaves = torch.arange(1, n)
+    graph = Graph.from_edge_index(torch.stack([leaves, torch.zeros_like(leaves)]), n)
+    out = reference.spmm(torch.ones(n, 1, dtype=torch.bfloat16), graph.by_target, None)
+    assert out.dtype == torch.bfloat16
+    assert out[0].item() == 4096

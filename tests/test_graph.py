@@ -1,0 +1,242 @@
+"""`Graph`: both orders, normalisation, the place of every given edge, every source format, every refusal."""
+
+import copy
+import pickle
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loops import adjacency, random_edges
+from torch_geometric.data import Batch, Data
+from torch_geometric.edge_index import EdgeIndex
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import remove_self_loops
+
+from gfgn import Graph
+from gfgn.ops.rows import SEGMENT, Rows
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def dense(graph: Graph, rows: Rows, values: torch.Tensor) -> torch.Tensor:
+    size = graph.num_nodes
+    return torch.sparse_csr_tensor(rows.ptr, rows.idx.long(), values, (size, size)).to_dense()
+
+
+@given(n=st.integers(1, 12), e=st.integers(0, 40), seed=st.integers(0, 10_000), weighted=st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_both_orders_hold_the_same_matrix(n: int, e: int, seed: int, weighted: bool) -> None:
+    edges = random_edges(n, e, generator(seed))
+    weight = torch.rand(e, generator=generator(seed), dtype=torch.float64) if weighted else None
+    graph = Graph.from_edge_index(edges, n, weight, dtype=torch.float64)
+    A = adjacency([tuple(pair) for pair in edges.t().tolist()], None if weight is None else weight.tolist())
+    degree = [sum(A.get(i, {}).values()) for i in range(n)]
+    norm, share = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, n, dtype=torch.float64)
+    for i, row in A.items():
+        for j, a in row.items():
+            norm[i, j] = a / (degree[i] * degree[j]) ** 0.5 if degree[i] > 0 and degree[j] > 0 else 0
+            share[i, j] = a / degree[i] if degree[i] > 0 else 0
+    assert graph.num_edges == sum(len(row) for row in A.values())
+    torch.testing.assert_close(graph.degree, torch.tensor(degree, dtype=torch.float64))
+    torch.testing.assert_close(dense(graph, graph.by_target, graph.norm), norm)
+    torch.testing.assert_close(dense(graph, graph.by_target, graph.share), share)
+    torch.testing.assert_close(dense(graph, graph.by_source, graph.reverse_norm).t(), norm)
+    torch.testing.assert_close(dense(graph, graph.by_source, graph.reverse_share).t(), share)
+    assert torch.equal(graph.norm[graph.transpose], graph.reverse_norm)
+
+
+@given(n=st.integers(1, 10), e=st.integers(0, 40), seed=st.integers(0, 10_000), merge=st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_slot_finds_every_given_edge(n: int, e: int, seed: int, merge: bool) -> None:
+    edges = random_edges(n, e, generator(seed))
+    graph = Graph.from_edge_index(edges, n, duplicates="merge" if merge else "keep")
+    loop = edges[0] == edges[1]
+    assert torch.equal(graph.slot < 0, loop)
+    assert torch.equal(graph.edge_index[:, graph.slot[~loop]], edges[:, ~loop])
+    if not merge:
+        assert graph.num_edges == int((~loop).sum())
+        assert graph.slot[~loop].unique().numel() == graph.num_edges
+
+
+def test_normalisation_is_pygs_on_directed_edges() -> None:
+    edges, _ = remove_self_loops(random_edges(30, 90, generator()).unique(dim=1))
+    graph = Graph.from_edge_index(edges, 30)
+    index, weight = gcn_norm(edges, num_nodes=30, add_self_loops=False, dtype=torch.float32)
+    expected = torch.zeros(30, 30).index_put((index[1], index[0]), weight)
+    torch.testing.assert_close(dense(graph, graph.by_target, graph.norm), expected)
+
+
+def test_self_loops_can_be_added() -> None:
+    edges = torch.tensor([[0, 0, 1, 2], [0, 1, 0, 2]])
+    graph = Graph.from_edge_index(edges, 4, torch.tensor([5.0, 1.0, 1.0, 7.0]), self_loops="add")
+    assert dense(graph, graph.by_target, graph.weight).diagonal().tolist() == [1, 1, 1, 1]
+    assert graph.num_edges == 6
+    assert graph.slot.tolist() == [-1, 2, 1, -1]  # given self-loops are replaced, not kept
+
+
+def test_rows_of_an_undirected_graph_are_shared() -> None:
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    graph = Graph.from_edge_index(edges, 3)
+    assert graph.by_source is graph.by_target
+    assert graph.reverse_norm is graph.norm
+    assert Graph.from_edge_index(edges[:, :3], 3).by_source is not graph.by_target
+    weighted = Graph.from_edge_index(edges, 3, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert not torch.equal(weighted.reverse_norm, weighted.norm)  # the pattern is symmetric, the weights are not
+    moved = graph.to("meta")
+    assert moved.by_source is moved.by_target
+
+
+def test_hubs_are_planned_in_segments() -> None:
+    leaves = torch.arange(1, 2 * SEGMENT + 2)
+    graph = Graph.from_edge_index(torch.stack([leaves, torch.zeros_like(leaves)]))
+    rows = graph.by_target
+    assert rows.hub_rows.tolist() == [0]
+    assert rows.hub_ptr.tolist() == [0, 3]
+    assert rows.seg_hub.tolist() == [0, 0, 0]
+    assert graph.by_source.hub_rows.numel() == 0
+    exactly = Graph.from_edge_index(torch.stack([leaves[:SEGMENT], torch.zeros_like(leaves[:SEGMENT])]))
+    assert exactly.by_target.hub_rows.numel() == 0
+
+
+@pytest.mark.parametrize("num_nodes", [0, 1, 5])
+def test_no_edges(num_nodes: int) -> None:
+    graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes)
+    assert (graph.num_nodes, graph.num_edges) == (num_nodes, 0)
+    assert graph.degree.tolist() == [0] * num_nodes
+
+
+def test_every_source_gives_the_same_graph() -> None:
+    edges = random_edges(9, 40, generator(1)).unique(dim=1)
+    edges, _ = remove_self_loops(edges)
+    weight = torch.rand(edges.size(1), generator=generator(2))
+    expected = Graph.from_edge_index(edges, 9, weight)
+    matrix = torch.zeros(9, 9).index_put((edges[1], edges[0]), weight)
+    network = nx.DiGraph()
+    network.add_nodes_from(range(9))
+    network.add_weighted_edges_from(
+        [(u, v, float(w)) for (u, v), w in zip(edges.t().tolist(), weight, strict=True)]
+    )
+    others = {
+        "EdgeIndex": Graph.from_edge_index(EdgeIndex(edges, sparse_size=(9, 9)), 9, weight),
+        "int32": Graph.from_edge_index(edges.int(), 9, weight.view(-1, 1)),
+        "csr": Graph.from_sparse(matrix.to_sparse_csr()),
+        "csc": Graph.from_sparse(matrix.to_sparse_csc()),
+        "coo": Graph.from_sparse(matrix.to_sparse_coo()),
+        "scipy": Graph.from_scipy(sp.csr_array(matrix.numpy())),
+        "scipy matrix": Graph.from_scipy(sp.coo_matrix(matrix.numpy())),
+        "networkx": Graph.from_networkx(network, weight="weight"),
+        "data": Graph.from_data(Data(edge_index=edges, edge_weight=weight, num_nodes=9)),
+    }
+    for name, graph in others.items():
+        assert torch.equal(graph.edge_index, expected.edge_index), name
+        torch.testing.assert_close(graph.norm, expected.norm, msg=name)
+
+
+def test_undirected_networkx_gives_both_directions() -> None:
+    graph = Graph.from_networkx(nx.path_graph(["a", "b", "c"]))
+    assert graph.edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    assert graph.weight is None
+
+
+def test_integer_matrix_values_are_weights() -> None:
+    graph = Graph.from_scipy(sp.csr_array(np.array([[0, 2], [3, 0]])))
+    assert graph.weight is not None
+    assert graph.weight.tolist() == [2.0, 3.0]
+    sparse = Graph.from_sparse(torch.tensor([[0, 2], [3, 0]]).to_sparse_coo())
+    assert torch.equal(sparse.norm, graph.norm)
+
+
+def test_batch_of_pyg() -> None:
+    pair = torch.tensor([[0, 1], [1, 0]])
+    data = Batch.from_data_list([Data(edge_index=pair, num_nodes=2), Data(edge_index=pair, num_nodes=3)])
+    graph = Graph.from_data(data)
+    assert graph.num_graphs == 2
+    assert "num_graphs=2" in repr(graph)
+    assert graph.batch is not None
+    assert graph.batch.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_to_changes_dtype_exactly_and_leaves_the_rest() -> None:
+    edges = random_edges(8, 30, generator())
+    graph, wide = Graph.from_edge_index(edges, 8), Graph.from_edge_index(edges, 8, dtype=torch.float64)
+    assert torch.equal(graph.to(torch.float64).norm, wide.norm)
+    assert graph.to(torch.float32) is graph
+    assert graph.to("cpu") is graph
+    assert graph.dtype == torch.float32
+    assert wide.to("meta").norm.device.type == "meta"
+    assert "dtype=torch.float64" in repr(wide)
+
+
+def test_copies_and_pickles() -> None:
+    graph = Graph.from_edge_index(random_edges(8, 30, generator()), 8)
+    for twin in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        assert torch.equal(twin.norm, graph.norm)
+        assert torch.equal(twin.slot, graph.slot)
+
+
+def test_gradient_reaches_the_weights() -> None:
+    edges = torch.tensor([[0, 1, 0, 2, 2], [1, 0, 1, 1, 2]])  # one repeated edge, one self-loop
+    weight = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], requires_grad=True)
+    Graph.from_edge_index(edges, 3, weight).norm.sum().backward()
+    assert weight.grad is not None
+    assert weight.grad[4] == 0
+    assert torch.isfinite(weight.grad).all()
+
+
+EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
+REFUSALS = {
+    "shape": (lambda: Graph.from_edge_index(EDGES.t()), ValueError, r"shape \[2, E\], got \[3, 2\]"),
+    "type": (lambda: Graph.from_edge_index([[0], [1]]), TypeError, "got list"),
+    "dtype": (lambda: Graph.from_edge_index(EDGES.float()), TypeError, "int64 or int32 ids, got torch.float32"),
+    "too large": (lambda: Graph.from_edge_index(EDGES, 2), ValueError, "target id 2 at edge 1|source id 2 at edge 2"),
+    "negative": (lambda: Graph.from_edge_index(EDGES - 1, 3), ValueError, "source id -1 at edge 0"),
+    "num_nodes": (lambda: Graph.from_edge_index(EDGES, -3), ValueError, "num_nodes must be between 0"),
+    "weight shape": (lambda: Graph.from_edge_index(EDGES, 3, torch.ones(2)), ValueError, r"shape \[3\].*got \[2\]"),
+    "weight sign": (
+        lambda: Graph.from_edge_index(EDGES, 3, torch.tensor([1.0, -1.0, 1.0])),
+        ValueError,
+        "got -1.0 at edge 1",
+    ),
+    "weight nan": (lambda: Graph.from_edge_index(EDGES, 3, torch.full((3,), torch.nan)), ValueError, "got nan"),
+    "weight inf": (lambda: Graph.from_edge_index(EDGES, 3, torch.full((3,), torch.inf)), ValueError, "got inf"),
+    "weight device": (
+        lambda: Graph.from_edge_index(EDGES, 3, torch.ones(3, device="meta")),
+        ValueError,
+        "edge_weight is on meta, but edge_index is on cpu",
+    ),
+    "batch length": (lambda: Graph.from_edge_index(EDGES, 3, batch=torch.zeros(2).long()), ValueError, "batch must be"),
+    "batch crossing": (
+        lambda: Graph.from_edge_index(EDGES, 3, batch=torch.tensor([0, 0, 1])),
+        ValueError,
+        "edge 1 of edge_index joins node 1 of graph 0 with node 2 of graph 1",
+    ),
+    "batch range": (
+        lambda: Graph.from_edge_index(EDGES, 3, batch=torch.tensor([0, 0, 0]) - 1),
+        ValueError,
+        "graph numbers from 0",
+    ),
+    "batch device": (
+        lambda: Graph.from_edge_index(EDGES, 3, batch=torch.zeros(3, device="meta").long()),
+        ValueError,
+        "batch is on meta",
+    ),
+    "batch_size alone": (lambda: Graph.from_edge_index(EDGES, 3, batch_size=2), ValueError, "needs a batch"),
+    "self_loops": (lambda: Graph.from_edge_index(EDGES, 3, self_loops="maybe"), ValueError, "got 'maybe'"),
+    "duplicates": (lambda: Graph.from_edge_index(EDGES, 3, duplicates="drop"), ValueError, "got 'drop'"),
+    "not square": (lambda: Graph.from_sparse(torch.ones(2, 3).to_sparse_csr()), ValueError, r"shape \(2, 3\)"),
+    "not sparse": (lambda: Graph.from_sparse(torch.ones(2, 2)), ValueError, "layout torch.strided"),
+    "scipy not square": (lambda: Graph.from_scipy(sp.csr_array(np.ones((2, 3)))), ValueError, r"shape \(2, 3\)"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals_say_what_was_wrong(case: str) -> None:
+    build, error, message = REFUSALS[case]
+    with pytest.raises(error, match=message):
+        build()
