@@ -10,7 +10,6 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import adjacency, random_edges
 from torch_geometric.data import Batch, Data
 from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -18,6 +17,7 @@ from torch_geometric.utils import remove_self_loops
 
 from gfgn import Graph
 from gfgn.ops.rows import SEGMENT, Rows
+from loops import adjacency, random_edges
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -119,9 +119,7 @@ def test_every_source_gives_the_same_graph() -> None:
     matrix = torch.zeros(9, 9).index_put((edges[1], edges[0]), weight)
     network = nx.DiGraph()
     network.add_nodes_from(range(9))
-    network.add_weighted_edges_from(
-        [(u, v, float(w)) for (u, v), w in zip(edges.t().tolist(), weight, strict=True)]
-    )
+    network.add_weighted_edges_from([(u, v, float(w)) for (u, v), w in zip(edges.t().tolist(), weight, strict=True)])
     others = {
         "EdgeIndex": Graph.from_edge_index(EdgeIndex(edges, sparse_size=(9, 9)), 9, weight),
         "int32": Graph.from_edge_index(edges.int(), 9, weight.view(-1, 1)),
@@ -193,24 +191,48 @@ EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
 REFUSALS = {
     "shape": (lambda: Graph.from_edge_index(EDGES.t()), ValueError, r"shape \[2, E\], got \[3, 2\]"),
     "type": (lambda: Graph.from_edge_index([[0], [1]]), TypeError, "got list"),
-    "dtype": (lambda: Graph.from_edge_index(EDGES.float()), TypeError, "int64 or int32 ids, got torch.float32"),
-    "too large": (lambda: Graph.from_edge_index(EDGES, 2), ValueError, "target id 2 at edge 1|source id 2 at edge 2"),
+    "dtype": (
+        lambda: Graph.from_edge_index(EDGES.float()),
+        TypeError,
+        "int64 or int32 ids, got torch.float32",
+    ),
+    "too large": (
+        lambda: Graph.from_edge_index(EDGES, 2),
+        ValueError,
+        "target id 2 at edge 1|source id 2 at edge 2",
+    ),
     "negative": (lambda: Graph.from_edge_index(EDGES - 1, 3), ValueError, "source id -1 at edge 0"),
     "num_nodes": (lambda: Graph.from_edge_index(EDGES, -3), ValueError, "num_nodes must be between 0"),
-    "weight shape": (lambda: Graph.from_edge_index(EDGES, 3, torch.ones(2)), ValueError, r"shape \[3\].*got \[2\]"),
+    "weight shape": (
+        lambda: Graph.from_edge_index(EDGES, 3, torch.ones(2)),
+        ValueError,
+        r"shape \[3\].*got \[2\]",
+    ),
     "weight sign": (
         lambda: Graph.from_edge_index(EDGES, 3, torch.tensor([1.0, -1.0, 1.0])),
         ValueError,
         "got -1.0 at edge 1",
     ),
-    "weight nan": (lambda: Graph.from_edge_index(EDGES, 3, torch.full((3,), torch.nan)), ValueError, "got nan"),
-    "weight inf": (lambda: Graph.from_edge_index(EDGES, 3, torch.full((3,), torch.inf)), ValueError, "got inf"),
+    "weight nan": (
+        lambda: Graph.from_edge_index(EDGES, 3, torch.full((3,), torch.nan)),
+        ValueError,
+        "got nan",
+    ),
+    "weight inf": (
+        lambda: Graph.from_edge_index(EDGES, 3, torch.full((3,), torch.inf)),
+        ValueError,
+        "got inf",
+    ),
     "weight device": (
         lambda: Graph.from_edge_index(EDGES, 3, torch.ones(3, device="meta")),
         ValueError,
         "edge_weight is on meta, but edge_index is on cpu",
     ),
-    "batch length": (lambda: Graph.from_edge_index(EDGES, 3, batch=torch.zeros(2).long()), ValueError, "batch must be"),
+    "batch length": (
+        lambda: Graph.from_edge_index(EDGES, 3, batch=torch.zeros(2).long()),
+        ValueError,
+        "batch must be",
+    ),
     "batch crossing": (
         lambda: Graph.from_edge_index(EDGES, 3, batch=torch.tensor([0, 0, 1])),
         ValueError,
@@ -229,9 +251,17 @@ REFUSALS = {
     "batch_size alone": (lambda: Graph.from_edge_index(EDGES, 3, batch_size=2), ValueError, "needs a batch"),
     "self_loops": (lambda: Graph.from_edge_index(EDGES, 3, self_loops="maybe"), ValueError, "got 'maybe'"),
     "duplicates": (lambda: Graph.from_edge_index(EDGES, 3, duplicates="drop"), ValueError, "got 'drop'"),
-    "not square": (lambda: Graph.from_sparse(torch.ones(2, 3).to_sparse_csr()), ValueError, r"shape \(2, 3\)"),
+    "not square": (
+        lambda: Graph.from_sparse(torch.ones(2, 3).to_sparse_csr()),
+        ValueError,
+        r"shape \(2, 3\)",
+    ),
     "not sparse": (lambda: Graph.from_sparse(torch.ones(2, 2)), ValueError, "layout torch.strided"),
-    "scipy not square": (lambda: Graph.from_scipy(sp.csr_array(np.ones((2, 3)))), ValueError, r"shape \(2, 3\)"),
+    "scipy not square": (
+        lambda: Graph.from_scipy(sp.csr_array(np.ones((2, 3)))),
+        ValueError,
+        r"shape \(2, 3\)",
+    ),
 }
 
 

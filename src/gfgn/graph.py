@@ -70,7 +70,7 @@ class Graph:
     slot: Tensor
     batch: Tensor | None
 
-    # --- constructors -------------------------------------------------------------------------------------------------
+    # --- constructors -----------------------------------------------------------------------------
 
     @staticmethod
     def from_edge_index(
@@ -186,7 +186,9 @@ class Graph:
         """Builds the graph from a NetworkX graph; node `k` is the `k`-th of `graph.nodes`. An undirected graph gives
         both directions. `weight` names the edge attribute that holds the weight (1 where it is missing)."""
         place = {node: k for k, node in enumerate(graph.nodes)}
-        edges = [(place[u], place[v], 1.0 if weight is None else w) for u, v, w in graph.edges(data=weight, default=1.0)]
+        edges = [
+            (place[u], place[v], data.get(weight, 1.0) if weight else 1.0) for u, v, data in graph.edges(data=True)
+        ]
         if not graph.is_directed():
             edges += [(v, u, w) for u, v, w in edges if u != v]
         edge_index = torch.tensor([[u for u, _, _ in edges], [v for _, v, _ in edges]], dtype=torch.int64)
@@ -200,7 +202,7 @@ class Graph:
         sizes = {} if batch is None else {"batch": batch, "batch_size": getattr(data, "num_graphs", None)}
         return Graph.from_edge_index(data.edge_index, data.num_nodes, weight, **sizes, **options)
 
-    # --- what a layer or a kernel asks for ------------------------------------------------------------------------------
+    # --- what a layer or a kernel asks for --------------------------------------------------------
 
     @property
     def num_edges(self) -> int:
@@ -284,12 +286,10 @@ def as_graph(
         if edge_index.size(0) != num_nodes:
             raise ValueError(f"x has {num_nodes} rows, but the sparse matrix has {edge_index.size(0)}")
         return Graph.from_sparse(edge_index, batch=batch, batch_size=batch_size, dtype=dtype)
-    return Graph.from_edge_index(
-        edge_index, num_nodes, edge_weight, batch=batch, batch_size=batch_size, dtype=dtype
-    )
+    return Graph.from_edge_index(edge_index, num_nodes, edge_weight, batch=batch, batch_size=batch_size, dtype=dtype)
 
 
-# --- sorting: integers only, one opaque operator, so that `torch.compile` and `torch.export` see no data-dependent code ---
+# --- sorting: integers only, in one opaque operator: compilers see no data-dependent code ---
 
 
 @torch.library.custom_op("gfgn::index_edges", mutates_args=())
@@ -386,7 +386,7 @@ def _same_pattern(first: Rows, second: Rows) -> bool:
     return torch.equal(first.ptr, second.ptr) and torch.equal(first.idx, second.idx)
 
 
-# --- checks: what was given, what was expected --------------------------------------------------------------------------
+# --- checks: what was given, what was expected ----------------------------------------------------
 
 
 def _one_of(name: str, value: object, allowed: Sequence[str]) -> None:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import layer, random_edges, undirected
 from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.nn import GCNConv
 
 from gfgn import GFGNConv, Graph
+from loops import layer, random_edges, undirected
 
 LEVELS = ["graph", "neighbor", "pair"]
 every_level = pytest.mark.parametrize("level", LEVELS)
@@ -353,7 +353,11 @@ X, EDGES = torch.ones(3, 5), torch.tensor([[0, 1, 2], [1, 2, 0]])
 conv = GFGNConv(5, 4)
 REFUSALS = {
     "level": (lambda: GFGNConv(5, 4, "edge"), ValueError, "level must be one of 'graph', 'neighbor', 'pair'"),
-    "pool": (lambda: GFGNConv(5, 4, "graph", pool="median"), ValueError, "pool must be one of .* got 'median'"),
+    "pool": (
+        lambda: GFGNConv(5, 4, "graph", pool="median"),
+        ValueError,
+        "pool must be one of .* got 'median'",
+    ),
     "pair pool": (lambda: GFGNConv(5, 4, "pair", pool="max"), ValueError, "means nothing at level='pair'"),
     "channels": (lambda: GFGNConv(5, 0), ValueError, "out_channels must be a positive integer, got 0"),
     "in_channels": (lambda: GFGNConv(0, 4), ValueError, "in_channels must be a positive integer, got 0"),
@@ -364,7 +368,11 @@ REFUSALS = {
     "x dims": (lambda: conv(torch.ones(5), EDGES), ValueError, r"shape \[N, 5\], got \[5\]"),
     "x dtype": (lambda: conv(X.long(), EDGES), TypeError, "floating-point features, got torch.int64"),
     "x layout": (lambda: conv(X.to_sparse_coo(), EDGES), ValueError, "dense or sparse CSR"),
-    "x nan": (lambda: conv(X * torch.nan, EDGES), ValueError, r"x must be finite, got nan at position \[0, 0\]"),
+    "x nan": (
+        lambda: conv(X * torch.nan, EDGES),
+        ValueError,
+        r"x must be finite, got nan at position \[0, 0\]",
+    ),
     "x inf": (
         lambda: conv((X * torch.inf).to_sparse_csr(), EDGES),
         ValueError,
@@ -375,13 +383,21 @@ REFUSALS = {
     "edge dtype": (lambda: conv(X, EDGES.float()), TypeError, "int64 or int32"),
     "edge range": (lambda: conv(X[:2], EDGES), ValueError, r"expected ids from 0 to 1 \(2 nodes\)"),
     "edge shape": (lambda: conv(X, EDGES.t()[:, :1]), ValueError, r"shape \[2, E\]"),
-    "graph size": (lambda: conv(X, Graph.from_edge_index(EDGES, 4)), ValueError, "3 rows, but the Graph has 4"),
+    "graph size": (
+        lambda: conv(X, Graph.from_edge_index(EDGES, 4)),
+        ValueError,
+        "3 rows, but the Graph has 4",
+    ),
     "graph and weight": (
         lambda: conv(X, Graph.from_edge_index(EDGES, 3), torch.ones(3)),
         ValueError,
         "edge_weight cannot be given beside a Graph",
     ),
-    "matrix size": (lambda: conv(X, torch.eye(4).to_sparse_csr()), ValueError, "3 rows, but the sparse matrix has 4"),
+    "matrix size": (
+        lambda: conv(X, torch.eye(4).to_sparse_csr()),
+        ValueError,
+        "3 rows, but the sparse matrix has 4",
+    ),
     "matrix and weight": (
         lambda: conv(X, torch.eye(3).to_sparse_csr(), torch.ones(3)),
         ValueError,

@@ -2,10 +2,10 @@
 and a linear graph-level layer is a filter in the spectrum of the Laplacian."""
 
 import torch
-from loops import undirected
 
 from gfgn import GFGNConv, Graph
 from gfgn.ops import pair_aggregate, propagate
+from loops import undirected
 
 N = 14
 EDGES = undirected(N, 12, torch.Generator().manual_seed(0))
@@ -98,14 +98,10 @@ def test_linear_graph_level_is_a_spectral_filter() -> None:
     out, s = conv(h, GRAPH, return_scores=True)
     eigenvalues, U = torch.linalg.eigh(laplacian())
     z = conv.transform(h)
-    filtered = torch.stack(
-        [U @ torch.diag(1 - s[0, k] * eigenvalues) @ U.t() @ z[:, k] for k in range(3)], dim=1
-    )
+    filtered = torch.stack([U @ torch.diag(1 - s[0, k] * eigenvalues) @ U.t() @ z[:, k] for k in range(3)], dim=1)
     torch.testing.assert_close(out, filtered)
     several = z
     for _ in range(4):
         several = (1 - s) * several + s * propagate(several, GRAPH)
-    power = torch.stack(
-        [U @ torch.diag((1 - s[0, k] * eigenvalues) ** 4) @ U.t() @ z[:, k] for k in range(3)], dim=1
-    )
+    power = torch.stack([U @ torch.diag((1 - s[0, k] * eigenvalues) ** 4) @ U.t() @ z[:, k] for k in range(3)], dim=1)
     torch.testing.assert_close(several, power)

@@ -4,17 +4,21 @@ import math
 
 import pytest
 import torch
-from loops import adjacency, random_edges, sigmoid
 
 from gfgn import Graph
 from gfgn.ops import reference
+from loops import adjacency, random_edges, sigmoid
 
 
 def make(n: int = 9, e: int = 30, seed: int = 0) -> tuple[list[tuple[int, int]], list[float], Graph]:
     generator = torch.Generator().manual_seed(seed)
     edges = random_edges(n - 1, e, generator)  # the last node is isolated
     weight = torch.rand(e, generator=generator, dtype=torch.float64)
-    return [tuple(pair) for pair in edges.t().tolist()], weight.tolist(), Graph.from_edge_index(edges, n, weight)
+    return (
+        [tuple(pair) for pair in edges.t().tolist()],
+        weight.tolist(),
+        Graph.from_edge_index(edges, n, weight),
+    )
 
 
 def random(*shape: int) -> torch.Tensor:
@@ -45,8 +49,7 @@ def test_sums_over_neighbours() -> None:
     plain = loops_over(edges, weights, xs, 9, lambda i, j, a, d_i, d_j, c: xs[j][c])
     torch.testing.assert_close(reference.spmm(x, rows, None), plain, rtol=0, atol=1e-12)
     largest = [
-        [max((xs[j][c] for j in adjacency(edges, weights).get(i, {})), default=0.0) for c in range(3)]
-        for i in range(9)
+        [max((xs[j][c] for j in adjacency(edges, weights).get(i, {})), default=0.0) for c in range(3)] for i in range(9)
     ]
     assert reference.neighbor_max(x, rows).tolist() == largest
 

@@ -1,4 +1,5 @@
-"""`Dataset`: a graph with features, labels and splits, checked once so that nothing behind it has to check again."""
+"""`Dataset`: a graph with features, labels and splits, checked once so that nothing behind it has to check
+again."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Dataset:
         feature_names: `F` names.
         splits: Masks of training, validation and test nodes; disjoint, and of labelled nodes only.
         description: One sentence on what this graph is.
-        smooth_dimensions: `[F]`, boolean: which feature dimensions follow the graph by construction; `None` where
-            that is unknown.
+        smooth_dimensions: `[F]`, boolean: which feature dimensions follow the graph by construction; `None`
+            where that is unknown.
     """
 
     name: str
@@ -104,7 +105,9 @@ def _check_labels(y: Tensor, num_nodes: int, num_classes: int) -> None:
     bad = (y < -1) | (y >= num_classes)
     if bad.any():
         node = int(bad.nonzero()[0])
-        raise ValueError(f"y must hold −1 to {num_classes - 1} ({num_classes} classes), got {int(y[node])} at node {node}")
+        raise ValueError(
+            f"y must hold −1 to {num_classes - 1} ({num_classes} classes), got {int(y[node])} at node {node}"
+        )
 
 
 def _check_mask(name: str, mask: Tensor, size: int) -> None:

@@ -1,17 +1,17 @@
 """The generated graph `dimensions`, after the paper's first motivation: edges form for several reasons.
 
-Nodes are grouped once for each reason (say, where people live, where they work, what they play). Every edge picks one
-reason and links two nodes of one group under it. Every node also has an attribute of its own, of which its neighbours
-know nothing: it says which of the reasons the node identifies with. The label is that reason, crossed with the node's
-group under it.
+Nodes are grouped once for each reason (say, where people live, where they work, what they play). Every edge
+picks one reason and links two nodes of one group under it. Every node also has an attribute of its own, of
+which its neighbours know nothing: it says which of the reasons the node identifies with. The label is that
+reason, crossed with the node's group under it.
 
 A feature dimension follows one of the reasons or none:
 
 - a *smooth* one is its group's value under much noise, and shows only after averaging over neighbours;
 - an *own* one tells of the attribute under little noise, and averaging destroys it.
 
-So a model that ignores the graph misses the group, a model that smooths all dimensions alike misses the attribute, and
-every dimension matters. Which dimensions are smooth is known by construction.
+So a model that ignores the graph misses the group, a model that smooths all dimensions alike misses the
+attribute, and every dimension matters. Which dimensions are smooth is known by construction.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def dimensions(
     smooth_per_reason: int = 8,
     own_per_reason: int = 4,
     smooth_noise: float = 3.0,
-    own_noise: float = 0.5,
+    own_noise: float = 0.3,
     baseline: float = 1.0,
     splits: int = 10,
     seed: int = 0,
@@ -46,8 +46,9 @@ def dimensions(
     """Generates the graph.
 
     The defaults are set by what they have to do. A neighbour shares a node's group under a given reason with
-    probability `1/reasons + (1 − 1/reasons)/groups` = 2/3, so twenty of them tell the group in about 19 cases of 20. With
-    a noise of 3 on values of ±1, the eight dimensions of a reason read at the node alone tell it in about 5 cases of 6.
+    probability `1/reasons + (1 − 1/reasons)/groups` = 2/3, so that twenty neighbours of known groups would tell the
+    node's in about 19 cases of 20. With a noise of 3 on values of ±1, the eight dimensions of a reason, read at the
+    node alone, tell it in about 5 cases of 6.
 
     Args:
         num_nodes: Number of nodes.
@@ -58,8 +59,8 @@ def dimensions(
         own_per_reason: Feature dimensions that tell whether the attribute points to each reason.
         smooth_noise: Standard deviation of the noise on smooth dimensions, whose signal lies in −1 … 1.
         own_noise: The same on own dimensions, whose signal is ±1.
-        baseline: Added to every feature. A graph-level gate reads the mean features, so that a dimension with mean 0
-            would be silent there.
+        baseline: Added to every feature. A graph-level gate reads the mean features, so that a dimension with
+            mean 0 would be silent there.
         splits: Number of random splits.
         seed: Seed of graph, features and splits.
     """
@@ -112,7 +113,8 @@ def _edges(group: Integers, groups: int, count: int, stream: Stream) -> Integers
 
 
 def _smooth_features(group: Integers, groups: int, count: int, noise: float, stream: Stream) -> Floats:
-    """`[reasons * count, N]`: in each dimension the groups have evenly spaced values, in an order of its own."""
+    """`[reasons * count, N]`: in each dimension the groups have evenly spaced values, in an order of its
+    own."""
     levels = np.linspace(-1.0, 1.0, groups)
     rows = []
     for labels in group:

@@ -1,4 +1,5 @@
-"""Random splits into training, validation and test nodes, the same on every machine and with every release."""
+"""Random splits into training, validation and test nodes, the same on every machine and with every
+release."""
 
 from __future__ import annotations
 
@@ -21,10 +22,12 @@ class Split(NamedTuple):
 def random_splits(
     num_nodes: int, count: int = 10, seed: int = 0, train: float = 0.48, val: float = 0.32
 ) -> list[Split]:
-    """Draws `count` splits that are disjoint and cover all nodes; what `train` and `val` leave is the test part.
+    """Draws `count` splits that are disjoint and cover all nodes; what `train` and `val` leave is the test
+    part.
 
-    The default shares are the paper's. Split `k` depends on `(seed, k)` alone: asking for more splits does not change
-    the first ones. Nodes are ordered by raw bits of PCG64, whose stream NumPy guarantees, see `Stream`.
+    The default shares are the paper's. Split `k` depends on `(seed, k)` alone: asking for more splits does
+    not change the first ones. Nodes are ordered by raw bits of PCG64, whose stream NumPy guarantees, see
+    `Stream`.
 
     Args:
         num_nodes: Number of nodes.

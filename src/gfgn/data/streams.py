@@ -1,8 +1,8 @@
 """`Stream`: random numbers that stay the same across machines and releases of NumPy.
 
-NumPy keeps the raw bits of a bit generator and of `SeedSequence` fixed for ever, but leaves itself free to change what
-`Generator` makes of them. Splits and generated graphs are part of a published result, so everything here is derived
-from the raw bits of PCG64 alone.
+NumPy keeps the raw bits of a bit generator and of `SeedSequence` fixed for ever, but leaves itself free to
+change what `Generator` makes of them. Splits and generated graphs are part of a published result, so
+everything here is derived from the raw bits of PCG64 alone.
 """
 
 from __future__ import annotations

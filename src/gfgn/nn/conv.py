@@ -10,28 +10,22 @@ from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot
 
+from gfgn import ops
 from gfgn.graph import Graph, as_graph
 from gfgn.nn.levels import LEVELS, POOLS
 
 
 class GFGNConv(nn.Module):
-    r"""The graph feature gating layer of *Graph Feature Gating Networks* (Jin et al., 2021).
+    """The graph feature gating layer of *Graph Feature Gating Networks* (Jin et al., 2021).
 
-    With $\mathbf{z}_i = \mathbf{H}_i \mathbf{W}$ and an adjacency without self-loops, a gate for every feature
-    dimension decides how much a node keeps of its own and how much it takes from its neighbours:
+    With `z = H W` and an adjacency `A` without self-loops, a gate for every feature dimension decides how much a node
+    keeps of its own and how much it takes from its neighbours (all products element-wise, σ the sigmoid):
 
-    $$
-    \mathbf{h}'_i = (\mathbf{1} - \mathbf{s}) \odot \mathbf{z}_i
-        + \sum_{j \in \mathcal{N}(i)} \mathbf{s} \odot \frac{A_{ij}\,\mathbf{z}_j}{\sqrt{d_i d_j}}
-    $$
+        level="graph"      h'_i = (1 − s) z_i + s Σ_j Â_ij z_j                       s    = λ σ(Pool_i(z_i) W_s)
+        level="neighbor"   h'_i = (1 − s_i) z_i + s_i Σ_j Â_ij z_j                   s_i  = λ σ([z_i ‖ Pool_j(z_j)] W_s)
+        level="pair"       h'_i = (1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j    s_ij = λ σ([z_i ‖ z_j] W_s)
 
-    where, $\sigma$ being the sigmoid,
-
-    - `level="graph"`: $\mathbf{s} = \lambda\,\sigma(\mathrm{Pool}_i(\mathbf{z}_i)\,\mathbf{W}_s)$, one for each graph;
-    - `level="neighbor"`: $\mathbf{s}_i = \lambda\,\sigma([\mathbf{z}_i \,\|\, \mathrm{Pool}_{j}(\mathbf{z}_j)]\,
-      \mathbf{W}_s)$, one for each node's neighbourhood;
-    - `level="pair"`: $\mathbf{s}_{ij} = \lambda\,\sigma([\mathbf{z}_i \,\|\, \mathbf{z}_j]\,\mathbf{W}_s)$, one for each
-      edge, and the node keeps $\mathbf{1} - \sum_j \mathbf{s}_{ij} A_{ij} / d_i$ of its own.
+    with `Â_ij = A_ij / √(d_i d_j)`: one gate for a whole graph, for each node's neighbourhood, or for each edge.
 
     Args:
         in_channels: Size of an input feature vector; −1 takes it from the first input.
@@ -41,6 +35,7 @@ class GFGNConv(nn.Module):
         lam: λ, the largest value a gate can take; 0 makes the layer a linear one that ignores the graph.
         concat: Whether heads are concatenated (`heads * out_channels` columns) or averaged.
         bias: Whether a learned bias is added after the aggregation.
+        dropout: Dropout rate of the layer's input in training; of a sparse input, only stored values are dropped.
         pool: `"mean"` (the paper's), `"max"` or `"sum"`: what the graph and neighbour gates see of a set of nodes.
         validate: Whether `forward` refuses features that are not finite. It reads the features once more and, on a
             GPU, waits for the answer.
@@ -71,6 +66,7 @@ class GFGNConv(nn.Module):
         concat: bool = True,
         bias: bool = True,
         *,
+        dropout: float = 0.0,
         pool: str = "mean",
         validate: bool = True,
     ) -> None:
@@ -85,14 +81,17 @@ class GFGNConv(nn.Module):
             _positive("in_channels", in_channels)
         _positive("out_channels", out_channels)
         _positive("heads", heads)
-        if not isinstance(lam, Tensor) and not (math.isfinite(lam) and lam >= 0):
+        if isinstance(lam, int | float) and not (math.isfinite(lam) and lam >= 0):
             raise ValueError(f"lam must be a finite number, 0 or larger, got {lam!r}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.level = level
         self.heads = heads
         self.lam = lam
         self.concat = concat
+        self.dropout = dropout
         self.pool = pool
         self.validate = validate
         width = heads * out_channels
@@ -174,16 +173,22 @@ class GFGNConv(nn.Module):
         return out
 
     def transform(self, x: Tensor) -> Tensor:
-        """`z = HW`, all heads side by side; `x` dense or sparse CSR."""
+        """`z = HW`, all heads side by side; `x` dense or sparse CSR, with dropout in training."""
         if self.in_channels == -1:
             self.lin(torch.empty(0, x.size(1), dtype=x.dtype, device=x.device))  # makes the lazy weight
             self.in_channels = self.lin.in_channels
-        return x @ self.lin.weight.t() if x.layout == torch.sparse_csr else self.lin(x)
+        dropout = self.dropout if self.training else 0.0
+        if x.layout == torch.sparse_csr:
+            return ops.sparse_linear(x, self.lin.weight.t(), dropout)
+        z: Tensor = self.lin(nn.functional.dropout(x, dropout) if dropout else x)
+        return z
 
     def extra_repr(self) -> str:
         parts = [f"{self.in_channels}, {self.out_channels}, level={self.level!r}, heads={self.heads}, lam={self.lam}"]
         if not self.concat:
             parts.append("concat=False")
+        if self.dropout:
+            parts.append(f"dropout={self.dropout}")
         if self.pool != "mean":
             parts.append(f"pool={self.pool!r}")
         return ", ".join(parts)

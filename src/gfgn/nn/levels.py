@@ -72,10 +72,13 @@ def neighbor_level(
     z: Tensor, gate: Tensor, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s_i) z_i + s_i Σ_j Â_ij z_j` with `s_i = λ σ([z_i ‖ Pool_{j∈N(i)}(z_j)] W_s)`."""
-    pooled = ops.NEIGHBOR_POOL[pool](z, graph)
+    if pool == "mean":
+        propagated, pooled = ops.propagate_and_mean(z, graph)
+    else:
+        propagated, pooled = ops.propagate(z, graph), ops.NEIGHBOR_POOL[pool](z, graph)
     own, around = gate.chunk(2, dim=1)
     s = lam * torch.sigmoid(per_head(z, own) + per_head(pooled, around))
-    return torch.lerp(z, ops.propagate(z, graph), s), s
+    return torch.lerp(z, propagated, s), s
 
 
 def pair_level(

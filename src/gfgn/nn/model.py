@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -65,8 +65,6 @@ class GFGN(nn.Module):
         super().__init__()
         if not isinstance(num_layers, int) or num_layers < 1:
             raise ValueError(f"num_layers must be a positive integer, got {num_layers!r}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
         if jumping_knowledge not in JUMPING_KNOWLEDGE:
             raise ValueError(f"jumping_knowledge must be None, 'cat' or 'max', got {jumping_knowledge!r}")
         self.in_channels = in_channels
@@ -80,7 +78,14 @@ class GFGN(nn.Module):
 
         width = heads * hidden_channels
         num_hidden = num_layers if jumping_knowledge else num_layers - 1
-        options = {"level": level, "lam": lam, "pool": pool, "bias": bias, "validate": False}
+        options: dict[str, Any] = {
+            "level": level,
+            "lam": lam,
+            "dropout": dropout,
+            "pool": pool,
+            "bias": bias,
+            "validate": False,
+        }
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()
         for layer in range(num_hidden):
@@ -138,13 +143,11 @@ class GFGN(nn.Module):
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """Runs the network; arguments as for `GFGNConv.forward`, the scores being a list with one entry a layer."""
         check_features(x, edge_index, self.in_channels, self.validate)
-        graph = as_graph(
-            edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(self.convs[0].gate)
-        )
+        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(next(self.parameters())))
         scores: list[Tensor] = []
         hidden: list[Tensor] = []
         for layer, conv in enumerate(self.convs):
-            out = conv(self._drop(x), graph, return_scores=return_scores)
+            out = conv(x, graph, return_scores=return_scores)
             if return_scores:
                 out, layer_scores = out
                 scores.append(layer_scores)
@@ -156,15 +159,5 @@ class GFGN(nn.Module):
             hidden.append(x)
         if self.lin is not None:
             joined = torch.cat(hidden, dim=1) if self.jumping_knowledge == "cat" else torch.stack(hidden).amax(0)
-            x = self.lin(self._drop(joined))
+            x = self.lin(nn.functional.dropout(joined, self.dropout, self.training))
         return (x, scores) if return_scores else x
-
-    def _drop(self, x: Tensor) -> Tensor:
-        if not self.training or self.dropout == 0:
-            return x
-        if x.layout == torch.sparse_csr:
-            values = nn.functional.dropout(x.values(), self.dropout)
-            return torch.sparse_csr_tensor(
-                x.crow_indices(), x.col_indices(), values, size=x.shape, check_invariants=False
-            )
-        return nn.functional.dropout(x, self.dropout)

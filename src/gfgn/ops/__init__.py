@@ -1,4 +1,9 @@
-"""The operators of GFGN: sums over neighbours, plain and gated."""
+"""The operators of GFGN: sums over neighbours, plain and gated, and the sparse first layer.
+
+Each has a plain PyTorch reference and fused kernels for the CPU (Numba) and CUDA (Triton) that never hold a tensor
+with a row an edge. The backend is chosen by device; `backend=` or the environment variable `GFGN_BACKEND` overrides it
+(`"reference"`, `"numba"`, `"triton"`), and `backends()` tells what is there.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +12,140 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gfgn.ops import reference
+from gfgn.ops import library, reference
+from gfgn.ops.dispatch import Backend, backends, choose
 from gfgn.ops.reference import compute_dtype
+from gfgn.ops.sparse import sparse_linear
 
 if TYPE_CHECKING:
     from gfgn.graph import Graph
 
-__all__ = ["NEIGHBOR_POOL", "compute_dtype", "neighbor_mean", "neighbor_sum", "neighbor_max", "pair_aggregate", "pair_scores", "propagate"]
+__all__ = [
+    "NEIGHBOR_POOL",
+    "Backend",
+    "backends",
+    "compute_dtype",
+    "neighbor_max",
+    "neighbor_mean",
+    "neighbor_sum",
+    "pair_aggregate",
+    "pair_scores",
+    "propagate",
+    "propagate_and_mean",
+    "sparse_linear",
+]
 
 
-def propagate(x: Tensor, graph: Graph) -> Tensor:
-    return reference.spmm(x, graph.by_target, graph.norm)
+def propagate(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
+    """`out_i = Σ_j Â_ij x_j`: features `[N, D]` summed over neighbours with normalised weights."""
+    _check("propagate", graph, x=x)
+    backend = choose(x.device.type, x.dtype, backend, _needs_reference(graph))
+    if backend == "reference":
+        return reference.spmm(x, graph.by_target, graph.norm)
+    return library.spmm(x, list(graph.by_target), graph.norm, list(graph.by_source), graph.reverse_norm, backend)
 
 
-def neighbor_sum(x: Tensor, graph: Graph) -> Tensor:
-    return reference.spmm(x, graph.by_target, None)
+def neighbor_sum(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
+    """`out_i = Σ_{j∈N(i)} x_j`."""
+    _check("neighbor_sum", graph, x=x)
+    backend = choose(x.device.type, x.dtype, backend)
+    if backend == "reference":
+        return reference.spmm(x, graph.by_target, None)
+    return library.spmm(x, list(graph.by_target), None, list(graph.by_source), None, backend)
 
 
-def neighbor_mean(x: Tensor, graph: Graph) -> Tensor:
-    length = graph.row_lengths.clamp(min=1).to(x.dtype)
-    return neighbor_sum(x, graph) / length.unsqueeze(1)
+def neighbor_mean(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
+    """`out_i = Σ_{j∈N(i)} x_j / |N(i)|`, 0 where a node has no neighbours; weights do not count."""
+    return neighbor_sum(x, graph, backend) * _inverse_count(x, graph)
 
 
-def neighbor_max(x: Tensor, graph: Graph) -> Tensor:
+def neighbor_max(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
+    """`out_i = max_{j∈N(i)} x_j` a dimension, 0 where a node has no neighbours. There is no fused kernel for it."""
+    _check("neighbor_max", graph, x=x)
     return reference.neighbor_max(x, graph.by_target)
 
 
-def pair_aggregate(a: Tensor, b: Tensor, z: Tensor, graph: Graph, lam: float | Tensor = 1.0) -> Tensor:
-    return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
+def propagate_and_mean(x: Tensor, graph: Graph, backend: str | None = None) -> tuple[Tensor, Tensor]:
+    """`propagate` and `neighbor_mean` of the same features from one walk over the edges."""
+    _check("propagate_and_mean", graph, x=x)
+    backend = choose(x.device.type, x.dtype, backend, _needs_reference(graph))
+    if backend == "reference":
+        return propagate(x, graph, backend), neighbor_mean(x, graph, backend)
+    weighted, plain = library.spmm_pair(
+        x, list(graph.by_target), graph.norm, list(graph.by_source), graph.reverse_norm, backend
+    )
+    return weighted, plain * _inverse_count(x, graph)
+
+
+def pair_aggregate(
+    a: Tensor, b: Tensor, z: Tensor, graph: Graph, lam: float | Tensor = 1.0, backend: str | None = None
+) -> Tensor:
+    """The gated sum of the pair level.
+
+    `out_i = (1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j` with `s_ij = λ σ(a_i + b_j)`, every product element-wise.
+    The gates are recomputed inside the kernel, forward and backward, and never stored.
+
+    Args:
+        a: `[N, D]`, what the target adds to the gate.
+        b: `[N, D]`, what the source adds to the gate.
+        z: `[N, D]`, the features that are gated.
+        graph: The edges.
+        lam: λ, one number or a `[D]` tensor with a value a column.
+        backend: `None` for the automatic choice.
+    """
+    _check("pair_aggregate", graph, z=z, a=a, b=b)
+    if not isinstance(lam, Tensor):
+        pass
+    elif lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
+        raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
+    learned_lam = isinstance(lam, Tensor) and lam.requires_grad
+    backend = choose(z.device.type, z.dtype, backend, "lam" if learned_lam else _needs_reference(graph))
+    if backend == "reference":
+        return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
+    lam = torch.as_tensor(lam, dtype=graph.norm.dtype, device=z.device).expand(z.size(1)).contiguous()
+    save = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or z.requires_grad)
+    return library.pair_aggregate(
+        a.to(z.dtype),
+        b.to(z.dtype),
+        z,
+        lam,
+        graph.norm,
+        graph.share,
+        list(graph.by_target),
+        graph.reverse_norm,
+        graph.reverse_share,
+        list(graph.by_source),
+        save,
+        backend,
+    )[0]
 
 
 def pair_scores(a: Tensor, b: Tensor, graph: Graph, lam: float | Tensor = 1.0) -> Tensor:
+    """The gates `s_ij = λ σ(a_i + b_j)` themselves, `[E, D]` in the order of the edges the graph was given; 0 for a
+    self-loop that was removed."""
     s = reference.pair_gate(a, b, lam, graph.by_target.idx, graph.targets)
-    nothing = s.new_zeros(1, s.size(1))  # slot −1, a removed self-loop, reads this last row
+    nothing = s.new_zeros(1, s.size(1))  # the row that slot −1, a removed self-loop, reads
     return torch.cat([s, nothing]).index_select(0, graph.slot % (s.size(0) + 1))
 
 
 NEIGHBOR_POOL = {"mean": neighbor_mean, "max": neighbor_max, "sum": neighbor_sum}
+
+
+def _inverse_count(x: Tensor, graph: Graph) -> Tensor:
+    return graph.row_lengths.clamp(min=1).to(compute_dtype(x.dtype)).reciprocal().to(x.dtype).unsqueeze(1)
+
+
+def _needs_reference(graph: Graph) -> str | None:
+    return "edge_weight" if graph.norm.requires_grad else None
+
+
+def _check(operator: str, graph: Graph, **features: Tensor) -> None:
+    """Refuses features that do not fit the graph or one another."""
+    shape = None
+    for name, value in features.items():
+        if value.dim() != 2 or value.size(0) != graph.num_nodes or (shape is not None and value.shape != shape):
+            wanted = f"[{graph.num_nodes}, D]" if shape is None else list(shape)
+            raise ValueError(f"{operator}: {name} must have shape {wanted}, got {list(value.shape)}")
+        if value.device != graph.device:
+            raise ValueError(f"{operator}: {name} is on {value.device}, but the graph is on {graph.device}")
+        shape = value.shape

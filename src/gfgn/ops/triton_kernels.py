@@ -10,6 +10,7 @@ float32 scratch and are joined in order by `_join`. Nothing is added atomically:
 On a machine without a GPU, `TRITON_INTERPRET=1` runs the same code on CPU tensors.
 """
 
+import os
 from typing import Any, NamedTuple
 
 import torch
@@ -22,10 +23,26 @@ from gfgn.ops.rows import SEGMENT, Rows
 _SEGMENT = tl.constexpr(SEGMENT)
 
 
+# The kernels are bound by instructions as much as by memory, and a sigmoid of four instructions instead of Triton's
+# dozen (it rescales around denormal numbers, which cannot matter here) is a good part of them.
+_PTX = tl.constexpr(torch.version.hip is None and os.environ.get("TRITON_INTERPRET", "0") != "1")
+
+
 @triton.jit
 def _sigmoid(x):
     # exp2 overflows to inf for a very negative x, which gives the right 0; NaN stays NaN.
-    return 1.0 / (1.0 + tl.exp2(x * -1.4426950408889634))
+    if _PTX:
+        return tl.inline_asm_elementwise(
+            "{ .reg .f32 t; mul.ftz.f32 t, $1, 0fBFB8AA3B; ex2.approx.ftz.f32 t, t; "
+            "add.ftz.f32 t, t, 0f3F800000; rcp.approx.ftz.f32 $0, t; }",
+            "=r,r",
+            [x],
+            dtype=tl.float32,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        return 1.0 / (1.0 + tl.exp2(x * -1.4426950408889634))
 
 
 @triton.jit
@@ -41,11 +58,15 @@ def _hash(entry, key):
 
 
 @triton.jit
-def _columns(width, group_blocks, BLOCK_D: tl.constexpr):
+def _columns(width, group_blocks, GROUPED: tl.constexpr, BLOCK_D: tl.constexpr):
     """The columns of this program, those that exist, and the group they are in (a replica, or 0)."""
-    group = tl.program_id(1) // group_blocks
-    local = (tl.program_id(1) % group_blocks) * BLOCK_D + tl.arange(0, BLOCK_D)
-    return group * width + local, local < width, group
+    if GROUPED:
+        group = tl.program_id(1) // group_blocks
+        local = (tl.program_id(1) % group_blocks) * BLOCK_D + tl.arange(0, BLOCK_D)
+        return group * width + local, local < width, group
+    else:
+        column = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
+        return column, column < width, 0
 
 
 @triton.jit
@@ -131,7 +152,7 @@ def _fold(x, ROWS: tl.constexpr, LANES: tl.constexpr, BLOCK_D: tl.constexpr):
         return tl.sum(tl.reshape(x, [ROWS, LANES, BLOCK_D]), 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "segments", "plane", "group_blocks"])
 def _gather(
     x0, x1, x2, y0, y1, y2, y3, y4, w0, w1, lam, key, threshold, scale, entry, out0, out1, out2, partial,
     ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, plane, columns, width, gate_stride, group_width, group_blocks,
@@ -145,7 +166,7 @@ def _gather(
     BLOCK_D]`; the loads of `UNROLL` of them are in flight together. The `LANES` sums of a row meet once, at the end.
     """
     PAIR: tl.constexpr = OP == "pair_forward" or OP == "pair_backward"
-    column, present, group = _columns(group_width, group_blocks, BLOCK_D)
+    column, present, group = _columns(group_width, group_blocks, OP == "sparse_linear", BLOCK_D)
     lane = tl.arange(0, UNROLL * ROWS * LANES)
     step = lane // (ROWS * LANES) * LANES + lane % LANES
     if ROWS == 1:
@@ -245,7 +266,7 @@ def _gather(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["plane"])
 def _join(
     partial, y0, y1, y2, y3, y4, lam, scale, out0, out1, out2, hub_rows, hub_ptr, plane, columns, width, gate_stride,
     OP: tl.constexpr, SAVE: tl.constexpr, SUMS: tl.constexpr, TILE: tl.constexpr, BLOCK_D: tl.constexpr,

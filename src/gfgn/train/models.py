@@ -1,8 +1,8 @@
 """The models by name. To add one, write its builder and give it a line in `MODELS`.
 
 A builder takes the number of features, the number of classes and the replica, and returns a module that maps
-`(x, graph)` to logits. All have two layers, 64 hidden units (for GFGN 8 heads of 8, as in the paper) and dropout on the
-input of both layers.
+`(x, graph)` to logits. All have two layers, 64 hidden units (for GFGN 8 heads of 8, as in the paper) and
+dropout on the input of both layers.
 """
 
 from __future__ import annotations
@@ -101,7 +101,5 @@ def builder(name: str) -> Builder:
 def _drop(x: Tensor, rate: float, training: bool) -> Tensor:
     if x.layout == torch.sparse_csr:
         values = nn.functional.dropout(x.values(), rate, training)
-        return torch.sparse_csr_tensor(
-            x.crow_indices(), x.col_indices(), values, size=x.shape, check_invariants=False
-        )
+        return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, size=x.shape, check_invariants=False)
     return nn.functional.dropout(x, rate, training)

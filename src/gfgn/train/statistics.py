@@ -22,7 +22,7 @@ class Summary(NamedTuple):
     std: float
     low: float
     high: float
-    count: int
+    runs: int
 
 
 def bootstrap_interval(values: Sequence[float], level: float = 0.95, seed: int = 0) -> tuple[float, float]:
@@ -41,8 +41,8 @@ def bootstrap_interval(values: Sequence[float], level: float = 0.95, seed: int =
 
 
 def summarize(runs: Sequence[Run]) -> Summary:
-    """Summary of the test scores. Seeds of one split are averaged before splits are resampled: they share their
-    test nodes and are not independent."""
+    """Summary of the test scores. Seeds of one split are averaged before splits are resampled: they share
+    their test nodes and are not independent."""
     if not runs:
         raise ValueError("runs must hold at least one run, got none")
     return _summary([(run.replica.split, run.test) for run in runs])

@@ -1,0 +1,46 @@
+# `make demo` and `make test` need Python 3.11+ and PyPI, nothing else. Both work in .venv, which they make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.PHONY: demo test lint format docs bench clean
+
+demo: $(VENV)/.installed  ## train MLP, GCN and the three GFGN levels on the embedded graph
+	$(BIN)/gfgn compare
+
+test: $(VENV)/.installed-dev  ## the whole test suite
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev  ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.installed-dev  ## the documentation, into site/
+	$(BIN)/mkdocs build --strict
+
+bench: $(VENV)/.installed-dev  ## speed and memory on this machine, into benchmarks/results/
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) site build dist gfgn-report
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("gfgn needs Python 3.11 or newer, got " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing gfgn into $(VENV) (PyTorch is large: a few minutes the first time)"
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "installing what tests and documentation need"
+	$(INSTALL) --editable '.[dev,docs]'
+	touch $@

@@ -1,0 +1,212 @@
+"""Timing in alternation, peak memory, and what machine it was: shared by every benchmark.
+
+Contenders run in one process, one after another in every round, so that noise on the machine meets all of them alike;
+the figure is the median over rounds. On a CPU only ratios between contenders mean anything.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+RESULTS = Path(__file__).parent / "results"
+Step = Callable[[], Tensor]
+"""A forward pass; its result is what the backward pass starts from."""
+
+
+@dataclass
+class Row:
+    """One contender on one problem."""
+
+    contender: str
+    forward_ms: float
+    backward_ms: float
+    total_ms: float
+    peak_mib: float
+    rounds: int
+
+
+def device_name(device: str) -> str:
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            return f"{line.split(':', 1)[1].strip()}, {torch.get_num_threads()} threads"
+    return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def environment(device: str) -> dict[str, str]:
+    found = {"device": device_name(device), "python": platform.python_version()}
+    for package in ("torch", "torch-geometric", "triton", "numba", "numpy"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    found["date"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+    return found
+
+
+def write(name: str, device: str, problems: list[dict[str, object]], **extra: object) -> Path:
+    """Writes `results/<name>-<device>.json`, or under the folder in `GFGN_BENCH_OUT`."""
+    folder = Path(os.environ.get("GFGN_BENCH_OUT", RESULTS))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{device}.json"
+    content = {"benchmark": name, "environment": environment(device), **extra, "problems": problems}
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    print(f"wrote {path}")
+    return path
+
+
+class PeakMemory:
+    """Peak memory of a block over what was held before it: the allocator's count on a GPU, sampled RSS on a CPU."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.mib = 0.0
+
+    def __enter__(self) -> PeakMemory:
+        gc.collect()
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            self.before = torch.cuda.memory_allocated()
+            return self
+        self.before = self.peak = _resident()
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._sample)
+        self.thread.start()
+        return self
+
+    def _sample(self) -> None:
+        while not self.stop.is_set():
+            self.peak = max(self.peak, _resident())
+            time.sleep(0.0005)
+
+    def __exit__(self, *_: object) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+            self.mib = (torch.cuda.max_memory_allocated() - self.before) / 2**20
+            return
+        self.stop.set()
+        self.thread.join()
+        self.mib = (self.peak - self.before) / 2**20
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _time(step: Step, grad: Tensor, device: str) -> tuple[float, float]:
+    if device == "cuda":
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        torch.cuda.synchronize()
+        events[0].record()
+        out = step()
+        events[1].record()
+        out.backward(grad)
+        events[2].record()
+        torch.cuda.synchronize()
+        return events[0].elapsed_time(events[1]), events[1].elapsed_time(events[2])
+    start = time.perf_counter()
+    out = step()
+    middle = time.perf_counter()
+    out.backward(grad)
+    return 1e3 * (middle - start), 1e3 * (time.perf_counter() - middle)
+
+
+def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int) -> list[Row]:
+    """Times forward and backward of every contender in alternation.
+
+    A contender that runs out of memory is reported with infinite time, not left out.
+    """
+
+    def clear() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+
+    grads: dict[str, Tensor] = {}
+    memory: dict[str, float] = {}
+    times: dict[str, list[tuple[float, float]]] = {}
+    for name, step in contenders.items():
+        try:
+            for _ in range(3):  # compilation and caches stay out of the figures
+                clear()
+                out = step()
+                if name not in grads:
+                    grads[name] = torch.randn_like(out)
+                out.backward(grads[name])
+            del out
+            clear()
+            with PeakMemory(device) as peak:
+                _time(step, grads[name], device)
+            memory[name], times[name] = peak.mib, []
+        except torch.OutOfMemoryError:
+            print(f"  {name}: out of memory")
+            grads.pop(name, None)
+        clear()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    for _ in range(rounds):
+        for name, collected in times.items():
+            clear()
+            collected.append(_time(contenders[name], grads[name], device))
+    rows = []
+    for name in contenders:
+        collected = times.get(name)
+        if collected is None:
+            rows.append(Row(name, *[float("inf")] * 4, 0))
+            continue
+        forward, backward = (statistics.median(t[k] for t in collected) for k in (0, 1))
+        total = statistics.median(sum(t) for t in collected)
+        rows.append(Row(name, forward, backward, total, memory[name], rounds))
+    return rows
+
+
+def problem(
+    title: str, contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int, **facts: object
+) -> dict[str, object]:
+    """Measures one problem, prints its table and returns it for the JSON file."""
+    print(f"{title}: " + ", ".join(f"{key} {value}" for key, value in facts.items()))
+    rows = measure(contenders, leaves, device, rounds)
+    for row in rows:
+        ratio = row.total_ms / rows[0].total_ms
+        print(
+            f"  {row.contender:<22} forward {row.forward_ms:9.3f} ms  backward {row.backward_ms:9.3f} ms  "
+            f"total {row.total_ms:9.3f} ms  {ratio:7.2f}x  peak {row.peak_mib:9.1f} MiB",
+            flush=True,
+        )
+    return {"title": title, **facts, "rows": [asdict(row) for row in rows]}
+
+
+def copy_bandwidth(device: str) -> float:
+    """Bytes a second of a large copy on this device, read and written bytes both counted."""
+    size = 2**30 if device == "cuda" else 2**26
+    source = torch.rand(size, device=device)
+    target = torch.empty_like(source)
+    best = []
+    for _ in range(7):
+        if device == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            target.copy_(source)
+            end.record()
+            torch.cuda.synchronize()
+            best.append(start.elapsed_time(end) / 1e3)
+        else:
+            began = time.perf_counter()
+            target.copy_(source)
+            best.append(time.perf_counter() - began)
+    return 2 * 4 * size / statistics.median(best)

@@ -1,0 +1,10 @@
+"""Runs every benchmark on this machine and draws the plots: `make bench`. `GFGN_DATA` names the datasets' folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+for script in ("operators.py", "layer.py", "plot.py"):
+    subprocess.run([sys.executable, str(HERE / script), *(sys.argv[1:] if script != "plot.py" else [])], check=True)

@@ -1,0 +1,196 @@
+"""The command `gfgn`. What is heavy is imported inside the commands, so that `gfgn --help` answers at
+once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+import gfgn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+    from torch import Tensor
+
+    from gfgn.data import Dataset
+    from gfgn.experiments import Comparison
+    from gfgn.train import Run
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Graph Feature Gating Networks: how much of each feature dimension a node takes from its neighbours.",
+)
+
+
+def main() -> None:
+    """Entry point: bad usage is one line and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except Exception as error:
+        # Errors of the command line can say what they mean; anything else is a fault of ours and shows itself.
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
+            raise
+        message = " ".join(format_message().split())
+        if message:
+            print(f"gfgn: {message}", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 2))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"gfgn {gfgn.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def compare(
+    data: Annotated[str, typer.Argument(help="Name of a dataset.")] = "dimensions",
+    models: Annotated[str, typer.Option(help="Names of models, separated by commas.")] = (
+        "mlp,gcn,gfgn-graph,gfgn-neighbor,gfgn-pair"
+    ),
+    splits: Annotated[int, typer.Option(help="Number of splits.")] = 5,
+    seeds: Annotated[int, typer.Option(help="Number of seeds for each split.")] = 1,
+    epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 150,
+    out: Annotated[Path, typer.Option(help="Folder for runs.csv and report.html.")] = Path("gfgn-report"),
+) -> None:
+    """Train models on a graph over splits and seeds; print the table, write the report.
+
+    Without DATA: a generated graph, no download, well under a minute.
+    """
+    from rich.console import Console
+
+    start = time.perf_counter()
+    console = Console(stderr=True)
+    names = [name.strip() for name in models.split(",") if name.strip()]
+    finished: list[Run] = []
+    try:
+        comparison = _train(data, names, splits, seeds, epochs, out, console, finished)
+        with console.status("reading the gates") if console.is_terminal else nullcontext():
+            gates = _gates(comparison.dataset)
+        from gfgn.report import write_report
+
+        report = write_report(comparison, out / "report.html", gates)
+    except (ValueError, TypeError, OSError) as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        kept = f"{len(finished)} finished runs are kept in {out / 'runs.csv'}" if finished else "no run had finished"
+        typer.echo(f"gfgn: interrupted; {kept}", err=True)
+        raise typer.Exit(130) from None
+    _print(comparison)
+    typer.echo(f"{len(comparison.runs)} runs, {time.perf_counter() - start:.1f} s in all")
+    typer.echo(f"report: {report}    every run: {comparison.path}")
+
+
+def _train(
+    data: str,
+    models: list[str],
+    splits: int,
+    seeds: int,
+    epochs: int,
+    out: Path,
+    console: Console,
+    finished: list[Run],
+) -> Comparison:
+    from gfgn.data import load
+    from gfgn.experiments import compare as run_all
+
+    dataset = load(data)
+    total = splits * seeds
+    with _progress(console, models, total) as show:
+
+        def done(run: Run) -> None:
+            finished.append(run)
+            show(run)
+
+        return run_all(dataset, models, splits, seeds, out=out, max_epochs=epochs, progress=done)
+
+
+@contextmanager
+def _progress(console: Console, models: list[str], total: int) -> Iterator[Callable[[Run], None]]:
+    """A bar a model on a terminal, a plain line a model elsewhere."""
+    if not console.is_terminal:
+        seen: dict[str, list[Run]] = {}
+
+        def line(run: Run) -> None:
+            runs = seen.setdefault(run.model, [])
+            runs.append(run)
+            if len(runs) == total:
+                seconds = sum(each.seconds for each in runs)
+                print(f"{run.model}: {total} runs, {seconds:.1f} s", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks = {model: bar.add_task(model, total=total, start=False) for model in models}
+
+        def step(run: Run) -> None:
+            bar.start_task(tasks[run.model])
+            bar.advance(tasks[run.model])
+
+        yield step
+
+
+def _gates(dataset: Dataset) -> dict[str, Tensor] | None:
+    from gfgn.experiments.gates import LEVELS, MAX_DIMENSIONS, gates_by_dimension
+
+    if dataset.num_features > MAX_DIMENSIONS:
+        return None
+    return {level: gates_by_dimension(dataset, level) for level in LEVELS}
+
+
+def _print(comparison: Comparison) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gfgn.experiments.compare import is_gfgn
+    from gfgn.report.html import interval, percent, signed
+
+    baseline = comparison.best_baseline
+    table = Table(box=None, pad_edge=False, title=None, header_style="bold")
+    table.add_column("model")
+    table.add_column(f"test {comparison.dataset.metric}, %", justify="right")
+    table.add_column("95% interval", justify="right")
+    if baseline is not None:
+        table.add_column(f"against {baseline}", justify="right")
+    for model, summary in comparison.summary().items():
+        cells = [model, percent(summary), interval(summary).replace("[", r"\[")]
+        gain = comparison.gain(model)
+        if baseline is not None:
+            against = "" if gain is None else f"{signed(gain.mean)} {interval(gain, sign=True)}"
+            cells.append(against.replace("[", r"\["))
+        table.add_row(*cells, style="bold" if is_gfgn(model) else None)
+    console = Console() if sys.stdout.isatty() else Console(width=100)
+    console.print(f"{comparison.dataset.name}: {comparison.dataset.description}", soft_wrap=True, highlight=False)
+    console.print(f"All models: {comparison.settings}.", soft_wrap=True, highlight=False)
+    console.print(table)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"gfgn: {' '.join(message.split())}", err=True)
+    raise typer.Exit(2)

@@ -1,0 +1,110 @@
+"""Reading gates: how much a GFGN smooths each input dimension, and how smooth the dimension is.
+
+In a GFGN as it is, a gate speaks of a column of `H W`, a mixture of input dimensions. Here `W` is held at the
+identity, so that each gate speaks of one input dimension.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from gfgn.data.dataset import Dataset
+from gfgn.graph import Graph
+from gfgn.nn import GFGNConv
+from gfgn.ops import propagate
+from gfgn.train.loop import fitting_threads
+
+LEVELS = ("graph", "neighbor", "pair")
+MAX_DIMENSIONS = 1024
+"""The gate's matrix grows with the square of the number of dimensions."""
+
+
+class GateReader(nn.Module):
+    """One gating layer on the input dimensions as they are, and a linear classifier on top.
+
+    The classifier starts at zero: its first step finds the right signs before any gate moves. From random
+    signs, a gate first learns to silence a dimension that the classifier happens to read the wrong way round.
+    """
+
+    def __init__(self, num_features: int, num_classes: int, level: str, lam: float = 1.0) -> None:
+        super().__init__()
+        self.conv = GFGNConv(num_features, num_features, level=level, heads=1, lam=lam, bias=False, validate=False)
+        self.conv.lin.weight.requires_grad_(False)
+        self.out = nn.Linear(num_features, num_classes)
+        with torch.no_grad():
+            self.conv.lin.weight.copy_(torch.eye(num_features))
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        return cast(Tensor, self.out(self.conv(x, graph)))
+
+    @torch.no_grad()
+    def gates(self, x: Tensor, graph: Graph) -> Tensor:
+        """`[F]`: the gate of each dimension, averaged over the graph's nodes or edges."""
+        _, scores = self.conv(x, graph, return_scores=True)
+        return cast(Tensor, scores.mean(0))
+
+
+def gates_by_dimension(
+    dataset: Dataset,
+    level: str,
+    seed: int = 0,
+    *,
+    split: int = 0,
+    epochs: int = 100,
+    lr: float = 0.02,
+    weight_decay: float = 5e-4,
+    lam: float = 1.0,
+) -> Tensor:
+    """Trains a `GateReader` on the training nodes of a split and returns `[F]`, the mean gate of each input
+    dimension.
+
+    Args:
+        dataset: The dataset, with at most `MAX_DIMENSIONS` dense or sparse feature dimensions.
+        level: `"graph"`, `"neighbor"` or `"pair"`.
+        seed: Of the gates' initialisation.
+        split: Place in the dataset's `splits`; validation and test nodes are not looked at.
+        epochs: Number of epochs; there is no early stopping, as nothing is predicted.
+        lr: Learning rate of Adam.
+        weight_decay: L2 penalty.
+        lam: λ.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level must be one of {', '.join(map(repr, LEVELS))}, got {level!r}")
+    if dataset.num_features > MAX_DIMENSIONS:
+        raise ValueError(f"dataset must have at most {MAX_DIMENSIONS} features, got {dataset.num_features}")
+    if not 0 <= split < len(dataset.splits):
+        raise ValueError(f"split must be 0 to {len(dataset.splits) - 1} for {dataset.name!r}, got {split}")
+    x, train = dataset.x, dataset.splits[split].train
+    if x.layout != torch.strided:
+        x = x.to_dense()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        reader = GateReader(dataset.num_features, dataset.num_classes, level, lam).to(x.device)
+    learned = [parameter for parameter in reader.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(learned, lr=lr, weight_decay=weight_decay)
+    with fitting_threads(dataset):
+        for _ in range(epochs):
+            optimizer.zero_grad()
+            cross_entropy(reader(x, dataset.graph)[train], dataset.y[train]).backward()
+            optimizer.step()
+    return reader.gates(x, dataset.graph)
+
+
+def smoothness(dataset: Dataset) -> Tensor:
+    """`[F]`: `fᵀLf / fᵀf` of each dimension less its mean, with `L = I − Â`; 0 is smooth, 1 what noise has,
+    up to 2.
+
+    The mean is taken off because a constant says nothing, yet is smooth and would outweigh the rest. A
+    constant dimension counts as 0.
+    """
+    x = dataset.x if dataset.x.layout == torch.strided else dataset.x.to_dense()
+    f = x - x.mean(0)
+    energy = (f * f).sum(0)
+    rough = (f * (f - propagate(f, dataset.graph))).sum(0)
+    return torch.where(energy > 0, rough / energy.clamp(min=torch.finfo(f.dtype).tiny), torch.zeros_like(energy))

@@ -1,0 +1,171 @@
+"""Which implementation of an operator runs: by device, by `GFGN_BACKEND`, or by name.
+
+What is asked for by name and cannot run is an error; what was chosen automatically falls back to the reference and
+says so once.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from gfgn.ops.rows import Rows
+
+NAMES = ("reference", "numba", "triton")
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One implementation of the operators, and whether it can run here."""
+
+    name: str
+    available: bool
+    detail: str
+    """What it is, or why it is not available."""
+
+
+def backends() -> dict[str, Backend]:
+    """Every backend by name: whether it can run on this machine and, if not, why not."""
+    what = {
+        "reference": "plain PyTorch, any device",
+        "numba": "fused CPU kernels",
+        "triton": "fused CUDA kernels",
+    }
+    result = {}
+    for name, description in what.items():
+        problem = _missing(name)
+        result[name] = Backend(name, problem is None, problem or description)
+    return result
+
+
+class Kernels(Protocol):
+    """What the module of a backend holds: plain functions on tensors, without gradients. See `gfgn.ops.library`."""
+
+    def spmm(self, x: Tensor, rows: Rows, values: Tensor | None) -> Tensor: ...
+
+    def spmm_pair(self, x: Tensor, rows: Rows, values: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def spmm_pair_backward(self, g_weighted: Tensor, g_plain: Tensor, rows_t: Rows, values_t: Tensor) -> Tensor: ...
+
+    def pair_forward(
+        self,
+        a: Tensor,
+        b: Tensor,
+        z: Tensor,
+        lam: Tensor,
+        norm: Tensor,
+        share: Tensor,
+        rows: Rows,
+        save: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+
+    def pair_backward(
+        self,
+        grad: Tensor,
+        a: Tensor,
+        b: Tensor,
+        z: Tensor,
+        p: Tensor,
+        q: Tensor,
+        lam: Tensor,
+        norm_t: Tensor,
+        share_t: Tensor,
+        rows_t: Rows,
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+
+    def sparse_linear(
+        self,
+        weight: Tensor,
+        rows: Rows,
+        values: Tensor,
+        keys: Tensor,
+        rate: Tensor,
+        entry: Tensor | None,
+        out_columns: int,
+    ) -> Tensor: ...
+
+
+def kernels(name: str) -> Kernels:
+    """The kernels of a backend."""
+    return cast(Kernels, importlib.import_module(f"gfgn.ops.{name}_kernels"))
+
+
+@torch.compiler.assume_constant_result
+def choose(device: str, dtype: torch.dtype, asked: str | None, differentiable: str | None = None) -> str:
+    """The backend that runs on tensors of this device and dtype.
+
+    Args:
+        device: Type of the device.
+        dtype: Of the features.
+        asked: The caller's choice, or `None` for the environment's (`GFGN_BACKEND`) or the automatic one.
+        differentiable: Name of an argument that only the reference can differentiate, or `None`.
+    """
+    source = "backend"
+    if asked is None and os.environ.get("GFGN_BACKEND"):
+        asked, source = os.environ["GFGN_BACKEND"], "GFGN_BACKEND"
+    if asked is not None:
+        if asked not in NAMES:
+            raise ValueError(f"{source} must be one of {', '.join(map(repr, NAMES))}, got {asked!r}")
+        problem = _cannot_run(asked, device, dtype, differentiable)
+        if problem is not None:
+            raise RuntimeError(f"{source}={asked!r} cannot run: {problem}")
+        return asked
+    best = {"cpu": "numba", "cuda": "triton"}.get(device, "reference")
+    if differentiable is not None:
+        return "reference"
+    problem = _cannot_run(best, device, dtype, None)
+    if problem is None:
+        return best
+    _warn_once(f"gfgn uses its plain PyTorch reference, which is slower and needs more memory: {problem}")
+    return "reference"
+
+
+def _cannot_run(name: str, device: str, dtype: torch.dtype, differentiable: str | None) -> str | None:
+    if name == "reference":
+        return None
+    problem = _missing(name)
+    if problem is not None:
+        return problem
+    home = {"numba": "cpu", "triton": "cpu" if interpreted() else "cuda"}[name]
+    if device != home:
+        return f"it works on {home} tensors, got {device}"
+    if dtype not in FLOATS or (name == "triton" and dtype == torch.float64):
+        return f"it has no kernel for {dtype}"
+    if differentiable is not None:
+        return f"only the reference can differentiate with respect to {differentiable}"
+    return None
+
+
+def interpreted() -> bool:
+    """Whether Triton's kernels run through its interpreter, on the CPU."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@functools.cache
+def _import_problem(name: str) -> str | None:
+    try:
+        kernels(name)
+    except ImportError as error:
+        return f"{name} cannot be imported ({error})"
+    return None
+
+
+def _missing(name: str) -> str | None:
+    if name == "reference":
+        return None
+    if name == "triton" and not interpreted() and not torch.cuda.is_available():
+        return "triton needs a CUDA device (TRITON_INTERPRET=1 runs it, slowly, on the CPU)"
+    return _import_problem(name)
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=4)

@@ -1,0 +1,373 @@
+"""The operators on every backend against the reference: values, gradients, PyTorch's machinery, determinism."""
+
+import warnings
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loops import random_edges
+from torch import Tensor
+
+from gfgn import GFGNConv, Graph, ops
+from gfgn.ops import dispatch, library
+
+CUDA = torch.cuda.is_available()
+BACKENDS = [name for name, backend in ops.backends().items() if backend.available and name != "reference"]
+every_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def device(backend: str) -> str:
+    return "cuda" if backend == "triton" and CUDA else "cpu"
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make(n: int, e: int, d: int, seed: int = 0, weighted: bool = True) -> tuple[Graph, list[Tensor]]:
+    """A random graph whose last node is isolated, and four random feature matrices."""
+    edges = random_edges(max(n - 1, 1), e, generator(seed))
+    weight = torch.rand(e, generator=generator(seed)) if weighted else None
+    graph = Graph.from_edge_index(edges, n, weight)
+    return graph, list(torch.randn(4, n, d, generator=generator(seed)))
+
+
+OPERATORS = {
+    "propagate": lambda g, lam, backend, x, *_: ops.propagate(x, g, backend),
+    "neighbor_sum": lambda g, lam, backend, x, *_: ops.neighbor_sum(x, g, backend),
+    "neighbor_mean": lambda g, lam, backend, x, *_: ops.neighbor_mean(x, g, backend),
+    "propagate_and_mean": lambda g, lam, backend, x, *_: torch.cat(ops.propagate_and_mean(x, g, backend)),
+    "pair_aggregate": lambda g, lam, backend, a, b, z, _: ops.pair_aggregate(a, b, z, g, lam, backend),
+}
+every_operator = pytest.mark.parametrize("operator", OPERATORS)
+
+
+def compare(operator: str, backend: str, graph: Graph, inputs: list[Tensor], lam: float | Tensor) -> None:
+    """Value and gradients of a backend against the float64 reference."""
+    run = OPERATORS[operator]
+    exact = [x.double().requires_grad_() for x in inputs]
+    expected = run(graph.to(torch.float64), lam, "reference", *exact)
+    weight = torch.randn(expected.shape, generator=generator(9))
+    (expected * weight.double()).sum().backward()
+    where = device(backend)
+    got_inputs = [x.to(where).requires_grad_() for x in inputs]
+    got = run(graph.to(where), lam.to(where) if isinstance(lam, Tensor) else lam, backend, *got_inputs)
+    (got * weight.to(where)).sum().backward()
+    close(got, expected)
+    for got_input, exact_input in zip(got_inputs, exact, strict=True):
+        assert (got_input.grad is None) == (exact_input.grad is None)
+        if exact_input.grad is not None:
+            close(got_input.grad, exact_input.grad)
+
+
+def close(got: Tensor, expected: Tensor) -> None:
+    scale = max(1.0, float(expected.detach().abs().max()) if expected.numel() else 1.0)
+    torch.testing.assert_close(got.detach().cpu().double(), expected.detach(), rtol=1e-5, atol=2e-6 * scale)
+
+
+@every_backend
+@every_operator
+@pytest.mark.parametrize(("n", "e", "d"), [(1, 0, 3), (2, 1, 1), (7, 0, 5), (13, 60, 17), (40, 300, 33), (9, 50, 130)])
+def test_values_and_gradients(operator: str, backend: str, n: int, e: int, d: int) -> None:
+    graph, inputs = make(n, e, d)
+    compare(operator, backend, graph, inputs, 1.3)
+
+
+@every_backend
+@every_operator
+def test_no_nodes(operator: str, backend: str) -> None:
+    graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 0)
+    compare(operator, backend, graph, [torch.empty(0, 3) for _ in range(4)], 1.0)
+
+
+@every_backend
+@pytest.mark.parametrize("lam", [0.0, 0.5, 2.0, torch.linspace(0, 3, 6)])
+def test_lambda(backend: str, lam: float | Tensor) -> None:
+    graph, inputs = make(12, 50, 6)
+    compare("pair_aggregate", backend, graph, inputs, lam)
+
+
+@every_operator
+@given(
+    n=st.integers(1, 20), e=st.integers(0, 80), d=st.integers(1, 40), seed=st.integers(0, 9999), weighted=st.booleans()
+)
+@settings(deadline=None, max_examples=20)
+def test_any_graph_on_the_cpu(operator: str, n: int, e: int, d: int, seed: int, weighted: bool) -> None:
+    graph, inputs = make(n, e, d, seed, weighted)
+    compare(operator, "numba", graph, inputs, 1.7)
+
+
+@every_operator
+def test_star_of_a_hundred_thousand_leaves(operator: str) -> None:
+    leaves = torch.arange(1, 100_001)
+    centre = torch.zeros_like(leaves)
+    edges = torch.cat([torch.stack([leaves, centre]), torch.stack([centre, leaves])], dim=1)
+    inputs = list(torch.randn(4, 100_001, 5, generator=generator(0)))
+    for backend in ["numba", *(["triton"] if CUDA else [])]:
+        compare(operator, backend, Graph.from_edge_index(edges), inputs, 1.0)
+
+
+@every_backend
+def test_gates_far_from_zero(backend: str) -> None:
+    """Where `exp(−a)` overflows: the kernels take another path and stay finite and right."""
+    graph, inputs = make(12, 50, 6)
+    inputs[0] = inputs[0] * 1e3
+    inputs[1] = -inputs[0] + inputs[1]
+    compare("pair_aggregate", backend, graph, inputs, 1.0)
+
+
+@every_backend
+@every_operator
+def test_bfloat16(operator: str, backend: str) -> None:
+    graph, inputs = make(30, 200, 24)
+    where = device(backend)
+    half = [x.to(where, torch.bfloat16).requires_grad_() for x in inputs]
+    full = [x.detach().cpu().double().requires_grad_() for x in half]
+    got = OPERATORS[operator](graph.to(where), 1.0, backend, *half)
+    expected = OPERATORS[operator](graph.to(torch.float64), 1.0, "reference", *full)
+    assert got.dtype == torch.bfloat16
+    got.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(got.detach().cpu().double(), expected.detach(), rtol=0.02, atol=0.05)
+    for h, f in zip(half, full, strict=True):
+        if f.grad is not None:
+            torch.testing.assert_close(h.grad.cpu().double(), f.grad, rtol=0.02, atol=0.1)
+
+
+@every_operator
+def test_float64_on_the_cpu(operator: str) -> None:
+    graph, inputs = make(9, 30, 4)
+    graph = graph.to(torch.float64)
+    used = [x.double().requires_grad_() for x in inputs]
+    assert torch.autograd.gradcheck(lambda *x: OPERATORS[operator](graph, 1.4, "numba", *x), used)
+
+
+@every_operator
+def test_second_derivatives_fall_to_the_reference(operator: str) -> None:
+    graph, inputs = make(6, 14, 2)
+    graph = graph.to(torch.float64)
+    used = [x.double().requires_grad_() for x in inputs]
+    assert torch.autograd.gradgradcheck(lambda *x: OPERATORS[operator](graph, 1.4, "numba", *x), used)
+
+
+@every_backend
+@every_operator
+def test_vmap_is_the_loop(operator: str, backend: str) -> None:
+    graph, _ = make(11, 40, 4)
+    graph = graph.to(device(backend))
+    stacks = list(torch.randn(4, 3, 11, 4, generator=generator(2)).to(device(backend)))
+    lam = torch.tensor([0.5, 1.0, 2.0], device=device(backend))
+    stacks[1] = stacks[1][0]  # one input is shared by all replicas
+    batched = [x.clone().requires_grad_() for x in stacks]
+    looped = [x.clone().requires_grad_() for x in stacks]
+    run = OPERATORS[operator]
+    out = torch.vmap(lambda lam, a, b, z, x: run(graph, lam, backend, a, b, z, x), in_dims=(0, 0, None, 0, 0))(
+        lam, *batched
+    )
+    expected = torch.stack(
+        [run(graph, lam[r], backend, looped[0][r], looped[1], looped[2][r], looped[3][r]) for r in range(3)]
+    )
+    torch.testing.assert_close(out, expected)
+    out.square().sum().backward()
+    expected.square().sum().backward()
+    for x, y in zip(batched, looped, strict=True):
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+@every_backend
+@every_operator
+def test_same_bits_twice(operator: str, backend: str) -> None:
+    graph, inputs = make(50, 2000, 19)
+    graph = graph.to(device(backend))
+    results = []
+    for _ in range(2):
+        used = [x.to(device(backend)).requires_grad_() for x in inputs]
+        out = OPERATORS[operator](graph, 1.0, backend, *used)
+        out.sum().backward()
+        results.append([out.detach(), *(x.grad for x in used if x.grad is not None)])
+    assert all(torch.equal(x, y) for x, y in zip(*results, strict=True))
+
+
+@every_operator
+def test_same_bits_with_one_and_two_threads(operator: str) -> None:
+    graph, inputs = make(200, 9000, 19)  # rows long enough to be split
+    star = Graph.from_edge_index(
+        torch.stack([torch.arange(1, 200).repeat(9), torch.zeros(1791).long()]), 200, duplicates="keep"
+    )
+    threads = torch.get_num_threads()
+    for which in (graph, star):
+        results = []
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            used = [x.clone().requires_grad_() for x in inputs]
+            out = OPERATORS[operator](which, 1.0, "numba", *used)
+            out.sum().backward()
+            results.append([out.detach(), *(x.grad for x in used if x.grad is not None)])
+        torch.set_num_threads(threads)
+        assert all(torch.equal(x, y) for x, y in zip(*results, strict=True))
+
+
+@every_backend
+def test_operators_keep_pytorchs_rules(backend: str) -> None:
+    """PyTorch's own check of schema, fake tensors, autograd registration and dynamic shapes."""
+    graph, (a, b, z, x) = make(8, 20, 3)
+    where = device(backend)
+    graph = graph.to(where)
+    a, b, z, x = (t.to(where).requires_grad_() for t in (a, b, z, x))
+    rows, reverse = list(graph.by_target), list(graph.by_source)
+    tests = ["test_schema", "test_autograd_registration", "test_faketensor"]
+    lam = torch.ones(3, device=where)
+    for operator, args in (
+        (library.spmm, (x, rows, graph.norm, reverse, graph.reverse_norm, backend)),
+        (library.spmm, (x, rows, None, reverse, None, backend)),
+        (library.spmm_pair, (x, rows, graph.norm, reverse, graph.reverse_norm, backend)),
+        (
+            library.pair_aggregate,
+            (
+                a,
+                b,
+                z,
+                lam,
+                graph.norm,
+                graph.share,
+                rows,
+                graph.reverse_norm,
+                graph.reverse_share,
+                reverse,
+                True,
+                backend,
+            ),
+        ),
+    ):
+        result = torch.library.opcheck(operator, args, test_utils=tests)
+        assert set(result.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
+def test_layer_is_the_same_on_every_backend(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    conv = GFGNConv(6, 5, level, heads=3)
+    graph, inputs = make(20, 80, 6)
+    results = {}
+    for backend in ["reference", *BACKENDS]:
+        monkeypatch.setenv("GFGN_BACKEND", backend)
+        where = device(backend)
+        conv.zero_grad()
+        out = conv.to(where)(inputs[0].to(where), graph.to(where))
+        out.square().sum().backward()
+        results[backend] = [out.detach().cpu(), *(p.grad.cpu().clone() for p in conv.parameters())]
+    for backend in BACKENDS:
+        for got, expected in zip(results[backend], results["reference"], strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_no_gradient_asked_none_saved() -> None:
+    graph, (a, b, z, _) = make(8, 20, 3)
+    args = (
+        graph.norm,
+        graph.share,
+        list(graph.by_target),
+        graph.reverse_norm,
+        graph.reverse_share,
+        list(graph.by_source),
+    )
+    lam = torch.ones(3)
+    _, p, q = library.pair_aggregate(a, b, z, lam, *args, False, "numba")
+    assert p.numel() == q.numel() == 0
+    # A gradient that nobody announced is still right.
+    z = z.requires_grad_()
+    out, _, _ = library.pair_aggregate(a, b, z, lam, *args, False, "numba")
+    (got,) = torch.autograd.grad(out.sum(), z)
+    (expected,) = torch.autograd.grad(ops.pair_aggregate(a, b, z, graph, 1.0, "reference").sum(), z)
+    torch.testing.assert_close(got, expected)
+
+
+# --- the choice of a backend ---------------------------------------------------------------------
+
+
+def test_backends_tell_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ops.backends()
+    assert list(found) == ["reference", "numba", "triton"]
+    assert found["numba"].available
+    monkeypatch.setattr(dispatch, "interpreted", lambda: False)
+    if not CUDA:
+        missing = ops.backends()["triton"]
+        assert not missing.available
+        assert "CUDA" in missing.detail
+
+
+def test_choice_by_name_environment_and_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GFGN_BACKEND", raising=False)
+    choose = dispatch.choose
+    assert choose("cpu", torch.float32, None) == "numba"
+    assert choose("cpu", torch.float32, "reference") == "reference"
+    assert choose("meta", torch.float32, None) == "reference"
+    assert choose("cpu", torch.float32, None, "edge_weight") == "reference"
+    monkeypatch.setenv("GFGN_BACKEND", "reference")
+    assert choose("cpu", torch.float32, None) == "reference"
+    assert choose("cpu", torch.float32, "numba") == "numba"
+    monkeypatch.setenv("GFGN_BACKEND", "cuda")
+    with pytest.raises(ValueError, match="GFGN_BACKEND must be one of .* got 'cuda'"):
+        choose("cpu", torch.float32, None)
+
+
+@pytest.mark.parametrize(
+    ("device_type", "dtype", "backend", "differentiable", "message"),
+    [
+        ("meta", torch.float32, "numba", None, "works on cpu tensors, got meta"),
+        ("cpu", torch.complex64, "numba", None, "no kernel for torch.complex64"),
+        ("cpu", torch.float32, "numba", "lam", "only the reference can differentiate with respect to lam"),
+    ],
+)
+def test_what_is_asked_for_and_cannot_run_is_an_error(
+    device_type: str, dtype: torch.dtype, backend: str, differentiable: str | None, message: str
+) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        dispatch.choose(device_type, dtype, backend, differentiable)
+
+
+def test_automatic_choice_falls_back_and_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GFGN_BACKEND", raising=False)
+    monkeypatch.setattr(dispatch, "_import_problem", lambda name: "numba cannot be imported (no such module)")
+    dispatch._warn_once.cache_clear()
+    graph, inputs = make(8, 20, 3)
+    with pytest.warns(UserWarning, match="plain PyTorch reference.*no such module"):
+        ops.propagate(inputs[0], graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ops.propagate(inputs[0], graph)
+    with pytest.raises(RuntimeError, match="backend='numba' cannot run: numba cannot be imported"):
+        ops.propagate(inputs[0], graph, backend="numba")
+
+
+def test_learned_weights_and_lambda_take_the_reference() -> None:
+    edges = random_edges(6, 20, generator(0))
+    weight = torch.rand(20, requires_grad=True)
+    graph = Graph.from_edge_index(edges, 6, weight)
+    ops.propagate(torch.randn(6, 2), graph).sum().backward()
+    assert weight.grad is not None
+    lam = torch.tensor(1.0, requires_grad=True)
+    graph = Graph.from_edge_index(edges, 6)
+    ops.pair_aggregate(*torch.randn(3, 6, 2), graph, lam).square().sum().backward()
+    assert lam.grad is not None
+
+
+GRAPH, _ = make(8, 20, 3)
+REFUSALS = {
+    "rows": (lambda: ops.propagate(torch.ones(7, 3), GRAPH), r"propagate: x must have shape \[8, D\], got \[7, 3\]"),
+    "dims": (lambda: ops.neighbor_mean(torch.ones(8), GRAPH), r"x must have shape \[8, D\], got \[8\]"),
+    "widths": (
+        lambda: ops.pair_aggregate(torch.ones(8, 2), torch.ones(8, 3), torch.ones(8, 3), GRAPH),
+        r"a must have shape \[8, 3\], got \[8, 2\]",
+    ),
+    "lam": (lambda: ops.pair_aggregate(*torch.ones(3, 8, 3), GRAPH, torch.ones(2)), r"shape \[3\], got \[2\]"),
+    "device": (lambda: ops.propagate(torch.ones(8, 3, device="meta"), GRAPH), "x is on meta, but the graph is on cpu"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals(case: str) -> None:
+    build, message = REFUSALS[case]
+    with pytest.raises(ValueError, match=message):
+        build()
