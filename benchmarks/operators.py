@@ -177,13 +177,16 @@ OPERATORS = {f.__name__: f for f in (pair_aggregate, propagate, propagate_and_me
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("operators", nargs="*", choices=[*OPERATORS, []], default=list(OPERATORS))
+    parser.add_argument("operators", nargs="*", metavar="operator", help=f"of {', '.join(OPERATORS)}; all by default")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
     bandwidth = common.copy_bandwidth(args.device)
     print(f"{common.device_name(args.device)}: copies at {bandwidth / 1e9:.0f} GB/s")
-    for name in args.operators:
+    unknown = set(args.operators) - set(OPERATORS)
+    if unknown:
+        parser.error(f"unknown operators {sorted(unknown)}; there are {list(OPERATORS)}")
+    for name in args.operators or OPERATORS:
         problems = OPERATORS[name](args.device, args.rounds, bandwidth)
         common.write(name, args.device, problems, copy_bytes_per_second=bandwidth)
 

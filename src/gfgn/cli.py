@@ -93,7 +93,7 @@ def compare(
         from gfgn.report import write_report
 
         report = write_report(comparison, out / "report.html", gates)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
         kept = f"{len(finished)} finished runs are kept in {out / 'runs.csv'}" if finished else "no run had finished"

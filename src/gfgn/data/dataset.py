@@ -1,9 +1,8 @@
-"""`Dataset`: a graph with features, labels and splits, checked once so that nothing behind it has to check
-again."""
+"""`Dataset`: a graph with features, labels and splits, checked once so that nothing behind it checks again."""
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -69,14 +68,17 @@ class Dataset:
         if self.x.device == torch.device(device):
             return self
         smooth = self.smooth_dimensions
-        return dataclasses.replace(
-            self,
-            graph=self.graph.to(device),
-            x=self.x.to(device),
-            y=self.y.to(device),
-            splits=[Split(*(mask.to(device) for mask in split)) for split in self.splits],
-            smooth_dimensions=None if smooth is None else smooth.to(device),
-        )
+        fields = {
+            "graph": self.graph.to(device),
+            "x": self.x.to(device),
+            "y": self.y.to(device),
+            "splits": [Split(*(mask.to(device) for mask in split)) for split in self.splits],
+            "smooth_dimensions": None if smooth is None else smooth.to(device),
+        }
+        moved = copy.copy(self)  # not `replace`, which would check again what has been checked
+        for name, value in fields.items():
+            object.__setattr__(moved, name, value)
+        return moved
 
     def __repr__(self) -> str:
         return (

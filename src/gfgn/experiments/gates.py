@@ -26,8 +26,9 @@ MAX_DIMENSIONS = 1024
 class GateReader(nn.Module):
     """One gating layer on the input dimensions as they are, and a linear classifier on top.
 
-    The classifier starts at zero: its first step finds the right signs before any gate moves. From random
-    signs, a gate first learns to silence a dimension that the classifier happens to read the wrong way round.
+    The classifier starts at zero, so that it takes its first step before any gate has a gradient. From random weights
+    a few gates of dimensions that do not follow the graph end near 1: on `dimensions`, seeds 0 to 4, the rank
+    correlation of gates and truth is then 0.41 to 0.82, against 0.82, the largest possible, for every seed and level.
     """
 
     def __init__(self, num_features: int, num_classes: int, level: str, lam: float = 1.0) -> None:

@@ -8,8 +8,8 @@ Every operator is the same walk. Columns are cut into narrow blocks; for each bl
 2. *gather* sums the entries of a row, or of a segment of a hub, with all its sums in registers;
 3. *finish* turns the sums of a row into the output. The sums of a hub's segments are joined in order before it.
 
-The kernels are written on vectors of `LANES` columns, a type this file adds to Numba. Every column goes through the same
-instructions, whatever its place and its neighbours, so a column's bits depend on that column alone. LLVM turns
+The kernels are written on vectors of `LANES` columns, a type this file adds to Numba. Every column goes through the
+same instructions, whatever its place and its neighbours, so a column's bits depend on that column alone. LLVM turns
 the vectors into whatever the processor has.
 
 Threads: the calling thread and its helpers take tasks from one atomic counter. The order of each sum is fixed by the
@@ -46,10 +46,12 @@ LANES = 16
 """Columns in a vector: one AVX-512 register of float32, two of float64, four or eight of NEON."""
 WIDE = 4 * LANES
 """Columns in a block of `sparse_linear`, where wider blocks spread the cost of a hash."""
-TABLE_BYTES = 24 << 20
+TABLE_BYTES = 4 << 20
 """Blocks are packed together up to this size: fewer meetings of the threads, yet a table that stays in the cache."""
 AHEAD = 16
 """How many entries before its use a line of the table is asked for."""
+HUGE = 4 << 20
+"""Bytes from which NumPy asks for huge pages."""
 CHUNK = 4096
 """Entries in one task, about ten microseconds of work; a row counts as `ROW_COST` entries more."""
 ROW_COST = 4
@@ -73,12 +75,12 @@ def kernel(function: F) -> F:
     return cast(F, njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
-def instruction(function: F) -> F:
-    """A function from types to a signature and the LLVM code for it."""
-    return cast(F, intrinsic(function))
+def instruction(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for kernels, given as one from the types of its arguments to its signature and its LLVM code."""
+    return cast(Callable[..., Any], intrinsic(function))
 
 
-# ---------------------------------------------------------------------------------------------- vectors and pointers
+# ------------------------------------------------------------------------------------------------- vectors and pointers
 
 
 def _init_vector(self: Any, scalar: Any) -> None:
@@ -245,6 +247,20 @@ _arithmetic(operator.mul, "fmul", "contract")
 _arithmetic(operator.truediv, "fdiv", "arcp", "ninf")
 
 
+@instruction
+def multiply_add(_: Any, x: Any, y: Any, z: Any) -> Any:
+    """x·y + z, fused wherever the processor can: for LLVM to keep as it is, so that it has the same bits everywhere."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = args[0].type
+        name = f"llvm.fmuladd.v{LANES}f{x.scalar.bitwidth}"
+        fused = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+        sides = [_widen(context, builder, v, t, x) for v, t in zip(args, signature.args, strict=True)]
+        return builder.call(fused, sides)
+
+    return x(x, y, z), emit
+
+
 def _is_within(context: Any, builder: Any, vector: Any, value: Any, limit: Any) -> Any:
     """The lanes with |value| ≤ limit, which NaN is not."""
     high = _splat(builder, context.cast(builder, limit, types.float64, vector.scalar))
@@ -286,7 +302,7 @@ def clip(_: Any, vector: Any, limit: Any) -> Any:
     return vector(vector, types.float64), emit
 
 
-# ------------------------------------------------------------------------------------------- the exponential, the gate
+# -------------------------------------------------------------------------------------------- the exponential, the gate
 
 
 class Real(NamedTuple):
@@ -367,21 +383,21 @@ overload(exp)(_exp)
 
 
 @inlined
-def gate(odds: Any) -> Any:
-    """σ(a + b) from exp(−a − b), which is at most exp(limit): 1 + odds is finite."""
-    return 1.0 / (odds + 1.0)
+def gate(own: Any, other: Any) -> Any:
+    """σ(a + b) from exp(−a) and exp(−b), both at most exp(`near`): the divisor is finite."""
+    return 1.0 / multiply_add(own, other, 1.0)
 
 
 @inlined
-def far_odds(a: Any, b: Any, product: Any) -> Any:
-    """exp(−a − b) whatever the size of a and b; `product` = exp(−a)·exp(−b) where that is as good.
+def far_gate(a: Any, b: Any, own: Any, other: Any) -> Any:
+    """σ(a + b) whatever the size of a and b, given their exponentials as `gate` has them.
 
-    It is a function of the two numbers alone, so a row that must come here gets the bits it would get elsewhere.
+    Where `gate` can be used the result has its bits, so a number too large in one column does not show in another.
     """
-    return choose(a, b, near_limit(a), product, exp((a + b) * -1.0))
+    return 1.0 / choose(a, b, near_limit(a), multiply_add(own, other, 1.0), exp((a + b) * -1.0) + 1.0)
 
 
-# ------------------------------------------------------------------------------------------------------------ the walk
+# ------------------------------------------------------------------------------------------------------------- the walk
 
 
 class Walk(NamedTuple):
@@ -423,8 +439,8 @@ class Tile(NamedTuple):
     block: int
     column: int
     """Its first column."""
-    count: int
-    """Its columns: `width`, or fewer in the last block of a part."""
+    active: int
+    """How many of its columns there are: `width`, or fewer in the last block of a part."""
     table: int
     """Where its table starts."""
 
@@ -534,11 +550,21 @@ def done(walk: Any, phase: int) -> Any:
     return take(walk, phase)
 
 
+def _no_pause() -> None:
+    """Where the system lets no thread step aside, waiting is spinning."""
+
+
+# On a busy machine the thread waited for may be the one that needs this core.
+step_aside: Callable[[], Any] = (
+    types.ExternalFunction("sched_yield", types.int32()) if hasattr(os, "sched_yield") else inlined(_no_pause)
+)
+
+
 @inlined
 def meet(walk: Any, phase: int, tasks: int) -> None:
     """Waits until all tasks of a phase are done."""
     while add_atomically(walk.clock, 2 + 2 * phase, 0) < tasks:
-        pass
+        step_aside()
 
 
 @inlined
@@ -577,7 +603,7 @@ def drive(pack: Any, gather: Any, finish: Any, op: Any, walk: Any) -> None:
         phase += 3
 
 
-# ------------------------------------------------------------------------------------------------ the gated operators
+# -------------------------------------------------------------------------------------------------- the gated operators
 
 
 class PairForward(NamedTuple):
@@ -598,11 +624,11 @@ class PairForward(NamedTuple):
 @inlined
 def forward_pack(op: Any, walk: Any, tile: Any, node: int, line: int) -> None:
     place = node * walk.columns + tile.column
-    b = fetch(op.b, place, tile.count)
+    b = fetch(op.b, place, tile.active)
     if not within(b, near_limit(b)):
         put(1, op.far, tile.block)
     store(exp(b * -1.0), walk.table, line)
-    store(fetch(op.z, place, tile.count), walk.table, line + LANES)
+    store(fetch(op.z, place, tile.active), walk.table, line + LANES)
 
 
 @inlined
@@ -617,7 +643,7 @@ def forward_step(op: Any, walk: Any, line: int, e: int, s: Any, sums: Any) -> An
 
 @inlined
 def forward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, cells: Any, cell: int) -> None:
-    a = fetch(op.a, row * walk.columns + tile.column, tile.count)
+    a = fetch(op.a, row * walk.columns + tile.column, tile.active)
     odds = exp(a * -1.0)
     zero = zeros(op.z)
     x, q, y, r = zero, zero, zero, zero
@@ -625,19 +651,19 @@ def forward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int,
     if near and not op.save:
         for e in range(low, high):
             line = line_of(walk, tile, e, 2)
-            s = gate(odds * load(walk.table, line))
+            s = gate(odds, load(walk.table, line))
             x = x + s * (load(walk.table, line + LANES) * at(op.norm, e))
             q = q + s * at(op.share, e)
     elif near:
         for e in range(low, high):
             line = line_of(walk, tile, e, 2)
-            s = gate(odds * load(walk.table, line))
+            s = gate(odds, load(walk.table, line))
             x, q, y, r = forward_step(op, walk, line, e, s, (x, q, y, r))
     else:
         for e in range(low, high):
             line = line_of(walk, tile, e, 2)
-            b = fetch(op.b, at(walk.idx, e) * walk.columns + tile.column, tile.count)
-            s = gate(far_odds(a, b, odds * load(walk.table, line)))
+            b = fetch(op.b, at(walk.idx, e) * walk.columns + tile.column, tile.active)
+            s = far_gate(a, b, odds, load(walk.table, line))
             x, q, y, r = forward_step(op, walk, line, e, s, (x, q, y, r))
     store(x, cells, cell)
     store(q, cells, cell + LANES)
@@ -649,14 +675,14 @@ def forward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int,
 @inlined
 def forward_finish(op: Any, walk: Any, tile: Any, row: int, cell: int) -> None:
     place = row * walk.columns + tile.column
-    z = fetch(op.z, place, tile.count)
+    z = fetch(op.z, place, tile.active)
     q = load(walk.cells, cell + LANES)
-    change = fetch(op.lam, tile.column, tile.count) * (load(walk.cells, cell) - q * z)
-    deliver(z + change, op.out, place, tile.count)
+    change = fetch(op.lam, tile.column, tile.active) * (load(walk.cells, cell) - q * z)
+    deliver(z + change, op.out, place, tile.active)
     if op.save:
         p = load(walk.cells, cell + 2 * LANES) - load(walk.cells, cell + 3 * LANES) * z
-        deliver(p, op.p, place, tile.count)
-        deliver(q, op.q, place, tile.count)
+        deliver(p, op.p, place, tile.active)
+        deliver(q, op.q, place, tile.active)
 
 
 @kernel
@@ -684,13 +710,13 @@ class PairBackward(NamedTuple):
 @inlined
 def backward_pack(op: Any, walk: Any, tile: Any, node: int, line: int) -> None:
     place = node * walk.columns + tile.column
-    a = fetch(op.a, place, tile.count)
+    a = fetch(op.a, place, tile.active)
     if not within(a, near_limit(a)):
         put(1, op.far, tile.block)
-    grad = fetch(op.grad, place, tile.count)
+    grad = fetch(op.grad, place, tile.active)
     store(exp(a * -1.0), walk.table, line)
     store(grad, walk.table, line + LANES)
-    store(grad * fetch(op.z, place, tile.count), walk.table, line + 2 * LANES)
+    store(grad * fetch(op.z, place, tile.active), walk.table, line + 2 * LANES)
 
 
 @inlined
@@ -704,20 +730,20 @@ def backward_step(op: Any, walk: Any, line: int, e: int, s: Any, sums: Any) -> A
 
 @inlined
 def backward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, cells: Any, cell: int) -> None:
-    b = fetch(op.b, row * walk.columns + tile.column, tile.count)
+    b = fetch(op.b, row * walk.columns + tile.column, tile.active)
     odds = exp(b * -1.0)
     zero = zeros(op.z)
     x, y, r = zero, zero, zero
     if at(op.far, tile.block) == 0 and within(b, near_limit(b)):
         for e in range(low, high):
             line = line_of(walk, tile, e, 3)
-            s = gate(odds * load(walk.table, line))
+            s = gate(odds, load(walk.table, line))
             x, y, r = backward_step(op, walk, line, e, s, (x, y, r))
     else:
         for e in range(low, high):
             line = line_of(walk, tile, e, 3)
-            a = fetch(op.a, at(walk.idx, e) * walk.columns + tile.column, tile.count)
-            s = gate(far_odds(a, b, odds * load(walk.table, line)))
+            a = fetch(op.a, at(walk.idx, e) * walk.columns + tile.column, tile.active)
+            s = far_gate(a, b, odds, load(walk.table, line))
             x, y, r = backward_step(op, walk, line, e, s, (x, y, r))
     store(x, cells, cell)
     store(y, cells, cell + LANES)
@@ -727,14 +753,14 @@ def backward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int
 @inlined
 def backward_finish(op: Any, walk: Any, tile: Any, row: int, cell: int) -> None:
     place = row * walk.columns + tile.column
-    lam = fetch(op.lam, tile.column, tile.count)
-    grad = fetch(op.grad, place, tile.count)
-    z = fetch(op.z, place, tile.count)
-    deliver(lam * (grad * fetch(op.p, place, tile.count)), op.grad_a, place, tile.count)
+    lam = fetch(op.lam, tile.column, tile.active)
+    grad = fetch(op.grad, place, tile.active)
+    z = fetch(op.z, place, tile.active)
+    deliver(lam * (grad * fetch(op.p, place, tile.active)), op.grad_a, place, tile.active)
     slope = load(walk.cells, cell + LANES) * z - load(walk.cells, cell + 2 * LANES)
-    deliver(lam * slope, op.grad_b, place, tile.count)
-    change = load(walk.cells, cell) - grad * fetch(op.q, place, tile.count)
-    deliver(grad + lam * change, op.grad_z, place, tile.count)
+    deliver(lam * slope, op.grad_b, place, tile.active)
+    change = load(walk.cells, cell) - grad * fetch(op.q, place, tile.active)
+    deliver(grad + lam * change, op.grad_z, place, tile.active)
 
 
 @kernel
@@ -742,7 +768,7 @@ def pair_backward_kernel(op: Any, walk: Any) -> None:
     drive(backward_pack, backward_gather, backward_finish, bare(op), bare(walk))
 
 
-# ------------------------------------------------------------------------------------------------ the plain operators
+# -------------------------------------------------------------------------------------------------- the plain operators
 
 
 class Plain(NamedTuple):
@@ -760,14 +786,14 @@ class Plain(NamedTuple):
 def plain_pack(op: Any, walk: Any, tile: Any, node: int, line: int) -> None:
     place = node * walk.columns + tile.column
     for k in range(0, walk.width, LANES):
-        store(fetch(op.x, place + k, tile.count - k), walk.table, line + k)
+        store(fetch(op.x, place + k, tile.active - k), walk.table, line + k)
 
 
 @inlined
 def plain_finish(op: Any, walk: Any, tile: Any, row: int, cell: int) -> None:
     place = row * walk.columns + tile.column
-    for k in range(0, tile.count, LANES):
-        deliver(load(walk.cells, cell + k), op.out, place + k, tile.count - k)
+    for k in range(0, tile.active, LANES):
+        deliver(load(walk.cells, cell + k), op.out, place + k, tile.active - k)
 
 
 @inlined
@@ -801,8 +827,8 @@ def both_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, ce
 @inlined
 def both_finish(op: Any, walk: Any, tile: Any, row: int, cell: int) -> None:
     place = row * walk.columns + tile.column
-    deliver(load(walk.cells, cell), op.out, place, tile.count)
-    deliver(load(walk.cells, cell + LANES), op.other, place, tile.count)
+    deliver(load(walk.cells, cell), op.out, place, tile.active)
+    deliver(load(walk.cells, cell + LANES), op.other, place, tile.active)
 
 
 @kernel
@@ -813,8 +839,8 @@ def spmm_pair_kernel(op: Any, walk: Any) -> None:
 @inlined
 def merge_pack(op: Any, walk: Any, tile: Any, node: int, line: int) -> None:
     place = node * walk.columns + tile.column
-    store(fetch(op.x, place, tile.count), walk.table, line)
-    store(fetch(op.y, place, tile.count), walk.table, line + LANES)
+    store(fetch(op.x, place, tile.active), walk.table, line)
+    store(fetch(op.y, place, tile.active), walk.table, line + LANES)
 
 
 @inlined
@@ -893,7 +919,7 @@ def sparse_linear_kernel(op: Any, walk: Any) -> None:
     drive(plain_pack, linear_gather, plain_finish, bare(op), bare(walk))
 
 
-# ------------------------------------------------------------------------------------------------------- running a kernel
+# ----------------------------------------------------------------------------------------------------- running a kernel
 
 
 class Helpers:
@@ -960,16 +986,21 @@ def _run(function: Callable[..., Any], dtype: torch.dtype, op: Any, walk: Walk) 
 
 
 def _fresh(*shape: int, dtype: torch.dtype) -> Tensor:
-    """Memory of any content, on a cache line; by NumPy, which asks the system for huge pages where there is much."""
+    """Memory of any content that begins on a cache line; if much, by NumPy, which asks the system for huge pages."""
     size = prod(shape) * dtype.itemsize
+    if size < HUGE:
+        return torch.empty(shape, dtype=dtype)
     buffer = np.empty(size + 64, dtype=np.uint8)
     start = -buffer.ctypes.data % 64
     return torch.from_numpy(buffer[start : start + size]).view(dtype).view(shape)
 
 
 def _array(x: Tensor, dtype: torch.dtype | None = None) -> NDArray[Any]:
-    """The elements in a row, in `dtype`; without a copy where there can be none."""
-    return cast(NDArray[Any], x.detach().to(dtype or x.dtype).contiguous().view(-1).numpy())
+    """The elements in a row, in `dtype`; without a copy where none is needed."""
+    x = x.detach()
+    if dtype is not None and x.dtype != dtype:
+        x = x.to(dtype)
+    return x.contiguous().numpy().reshape(-1)
 
 
 def _compute_dtype(x: Tensor) -> torch.dtype:
@@ -992,10 +1023,10 @@ def _walk(rows: Rows, x: Tensor, fields: int, sums: int, part: int = 0, width: i
         torch.zeros(1 + 6 * -(-blocks // group), dtype=torch.int64),
     )
     sizes = (rows.ptr.numel() - 1, rows.idx.numel(), rows.hub_rows.numel(), segments, nodes, part, columns)
-    return Walk(*map(_array, (*rows, *scratch)), *sizes, width, blocks, group, fields, sums)
+    return Walk._make((*map(_array, (*rows, *scratch)), *sizes, width, blocks, group, fields, sums))
 
 
-# ------------------------------------------------------------------------------------------------ the public functions
+# ------------------------------------------------------------------------------------------------- the public functions
 
 
 def pair_forward(
@@ -1019,7 +1050,7 @@ def pair_forward(
     p, q = (_fresh(*(z.shape if save else (0,)), dtype=dtype) for _ in range(2))
     far = np.zeros(walk.blocks, dtype=np.uint8)
     inputs = (_array(x, dtype) for x in (a, b, z, lam, norm, share))
-    op = PairForward(*inputs, far, *map(_array, (out, p, q)), save)
+    op = PairForward._make((*inputs, far, *map(_array, (out, p, q)), save))
     _run(pair_forward_kernel, dtype, op, walk)
     return out.to(z.dtype), p.to(z.dtype), q.to(z.dtype)
 
@@ -1050,7 +1081,7 @@ def pair_backward(
     results = [_fresh(*z.shape, dtype=dtype) for _ in range(3)]
     far = np.zeros(walk.blocks, dtype=np.uint8)
     inputs = (_array(x, dtype) for x in (grad, a, b, z, p, q, lam, norm_t, share_t))
-    _run(pair_backward_kernel, dtype, PairBackward(*inputs, far, *map(_array, results)), walk)
+    _run(pair_backward_kernel, dtype, PairBackward._make((*inputs, far, *map(_array, results))), walk)
     grad_a, grad_b, grad_z = (x.to(z.dtype) for x in results)
     return grad_a, grad_b, grad_z
 
@@ -1062,7 +1093,7 @@ def _plain(
     nothing = torch.empty(0, dtype=dtype)
     results = [_fresh(walk.rows, walk.columns, dtype=dtype) for _ in range(outputs)]
     operands = (x, nothing if y is None else y, nothing if values is None else values, *results, nothing)
-    op = Plain(*(_array(operand, dtype) for operand in operands[:5]), values is not None)
+    op = Plain._make((*(_array(operand, dtype) for operand in operands[:5]), values is not None))
     _run(function, dtype, op, walk)
     return [result.to(x.dtype) for result in results]
 

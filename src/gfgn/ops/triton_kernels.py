@@ -10,6 +10,9 @@ float32 scratch and are joined in order by `_join`. Nothing is added atomically:
 On a machine without a GPU, `TRITON_INTERPRET=1` runs the same code on CPU tensors.
 """
 
+# Triton's own functions cannot be annotated; the functions below them are.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
 import os
 from typing import Any, NamedTuple
 
@@ -32,7 +35,7 @@ _PTX = tl.constexpr(torch.version.hip is None and os.environ.get("TRITON_INTERPR
 def _sigmoid(x):
     # exp2 overflows to inf for a very negative x, which gives the right 0; NaN stays NaN.
     if _PTX:
-        return tl.inline_asm_elementwise(
+        s = tl.inline_asm_elementwise(
             "{ .reg .f32 t; mul.ftz.f32 t, $1, 0fBFB8AA3B; ex2.approx.ftz.f32 t, t; "
             "add.ftz.f32 t, t, 0f3F800000; rcp.approx.ftz.f32 $0, t; }",
             "=r,r",
@@ -42,7 +45,8 @@ def _sigmoid(x):
             pack=1,
         )
     else:
-        return 1.0 / (1.0 + tl.exp2(x * -1.4426950408889634))
+        s = 1.0 / (1.0 + tl.exp2(x * -1.4426950408889634))
+    return s
 
 
 @triton.jit
@@ -58,15 +62,21 @@ def _hash(entry, key):
 
 
 @triton.jit
+def _both(one, other):
+    # The interpreter makes integers of a scalar & a tensor of truth values; the comparison makes truth values again.
+    return (one & other) != 0
+
+
+@triton.jit
 def _columns(width, group_blocks, GROUPED: tl.constexpr, BLOCK_D: tl.constexpr):
     """The columns of this program, those that exist, and the group they are in (a replica, or 0)."""
     if GROUPED:
         group = tl.program_id(1) // group_blocks
         local = (tl.program_id(1) % group_blocks) * BLOCK_D + tl.arange(0, BLOCK_D)
-        return group * width + local, local < width, group
     else:
-        column = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
-        return column, column < width, 0
+        group = 0
+        local = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
+    return group * width + local, local < width, group
 
 
 @triton.jit
@@ -83,7 +93,7 @@ def _span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS: tl.constexpr
         skip = (v - tl.load(hub_ptr + hub, mask=is_segment, other=v)) * _SEGMENT
     else:
         row = v
-        skip = tl.zeros_like(v)
+        skip = 0
     first = tl.load(ptr + row, mask=row < rows, other=0) + skip
     length = tl.load(ptr + row + 1, mask=row < rows, other=0) - first
     is_row = row < rows
@@ -97,44 +107,44 @@ def _span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS: tl.constexpr
 def _finish(
     sum0, sum1, sum2, row, valid, column, present,
     y0, y1, y2, y3, y4, lam, scale, out0, out1, out2,
-    columns, width, gate_stride, OP: tl.constexpr, SAVE: tl.constexpr, STREAM: tl.constexpr,
+    columns, width, gate_stride, OP: tl.constexpr, SAVE: tl.constexpr,
 ):  # fmt: skip
     """What an operator does with the sums of a row: its own values join, and the results are stored."""
-    at = row[:, None] * columns + column[None, :]
-    mask = valid[:, None] & present[None, :]
+    at = row * columns + column[None, :]
+    mask = _both(valid, present[None, :])
     if OP == "pair_forward":
         weight = tl.load(lam + column, mask=present, other=0.0)[None, :]
         first = tl.load(y1 + at, mask=mask, other=0.0).to(tl.float32) + weight * sum0
         if SAVE:
-            tl.store(out1 + at, sum1, mask=mask, eviction_policy=STREAM)
-            tl.store(out2 + at, sum2, mask=mask, eviction_policy=STREAM)
+            tl.store(out1 + at, sum1, mask=mask)
+            tl.store(out2 + at, sum2, mask=mask)
     elif OP == "pair_backward":
         weight = tl.load(lam + column, mask=present, other=0.0)[None, :]
-        grad = tl.load(y2 + at, mask=mask, other=0.0, eviction_policy=STREAM).to(tl.float32)
-        first = weight * grad * tl.load(y3 + at, mask=mask, other=0.0, eviction_policy=STREAM).to(tl.float32)
-        q = tl.load(y4 + at, mask=mask, other=0.0, eviction_policy=STREAM).to(tl.float32)
-        tl.store(out1 + at, weight * sum0, mask=mask, eviction_policy=STREAM)
-        tl.store(out2 + at, grad * (1.0 - weight * q) + weight * sum1, mask=mask, eviction_policy=STREAM)
+        grad = tl.load(y2 + at, mask=mask, other=0.0).to(tl.float32)
+        first = weight * grad * tl.load(y3 + at, mask=mask, other=0.0).to(tl.float32)
+        q = tl.load(y4 + at, mask=mask, other=0.0).to(tl.float32)
+        tl.store(out1 + at, weight * sum0, mask=mask)
+        tl.store(out2 + at, grad * (1.0 - weight * q) + weight * sum1, mask=mask)
     elif OP == "gated_forward" or OP == "gated_backward":
-        own = tl.load(y0 + at, mask=mask, other=0.0, eviction_policy=STREAM).to(tl.float32)
-        gate_at = row[:, None] * gate_stride + column[None, :]
+        own = tl.load(y0 + at, mask=mask, other=0.0).to(tl.float32)
+        gate_at = row * gate_stride + column[None, :]
         gate = tl.load(y1 + gate_at, mask=mask, other=0.0).to(tl.float32)
         if OP == "gated_forward":
             second = sum0 - own
             first = own + gate * second
         else:
-            second = own * tl.load(y2 + at, mask=mask, other=0.0, eviction_policy=STREAM).to(tl.float32)
+            second = own * tl.load(y2 + at, mask=mask, other=0.0).to(tl.float32)
             first = own * (1.0 - gate) + sum0
         if SAVE:
-            tl.store(out1 + at, second, mask=mask, eviction_policy=STREAM)
+            tl.store(out1 + at, second, mask=mask)
     elif OP == "spmm_pair":
         first = sum0
-        tl.store(out1 + at, sum1, mask=mask, eviction_policy=STREAM)
+        tl.store(out1 + at, sum1, mask=mask)
     elif OP == "sparse_linear":
         first = sum0 * tl.load(scale + column // width, mask=present, other=0.0)[None, :]
     else:
         first = sum0
-    tl.store(out0 + at, first, mask=mask, eviction_policy=STREAM)
+    tl.store(out0 + at, first, mask=mask)
 
 
 @triton.jit
@@ -146,10 +156,11 @@ def _stack(x, UNROLL: tl.constexpr):
 @triton.jit
 def _fold(x, ROWS: tl.constexpr, LANES: tl.constexpr, BLOCK_D: tl.constexpr):
     """The sum of each row's lanes: `[ROWS * LANES, BLOCK_D]` to `[ROWS, BLOCK_D]`."""
+    if ROWS > 1:
+        x = tl.sum(tl.reshape(x, [ROWS, LANES, BLOCK_D]), 1)
     if ROWS == 1:
-        return tl.sum(x, 0, keep_dims=True)
-    else:
-        return tl.sum(tl.reshape(x, [ROWS, LANES, BLOCK_D]), 1)
+        x = tl.sum(x, 0, keep_dims=True)
+    return x
 
 
 @triton.jit(do_not_specialize=["rows", "segments", "plane", "group_blocks"])
@@ -157,7 +168,6 @@ def _gather(
     x0, x1, x2, y0, y1, y2, y3, y4, w0, w1, lam, key, threshold, scale, entry, out0, out1, out2, partial,
     ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, plane, columns, width, gate_stride, group_width, group_blocks,
     OP: tl.constexpr, SAVE: tl.constexpr, SUMS: tl.constexpr, HUBS: tl.constexpr, BY_COLUMN: tl.constexpr,
-    STREAM: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr, UNROLL: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """Sums over the entries of `ROWS` work items, `LANES * UNROLL` entries of each at a time.
@@ -169,15 +179,21 @@ def _gather(
     column, present, group = _columns(group_width, group_blocks, OP == "sparse_linear", BLOCK_D)
     lane = tl.arange(0, UNROLL * ROWS * LANES)
     step = lane // (ROWS * LANES) * LANES + lane % LANES
-    if ROWS == 1:
-        v = tl.program_id(0).to(tl.int64) + tl.arange(0, 1)  # one item, read once, for all lanes
-    else:
-        v = tl.program_id(0).to(tl.int64) * ROWS + lane // LANES % ROWS
+    v = tl.program_id(0).to(tl.int64) * ROWS
+    if ROWS > 1:  # a single item stays a scalar: the compiler keeps one copy of what belongs to it
+        v += lane // LANES % ROWS
     row, first, length, is_row = _span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS)
+    longest = length
+    if ROWS > 1:
+        longest = tl.max(length, 0)
 
     if PAIR:
-        own_at = row[:, None] * columns + column[None, :]
-        own_mask = (length > 0)[:, None] & present[None, :]
+        if ROWS > 1:
+            own_at = row[:, None] * columns + column[None, :]
+            own_mask = (length > 0)[:, None] & present[None, :]
+        else:
+            own_at = row * columns + column[None, :]
+            own_mask = _both(length > 0, present[None, :])
         own0 = tl.load(y0 + own_at, mask=own_mask, other=0.0).to(tl.float32)
         own1 = tl.load(y1 + own_at, mask=own_mask, other=0.0).to(tl.float32)
     if OP == "sparse_linear":
@@ -192,18 +208,18 @@ def _gather(
     sum0 = tl.zeros([ROWS * LANES, BLOCK_D], tl.float32)
     sum1 = tl.zeros([ROWS * LANES, BLOCK_D], tl.float32)
     sum2 = tl.zeros([ROWS * LANES, BLOCK_D], tl.float32)
-    for start in range(0, tl.max(length, 0), LANES * UNROLL):
+    for start in range(0, longest, LANES * UNROLL):
         here = start + step < length
         e = first + (start + step)
-        j = tl.load(idx + e, mask=here, other=0, eviction_policy=STREAM).to(tl.int64)
+        j = tl.load(idx + e, mask=here, other=0).to(tl.int64)
         at = j[:, None] * columns + column[None, :]
         mask = here[:, None] & present[None, :]
-        g0 = tl.load(x0 + at, mask=mask, other=0.0, eviction_policy=KEEP).to(tl.float32)
+        g0 = tl.load(x0 + at, mask=mask, other=0.0).to(tl.float32)
         if w0 is not None:
-            v0 = tl.load(w0 + e, mask=here, other=0.0, eviction_policy=STREAM).to(tl.float32)[:, None]
+            v0 = tl.load(w0 + e, mask=here, other=0.0).to(tl.float32)[:, None]
         if OP == "pair_forward":
-            g1 = tl.load(x1 + at, mask=mask, other=0.0, eviction_policy=KEEP).to(tl.float32)
-            v1 = tl.load(w1 + e, mask=here, other=0.0, eviction_policy=STREAM)[:, None]
+            g1 = tl.load(x1 + at, mask=mask, other=0.0).to(tl.float32)
+            v1 = tl.load(w1 + e, mask=here, other=0.0)[:, None]
             s = _sigmoid(own0 + g0)
             st = s * (v0 * g1 - v1 * own1)
             sum0 += _stack(st, UNROLL)
@@ -211,9 +227,9 @@ def _gather(
                 sum1 += _stack(st - st * s, UNROLL)
                 sum2 += _stack(s * v1, UNROLL)
         elif OP == "pair_backward":
-            g1 = tl.load(x1 + at, mask=mask, other=0.0, eviction_policy=KEEP).to(tl.float32)
-            g2 = tl.load(x2 + at, mask=mask, other=0.0, eviction_policy=KEEP).to(tl.float32)
-            v1 = tl.load(w1 + e, mask=here, other=0.0, eviction_policy=STREAM)[:, None]
+            g1 = tl.load(x1 + at, mask=mask, other=0.0).to(tl.float32)
+            g2 = tl.load(x2 + at, mask=mask, other=0.0).to(tl.float32)
+            v1 = tl.load(w1 + e, mask=here, other=0.0)[:, None]
             s = _sigmoid(own0 + g0)
             sg = s * g1
             sum0 += _stack((sg - sg * s) * (v0 * own1 - v1 * g2), UNROLL)
@@ -222,7 +238,7 @@ def _gather(
             sum0 += _stack(v0 * g0, UNROLL)
             sum1 += _stack(g0, UNROLL)
         elif OP == "spmm_pair_backward":
-            g1 = tl.load(x1 + at, mask=mask, other=0.0, eviction_policy=KEEP).to(tl.float32)
+            g1 = tl.load(x1 + at, mask=mask, other=0.0).to(tl.float32)
             sum0 += _stack(v0 * g0 + g1, UNROLL)
         elif OP == "gated_backward":
             gate_at = j[:, None] * gate_stride + column[None, :]
@@ -243,18 +259,17 @@ def _gather(
         sum0 = _fold(sum0, ROWS, LANES, BLOCK_D)
         sum1 = _fold(sum1, ROWS, LANES, BLOCK_D)
         sum2 = _fold(sum2, ROWS, LANES, BLOCK_D)
-    if ROWS > 1 and LANES * UNROLL > 1:
-        v = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    if ROWS > 1:
+        v = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
         row, first, length, is_row = _span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS)
     if PAIR:
-        # A row without entries shares its program with others: its padding must not turn a NaN of its own into sums.
-        filled = (length > 0)[:, None]
-        sum0 = tl.where(filled, sum0, 0.0)
-        sum1 = tl.where(filled, sum1, 0.0)
-        sum2 = tl.where(filled, sum2, 0.0)
+        # The padding of a row without entries must not turn a NaN of its own into sums.
+        sum0 = tl.where(length > 0, sum0, 0.0)
+        sum1 = tl.where(length > 0, sum1, 0.0)
+        sum2 = tl.where(length > 0, sum2, 0.0)
     if HUBS:
-        at = v[:, None] * columns + column[None, :]
-        mask = (v < segments)[:, None] & present[None, :]
+        at = v * columns + column[None, :]
+        mask = _both(v < segments, present[None, :])
         tl.store(partial + at, sum0, mask=mask)
         if SUMS > 1:
             tl.store(partial + plane + at, sum1, mask=mask)
@@ -262,7 +277,7 @@ def _gather(
             tl.store(partial + 2 * plane + at, sum2, mask=mask)
     _finish(
         sum0, sum1, sum2, row, is_row, column, present, y0, y1, y2, y3, y4, lam, scale, out0, out1, out2,
-        columns, width, gate_stride, OP, SAVE, STREAM,
+        columns, width, gate_stride, OP, SAVE,
     )  # fmt: skip
 
 
@@ -289,11 +304,11 @@ def _join(
             sum1 += tl.load(partial + plane + at, mask=mask, other=0.0)
         if SUMS > 2:
             sum2 += tl.load(partial + 2 * plane + at, mask=mask, other=0.0)
-    row = tl.load(hub_rows + hub + tl.arange(0, 1))
+    row = tl.load(hub_rows + hub)
     _finish(
         tl.sum(sum0, 0, keep_dims=True), tl.sum(sum1, 0, keep_dims=True), tl.sum(sum2, 0, keep_dims=True),
         row, row >= 0, column, present, y0, y1, y2, y3, y4, lam, scale, out0, out1, out2,
-        columns, width, gate_stride, OP, SAVE, "",
+        columns, width, gate_stride, OP, SAVE,
     )  # fmt: skip
 
 
@@ -305,12 +320,26 @@ class _Tile(NamedTuple):
     unroll: int
     block: int
     warps: int = 1
-    stream: str = ""
-    keep: str = ""
 
 
-def _plan(op: str, rows: Rows, sample: Tensor) -> _Tile:
-    return _Tile(1, 4, 4, 32 if sample.dtype == torch.float32 else 64)
+def _plan(op: str, rows: Rows, dtype: torch.dtype, columns: int) -> _Tile:
+    """Measured on an H200 (`benchmarks/tune_triton.py`). Fixed rules: timing at run time would make runs differ.
+
+    One warp takes one row: several rows a warp were up to 1.3 times faster on even degrees and up to 2 times slower
+    on the skewed ones that real graphs have. A warp reads `full` columns with 16 bytes a thread, or shares itself
+    between the entries of a row. Hints to the cache about what to keep made no difference.
+    """
+    full = 128 if dtype == torch.float32 else 256
+    pair = op.startswith("pair_")
+    # Half the width on many nodes: the slab of columns that is being gathered then stays in the L2 cache.
+    widest = full // 2 if pair and rows.ptr.numel() > 65_536 else full
+    block = max(full // 4, min(widest, triton.next_power_of_2(columns)))
+    lanes = full // block
+    if pair:  # many tensors in registers: more tiles in flight cost more in occupancy than they give
+        unroll = 1 if dtype != torch.float32 and lanes > 1 else 2
+    else:
+        unroll = 8 if lanes == 1 and not op.endswith("_backward") else 4
+    return _Tile(1, lanes, unroll, block)
 
 
 class _Dropout(NamedTuple):
@@ -322,7 +351,7 @@ class _Dropout(NamedTuple):
     entry: Tensor | None
 
 
-def _five(tensors: tuple[Tensor | None, ...], count: int) -> tuple[Tensor | None, ...]:
+def _padded(tensors: tuple[Tensor | None, ...], count: int) -> tuple[Tensor | None, ...]:
     return tensors + (None,) * (count - len(tensors))
 
 
@@ -345,7 +374,7 @@ def _launch(
     if outs[0].numel() == 0:
         return
     count, columns = outs[0].shape
-    tile = _plan(op, rows, gathered[0])
+    tile = _plan(op, rows, outs[0].dtype, columns if dropout is None else width)
     segments, hubs = rows.seg_hub.numel(), rows.hub_rows.numel()
     plane = segments * columns
     partial = torch.empty(sums * plane, dtype=torch.float32, device=outs[0].device) if hubs else None
@@ -354,13 +383,13 @@ def _launch(
     group_width = width if dropout is not None and not by_column else columns
     group_blocks = triton.cdiv(group_width, tile.block)
     blocks = columns // group_width * group_blocks
-    finish: dict[str, Any] = dict(zip(("y0", "y1", "y2", "y3", "y4"), _five(own, 5), strict=True))
-    finish |= dict(zip(("out0", "out1", "out2"), _five(outs, 3), strict=True))
+    finish: dict[str, Any] = dict(zip(("y0", "y1", "y2", "y3", "y4"), _padded(own, 5), strict=True))
+    finish |= dict(zip(("out0", "out1", "out2"), _padded(outs, 3), strict=True))
     finish |= {"lam": lam, "scale": dropout.scale if dropout else None, "partial": partial, "plane": plane}
     finish |= {"hub_rows": rows.hub_rows, "hub_ptr": rows.hub_ptr, "columns": columns, "width": width}
     finish |= {"gate_stride": gate_stride, "OP": op, "SAVE": save, "SUMS": sums}
     _gather[(triton.cdiv(count + segments, tile.rows), blocks)](
-        *_five(gathered, 3),
+        *_padded(gathered, 3),
         w0=values[0] if values else None,
         w1=values[1] if len(values) > 1 else None,
         key=dropout.key if dropout else None,
@@ -375,8 +404,6 @@ def _launch(
         group_blocks=group_blocks,
         HUBS=hubs > 0,
         BY_COLUMN=by_column,
-        STREAM=tile.stream,
-        KEEP=tile.keep,
         ROWS=tile.rows,
         LANES=tile.lanes,
         UNROLL=tile.unroll,
@@ -393,6 +420,10 @@ def _checked(*tensors: Tensor) -> list[Tensor]:
         if tensor.dtype not in (torch.float32, torch.bfloat16, torch.float16):
             raise TypeError(f"the Triton kernels take float32, bfloat16 or float16, not {tensor.dtype}")
     return [tensor.contiguous() for tensor in tensors]
+
+
+def _result(x: Tensor, rows: Rows) -> Tensor:
+    return torch.empty((rows.ptr.numel() - 1, x.shape[1]), dtype=x.dtype, device=x.device)
 
 
 def pair_forward(
@@ -414,9 +445,7 @@ def pair_forward(
     out = torch.empty_like(z)
     p, q = (torch.empty_like(z) if save else z.new_empty(0) for _ in range(2))
     outs = (out, p, q) if save else (out,)
-    _launch(
-        "pair_forward", rows, outs, (b, z), (a, z), (norm, share), sums=3 if save else 1, save=save, lam=lam
-    )
+    _launch("pair_forward", rows, outs, (b, z), (a, z), (norm, share), sums=3 if save else 1, save=save, lam=lam)
     return out, p, q
 
 
@@ -446,7 +475,7 @@ def pair_backward(
 def spmm(x: Tensor, rows: Rows, values: Tensor | None) -> Tensor:
     """`out_i = Σ_e values_e x[idx_e]` over the entries of row `i`; without `values`, a plain sum."""
     (x,) = _checked(x)
-    out = x.new_empty(rows.ptr.numel() - 1, x.shape[1])
+    out = _result(x, rows)
     _launch("spmm", rows, (out,), (x,), (), (values,))
     return out
 
@@ -454,8 +483,7 @@ def spmm(x: Tensor, rows: Rows, values: Tensor | None) -> Tensor:
 def spmm_pair(x: Tensor, rows: Rows, values: Tensor) -> tuple[Tensor, Tensor]:
     """`Σ_e values_e x[idx_e]` and `Σ_e x[idx_e]`, with one gather for both."""
     (x,) = _checked(x)
-    shape = rows.ptr.numel() - 1, x.shape[1]
-    outs = x.new_empty(shape), x.new_empty(shape)
+    outs = _result(x, rows), _result(x, rows)
     _launch("spmm_pair", rows, outs, (x,), (), (values,), sums=2)
     return outs
 
@@ -463,7 +491,7 @@ def spmm_pair(x: Tensor, rows: Rows, values: Tensor) -> tuple[Tensor, Tensor]:
 def spmm_pair_backward(g_weighted: Tensor, g_plain: Tensor, rows_t: Rows, values_t: Tensor) -> Tensor:
     """The gradient of `spmm_pair` for `x`: `Σ_e values_e g_weighted[idx_e] + g_plain[idx_e]` over the transpose."""
     g_weighted, g_plain = _checked(g_weighted, g_plain)
-    out = g_weighted.new_empty(rows_t.ptr.numel() - 1, g_weighted.shape[1])
+    out = _result(g_weighted, rows_t)
     _launch("spmm_pair_backward", rows_t, (out,), (g_weighted, g_plain), (), (values_t,))
     return out
 
@@ -523,7 +551,7 @@ def sparse_linear(
     if weight.shape[1] != keys.numel() * out_columns:
         expected = f"{keys.numel()} replicas of {out_columns} columns"
         raise ValueError(f"weight has {weight.shape[1]} columns, expected {expected}")
-    out = weight.new_empty(rows.ptr.numel() - 1, weight.shape[1])
+    out = _result(weight, rows)
     threshold = (rate * 2.0**32).floor().to(torch.int64)
     scale = (1.0 / (1.0 - rate)).to(torch.float32)
     dropout = _Dropout(keys, threshold, scale, entry)

@@ -53,7 +53,7 @@ def runs_figure(comparison: Comparison) -> str:
             axes.plot(100 * summary.mean, row - 0.28, "o", color=INK, markersize=4.5)
         _rows(axes, list(models))
         axes.set_xlabel(f"test {comparison.dataset.metric}, %")
-        return to_svg(figure)
+        return to_svg(figure, "runs")
 
 
 def gates_figure(gates: Mapping[str, Tensor], dataset: Dataset) -> str:
@@ -61,8 +61,8 @@ def gates_figure(gates: Mapping[str, Tensor], dataset: Dataset) -> str:
     dataset does not say."""
     with mpl.rc_context(STYLE):
         if dataset.smooth_dimensions is None:
-            return to_svg(_gates_by_smoothness(gates, smoothness(dataset).cpu().numpy()))
-        return to_svg(_gates_by_truth(gates, dataset.smooth_dimensions.cpu().numpy()))
+            return to_svg(_gates_by_smoothness(gates, smoothness(dataset).cpu().numpy()), "gates")
+        return to_svg(_gates_by_truth(gates, dataset.smooth_dimensions.cpu().numpy()), "gates")
 
 
 def _gates_by_truth(gates: Mapping[str, Tensor], smooth: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Figure:
@@ -101,9 +101,9 @@ def _rows(axes: Axes, names: list[str]) -> None:
     axes.set_axisbelow(True)
 
 
-def to_svg(figure: Figure) -> str:
-    """The figure as an `<svg>` element to put into a page: no background, text in the page's colour and
-    typeface."""
+def to_svg(figure: Figure, name: str) -> str:
+    """The figure as an `<svg>` element to put into a page: no background, text in the page's colour and typeface, and
+    ids that begin with `name`, so that two figures of a page share none."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
@@ -111,6 +111,8 @@ def to_svg(figure: Figure) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(href="|url\()#', rf"\1#{name}-", svg)
     # Text that follows the page must name neither a typeface nor a default fill of its own.
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1; font-family: inherit; fill: currentColor", svg)
     return svg.strip()

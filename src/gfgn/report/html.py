@@ -29,7 +29,8 @@ h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem; font-weight: 650; }
 p { margin: .5rem 0; }
 .soft, figcaption, footer { color: var(--soft); font-size: .875rem; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; margin-top: .75rem; font-size: .925rem; }
+table { border-collapse: collapse; width: 100%;
+  font-variant-numeric: tabular-nums; margin-top: .75rem; font-size: .925rem; }
 th, td { padding: .45rem .5rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { font-size: .8rem; font-weight: 600; color: var(--soft); vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; padding-left: .4rem; }

@@ -1,0 +1,111 @@
+"""Draws the plots in `docs/assets/` from the JSON files in `results/`: time and memory of layers, and their growth."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+RESULTS = Path(__file__).parent / "results"
+ASSETS = Path(__file__).parent.parent / "docs" / "assets"
+OURS, THEIRS, EAGER = "#00796b", "#9aa5ad", "#c77f0a"
+
+
+def colour(contender: str) -> str:
+    if contender.endswith("eager"):
+        return EAGER
+    return OURS if contender.startswith(("GFGN", "gfgn")) else THEIRS
+
+
+def load(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return content
+
+
+def save(figure: Figure, name: str) -> None:
+    ASSETS.mkdir(parents=True, exist_ok=True)
+    # Neither date nor random ids: the same results give the same files.
+    figure.savefig(ASSETS / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(ASSETS / f"{name}.png", bbox_inches="tight", dpi=160)
+    print(f"drew {ASSETS.name}/{name}.svg")
+
+
+def bars(axes: Axes, rows: list[dict[str, Any]], field: str, label: str) -> None:
+    names = [row["contender"] for row in rows]
+    values = [row[field] for row in rows]
+    largest = max(v for v in values if math.isfinite(v))
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
+        finite = math.isfinite(value)
+        axes.barh(place, value if finite else 0, color=colour(name), height=0.7)
+        text = f"{value:,.3g}" if finite and value < 1000 else f"{value:,.0f}" if finite else "out of memory"
+        axes.text((value if finite else 0) + largest * 0.015, place, text, va="center", fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, largest * 1.18)
+    axes.set_xlabel(label, fontsize=8)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def layer(device: str) -> None:
+    content = load(f"layer-{device}")
+    named = {problem["title"]: problem for problem in content["problems"]}
+    title = "ogbn-arxiv structure" if "ogbn-arxiv structure" in named else "BlogCatalog"
+    problem = named[title]
+    figure = Figure(figsize=(9.5, 2.9), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    bars(left, problem["rows"], "total_ms", "forward + backward, ms")
+    bars(right, problem["rows"], "peak_mib", "peak memory, MiB")
+    figure.suptitle(
+        f"One layer on {title}: {problem['nodes']:,} nodes, {problem['edges']:,} edges, {problem['D']} features "
+        f"({content['environment']['device']})",
+        fontsize=9,
+    )
+    save(figure, f"layer-{device}")
+
+
+def growth(device: str) -> None:
+    content = load(f"growth-{device}")
+    figure = Figure(figsize=(9.5, 4.6), layout="constrained")
+    panels = figure.subplots(2, 3, sharex="col")
+    labels = {"E": "directed edges", "D": "features", "skew": "skew of the degrees"}
+    styles = {"GFGN-pair": "-", "PyG GCNConv (cached)": "--", "PyG ResGatedGraphConv": ":"}
+    for column, axis in enumerate(labels):
+        problems = [p for p in content["problems"] if p["axis"] == axis]
+        for row, (field, label) in enumerate(
+            (("total_ms", "forward + backward, ms"), ("peak_mib", "peak memory, MiB"))
+        ):
+            panel = panels[row][column]
+            for name, style in styles.items():
+                points = [(p["at"], r[field]) for p in problems for r in p["rows"] if r["contender"] == name]
+                panel.plot(*zip(*points, strict=True), style, marker="o", ms=3, color=colour(name), label=name)
+            if axis != "skew":
+                panel.set_xscale("log", base=2)
+            panel.set_yscale("log")
+            panel.tick_params(labelsize=8)
+            panel.spines[["top", "right"]].set_visible(False)
+            if column == 0:
+                panel.set_ylabel(label, fontsize=8)
+            if row == 1:
+                panel.set_xlabel(labels[axis], fontsize=8)
+    panels[0][0].legend(fontsize=7, frameon=False)
+    figure.suptitle(f"Growth of a layer's time and memory ({content['environment']['device']})", fontsize=9)
+    save(figure, f"growth-{device}")
+
+
+def main() -> None:
+    import matplotlib
+
+    matplotlib.rcParams["svg.hashsalt"] = "gfgn"
+    for device in ("cuda", "cpu"):
+        for draw in (layer, growth):
+            if (RESULTS / f"{draw.__name__}-{device}.json").exists():
+                draw(device)
+
+
+if __name__ == "__main__":
+    main()
