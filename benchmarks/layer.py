@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import os
 
+import common
+import graphs
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, ResGatedGraphConv, TransformerConv
 
-import common
-import graphs
 from gfgn import GFGNConv, Graph
 
 HEADS = 8

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 
+import common
+import graphs
 import torch
 from torch import Tensor
 from torch_geometric.edge_index import EdgeIndex
 
-import common
-import graphs
 from gfgn import Graph, ops
 
 

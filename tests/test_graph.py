@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import adjacency, random_edges
 from torch_geometric.data import Batch, Data
 from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -17,7 +18,6 @@ from torch_geometric.utils import remove_self_loops
 
 from gfgn import Graph
 from gfgn.ops.rows import SEGMENT, Rows
-from loops import adjacency, random_edges
 
 
 def generator(seed: int = 0) -> torch.Generator:

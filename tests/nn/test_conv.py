@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import layer, random_edges, undirected
 from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.nn import GCNConv
 
 from gfgn import GFGNConv, Graph
-from loops import layer, random_edges, undirected
 
 LEVELS = ["graph", "neighbor", "pair"]
 every_level = pytest.mark.parametrize("level", LEVELS)

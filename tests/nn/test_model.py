@@ -4,10 +4,10 @@ import copy
 
 import pytest
 import torch
+from loops import random_edges
 from torch import nn
 
 from gfgn import GFGN, Graph
-from loops import random_edges
 
 every_level = pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
 

@@ -2,10 +2,10 @@
 and a linear graph-level layer is a filter in the spectrum of the Laplacian."""
 
 import torch
+from loops import undirected
 
 from gfgn import GFGNConv, Graph
 from gfgn.ops import pair_aggregate, propagate
-from loops import undirected
 
 N = 14
 EDGES = undirected(N, 12, torch.Generator().manual_seed(0))

@@ -38,6 +38,8 @@ OPERATORS = {
     "neighbor_sum": lambda g, lam, backend, x, *_: ops.neighbor_sum(x, g, backend),
     "neighbor_mean": lambda g, lam, backend, x, *_: ops.neighbor_mean(x, g, backend),
     "propagate_and_mean": lambda g, lam, backend, x, *_: torch.cat(ops.propagate_and_mean(x, g, backend)),
+    "gated_propagate": lambda g, lam, backend, z, s, *_: ops.gated_propagate(z, lam * s, g, backend),
+    "gated_propagate, one gate": lambda g, lam, backend, z, s, *_: ops.gated_propagate(z, lam * s[:1], g, backend),
     "pair_aggregate": lambda g, lam, backend, a, b, z, _: ops.pair_aggregate(a, b, z, g, lam, backend),
 }
 every_operator = pytest.mark.parametrize("operator", OPERATORS)
@@ -308,7 +310,7 @@ def test_choice_by_name_environment_and_device(monkeypatch: pytest.MonkeyPatch) 
     assert choose("cpu", torch.float32, None) == "reference"
     assert choose("cpu", torch.float32, "numba") == "numba"
     monkeypatch.setenv("GFGN_BACKEND", "cuda")
-    with pytest.raises(ValueError, match="GFGN_BACKEND must be one of .* got 'cuda'"):
+    with pytest.raises(ValueError, match=r"GFGN_BACKEND must be one of .* got 'cuda'"):
         choose("cpu", torch.float32, None)
 
 
@@ -360,6 +362,10 @@ REFUSALS = {
     "widths": (
         lambda: ops.pair_aggregate(torch.ones(8, 2), torch.ones(8, 3), torch.ones(8, 3), GRAPH),
         r"a must have shape \[8, 3\], got \[8, 2\]",
+    ),
+    "gate": (
+        lambda: ops.gated_propagate(torch.ones(8, 3), torch.ones(2, 3), GRAPH),
+        r"s must have shape \[8, 3\] or \[1, 3\], got \[2, 3\]",
     ),
     "lam": (lambda: ops.pair_aggregate(*torch.ones(3, 8, 3), GRAPH, torch.ones(2)), r"shape \[3\], got \[2\]"),
     "device": (lambda: ops.propagate(torch.ones(8, 3, device="meta"), GRAPH), "x is on meta, but the graph is on cpu"),

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from loops import adjacency, random_edges, sigmoid
 
 from gfgn import Graph
 from gfgn.ops import reference
-from loops import adjacency, random_edges, sigmoid
 
 
 def make(n: int = 9, e: int = 30, seed: int = 0) -> tuple[list[tuple[int, int]], list[float], Graph]:

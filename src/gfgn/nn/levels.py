@@ -65,7 +65,7 @@ def graph_level(
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` a graph."""
     s = lam * torch.sigmoid(per_head(pool_nodes(z, graph, pool), gate))
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
-    return torch.lerp(z, ops.propagate(z, graph), s_of_node), s
+    return ops.gated_propagate(z, s_of_node, graph), s
 
 
 def neighbor_level(

@@ -7,7 +7,7 @@ with a row an edge. The backend is chosen by device; `backend=` or the environme
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ __all__ = [
     "Backend",
     "backends",
     "compute_dtype",
+    "gated_propagate",
     "neighbor_max",
     "neighbor_mean",
     "neighbor_sum",
@@ -42,7 +43,7 @@ def propagate(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
     backend = choose(x.device.type, x.dtype, backend, _needs_reference(graph))
     if backend == "reference":
         return reference.spmm(x, graph.by_target, graph.norm)
-    return library.spmm(x, list(graph.by_target), graph.norm, list(graph.by_source), graph.reverse_norm, backend)
+    return _spmm(x, graph, graph.norm, graph.reverse_norm, backend)
 
 
 def neighbor_sum(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
@@ -51,7 +52,7 @@ def neighbor_sum(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
     backend = choose(x.device.type, x.dtype, backend)
     if backend == "reference":
         return reference.spmm(x, graph.by_target, None)
-    return library.spmm(x, list(graph.by_target), None, list(graph.by_source), None, backend)
+    return _spmm(x, graph, None, None, backend)
 
 
 def neighbor_mean(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
@@ -77,6 +78,29 @@ def propagate_and_mean(x: Tensor, graph: Graph, backend: str | None = None) -> t
     return weighted, plain * _inverse_count(x, graph)
 
 
+def gated_propagate(z: Tensor, s: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
+    """`(1 − s) z + s Âz`, the output of the graph level.
+
+    Args:
+        z: `[N, D]`, the features that are gated.
+        s: `[N, D]` gates, a row a node, or `[1, D]`, the same for all.
+        graph: The edges.
+        backend: `None` for the automatic choice.
+    """
+    _check("gated_propagate", graph, z=z)
+    if s.dim() != 2 or s.size(0) not in (1, z.size(0)) or s.size(1) != z.size(1):
+        raise ValueError(f"gated_propagate: s must have shape {list(z.shape)} or [1, {z.size(1)}], got {list(s.shape)}")
+    backend = choose(z.device.type, z.dtype, backend, _needs_reference(graph))
+    if backend != "triton":
+        return torch.lerp(z, propagate(z, graph, backend), s)
+    save = torch.is_grad_enabled() and (z.requires_grad or s.requires_grad)
+    rows, reverse = list(graph.by_target), list(graph.by_source)
+    out: Tensor = library.gated_propagate(
+        z, s.to(z.dtype), rows, graph.norm, reverse, graph.reverse_norm, save, backend
+    )[0]
+    return out
+
+
 def pair_aggregate(
     a: Tensor, b: Tensor, z: Tensor, graph: Graph, lam: float | Tensor = 1.0, backend: str | None = None
 ) -> Tensor:
@@ -94,9 +118,7 @@ def pair_aggregate(
         backend: `None` for the automatic choice.
     """
     _check("pair_aggregate", graph, z=z, a=a, b=b)
-    if not isinstance(lam, Tensor):
-        pass
-    elif lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
+    if isinstance(lam, Tensor) and (lam.dim() > 1 or lam.numel() not in (1, z.size(1))):
         raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
     learned_lam = isinstance(lam, Tensor) and lam.requires_grad
     backend = choose(z.device.type, z.dtype, backend, "lam" if learned_lam else _needs_reference(graph))
@@ -104,7 +126,7 @@ def pair_aggregate(
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
     lam = torch.as_tensor(lam, dtype=graph.norm.dtype, device=z.device).expand(z.size(1)).contiguous()
     save = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or z.requires_grad)
-    return library.pair_aggregate(
+    out: Tensor = library.pair_aggregate(
         a.to(z.dtype),
         b.to(z.dtype),
         z,
@@ -118,6 +140,7 @@ def pair_aggregate(
         save,
         backend,
     )[0]
+    return out
 
 
 def pair_scores(a: Tensor, b: Tensor, graph: Graph, lam: float | Tensor = 1.0) -> Tensor:
@@ -129,6 +152,11 @@ def pair_scores(a: Tensor, b: Tensor, graph: Graph, lam: float | Tensor = 1.0) -
 
 
 NEIGHBOR_POOL = {"mean": neighbor_mean, "max": neighbor_max, "sum": neighbor_sum}
+
+
+def _spmm(x: Tensor, graph: Graph, values: Tensor | None, reverse_values: Tensor | None, backend: str) -> Tensor:
+    rows, reverse_rows = list(graph.by_target), list(graph.by_source)
+    return cast(Tensor, library.spmm(x, rows, values, reverse_rows, reverse_values, backend))
 
 
 def _inverse_count(x: Tensor, graph: Graph) -> Tensor:

@@ -237,6 +237,77 @@ def _pair_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
 pair_aggregate.register_autograd(_pair_backward, setup_context=_pair_context)
 
 
+# --- the graph level ------------------------------------------------------------------------------
+
+
+@_operator("gated_propagate")
+def gated_propagate(
+    z: Tensor,
+    s: Tensor,
+    rows: Pattern,
+    norm: Tensor,
+    reverse_rows: Pattern,
+    reverse_norm: Tensor,
+    save: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    """`z + s (Âz − z)`, and with `save` also `Âz − z`; `s` has a row a node, or one for all."""
+    return kernels(backend).gated_propagate(z, s, Rows(*rows), norm, save)
+
+
+@gated_propagate.register_fake
+def _(
+    z: Tensor,
+    s: Tensor,
+    rows: Pattern,
+    norm: Tensor,
+    reverse_rows: Pattern,
+    reverse_norm: Tensor,
+    save: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(z), z.new_empty(z.shape if save else (0,))
+
+
+@_operator("gated_propagate_backward")
+def gated_propagate_backward(
+    grad: Tensor, s: Tensor, diff: Tensor, reverse_rows: Pattern, reverse_norm: Tensor, backend: str
+) -> tuple[Tensor, Tensor]:
+    """The gradients with respect to `z` and, a row a node, to `s`."""
+    return kernels(backend).gated_propagate_backward(grad, s, diff, Rows(*reverse_rows), reverse_norm)
+
+
+@gated_propagate_backward.register_fake
+def _(
+    grad: Tensor, s: Tensor, diff: Tensor, reverse_rows: Pattern, reverse_norm: Tensor, backend: str
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(grad), torch.empty_like(grad)
+
+
+def _gated_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    z, s, rows, norm, reverse_rows, reverse_norm, _, ctx.backend = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(z, s, norm, reverse_norm, output[1])
+    ctx.patterns = (rows, reverse_rows)
+
+
+def _gated_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+    z, s, norm, reverse_norm, diff = ctx.saved_tensors
+    rows, reverse_rows = ctx.patterns
+    if torch.is_grad_enabled() or diff.dim() != 2:  # to be differentiated again, or nothing was saved
+        forward = spmm(z, rows, norm, reverse_rows, reverse_norm, ctx.backend) - z
+        backward = spmm(grad * s, reverse_rows, reverse_norm, rows, norm, ctx.backend)
+        grad_z, grad_s = grad * (1 - s) + backward, grad * forward
+    else:
+        grad_z, grad_s = gated_propagate_backward(grad, s, diff, reverse_rows, reverse_norm, ctx.backend)
+    if s.size(0) != z.size(0):
+        grad_s = grad_s.sum(0, keepdim=True)
+    return grad_z, grad_s, NO_ROWS, None, NO_ROWS, None, None, None
+
+
+gated_propagate.register_autograd(_gated_backward, setup_context=_gated_context)
+
+
 # --- the sparse first layer -----------------------------------------------------------------------
 
 
@@ -333,4 +404,6 @@ _register_wide(spmm_pair, features=1)
 _register_wide(spmm_pair_backward, features=2)
 _register_wide(pair_aggregate, features=3, columns=(3,))
 _register_wide(pair_backward, features=6, columns=(6,))
+_register_wide(gated_propagate, features=2)
+_register_wide(gated_propagate_backward, features=3)
 _register_wide(sparse_linear, features=1, columns=(7, 8))
