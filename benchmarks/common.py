@@ -23,6 +23,8 @@ import torch
 from torch import Tensor
 
 RESULTS = Path(__file__).parent / "results"
+BACK_TO_BACK = 6
+"""Steps between two synchronisations on a GPU; the first of them is not counted."""
 Step = Callable[[], Tensor]
 """A forward pass; its result is what the backward pass starts from."""
 
@@ -109,22 +111,34 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _time(step: Step, grad: Tensor, device: str) -> tuple[float, float]:
+def _time(step: Step, grad: Tensor, leaves: list[Tensor], device: str) -> tuple[float, float]:
+    """Milliseconds of a forward and of a backward pass."""
     if device == "cuda":
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        # Back to back, as a training loop runs: the next launch is prepared while the last one works.
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(3)] for _ in range(BACK_TO_BACK)]
         torch.cuda.synchronize()
-        events[0].record()
-        out = step()
-        events[1].record()
-        out.backward(grad)
-        events[2].record()
+        for start, middle, end in events:
+            _clear(leaves)
+            start.record()
+            out = step()
+            middle.record()
+            out.backward(grad)
+            end.record()
         torch.cuda.synchronize()
-        return events[0].elapsed_time(events[1]), events[1].elapsed_time(events[2])
-    start = time.perf_counter()
+        forward = sum(start.elapsed_time(middle) for start, middle, _ in events[1:])
+        backward = sum(middle.elapsed_time(end) for _, middle, end in events[1:])
+        return forward / (BACK_TO_BACK - 1), backward / (BACK_TO_BACK - 1)
+    _clear(leaves)
+    began = time.perf_counter()
     out = step()
-    middle = time.perf_counter()
+    middle_time = time.perf_counter()
     out.backward(grad)
-    return 1e3 * (middle - start), 1e3 * (time.perf_counter() - middle)
+    return 1e3 * (middle_time - began), 1e3 * (time.perf_counter() - middle_time)
+
+
+def _clear(leaves: list[Tensor]) -> None:
+    for leaf in leaves:
+        leaf.grad = None
 
 
 def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int) -> list[Row]:
@@ -133,36 +147,31 @@ def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, roun
     A contender that runs out of memory is reported with infinite time, not left out.
     """
 
-    def clear() -> None:
-        for leaf in leaves:
-            leaf.grad = None
-
     grads: dict[str, Tensor] = {}
     memory: dict[str, float] = {}
     times: dict[str, list[tuple[float, float]]] = {}
     for name, step in contenders.items():
         try:
             for _ in range(3):  # compilation and caches stay out of the figures
-                clear()
+                _clear(leaves)
                 out = step()
                 if name not in grads:
                     grads[name] = torch.randn_like(out)
                 out.backward(grads[name])
             del out
-            clear()
+            _clear(leaves)
             with PeakMemory(device) as peak:
-                _time(step, grads[name], device)
+                step().backward(grads[name])
             memory[name], times[name] = peak.mib, []
         except torch.OutOfMemoryError:
             print(f"  {name}: out of memory")
             grads.pop(name, None)
-        clear()
+        _clear(leaves)
         if device == "cuda":
             torch.cuda.empty_cache()
     for _ in range(rounds):
         for name, collected in times.items():
-            clear()
-            collected.append(_time(contenders[name], grads[name], device))
+            collected.append(_time(contenders[name], grads[name], leaves, device))
     rows = []
     for name in contenders:
         collected = times.get(name)

@@ -242,7 +242,7 @@ def test_operators_keep_pytorchs_rules(backend: str) -> None:
             ),
         ),
     ):
-        result = torch.library.opcheck(operator, args, test_utils=tests)
+        result = torch.library.opcheck(operator.registered, args, test_utils=tests)
         assert set(result.values()) == {"SUCCESS"}
 
 

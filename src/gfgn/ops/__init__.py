@@ -124,7 +124,10 @@ def pair_aggregate(
     backend = choose(z.device.type, z.dtype, backend, "lam" if learned_lam else _needs_reference(graph))
     if backend == "reference":
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
-    lam = torch.as_tensor(lam, dtype=graph.norm.dtype, device=z.device).expand(z.size(1)).contiguous()
+    if isinstance(lam, Tensor):
+        lam = lam.to(z.device, graph.norm.dtype).expand(z.size(1)).contiguous()
+    else:
+        lam = graph.norm.new_full((z.size(1),), lam)
     save = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or z.requires_grad)
     out: Tensor = library.pair_aggregate(
         a.to(z.dtype),
