@@ -13,7 +13,6 @@ from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.nn import GCNConv
 
 from gfgn import GFGNConv, Graph
-from gfgn.nn.levels import CHUNK, per_head
 
 LEVELS = ["graph", "neighbor", "pair"]
 every_level = pytest.mark.parametrize("level", LEVELS)
@@ -418,18 +417,3 @@ def test_validation_can_be_turned_off_and_large_values_pass() -> None:
     assert GFGNConv(5, 4, validate=False)(X * torch.nan, EDGES).isnan().all()
     huge = torch.full((3, 5), 3e38)  # finite, though its sum is not
     GFGNConv(5, 4).requires_grad_(False)(huge, EDGES)
-
-
-def test_gates_of_many_nodes_are_those_of_few() -> None:
-    """From some thousands of nodes on, the gate's product is worked out in chunks, the last one padded."""
-    n = 2 * CHUNK + 7
-    parts, weights = torch.randn(2, n, 6, dtype=torch.float64), torch.randn(2, 3, 4, 5, dtype=torch.float64)
-    weights.requires_grad_()
-    got = per_head(list(parts), list(weights))
-    joined = torch.cat([part.view(n, 3, 2) for part in parts], dim=2)
-    for result, weight in zip(got, weights, strict=True):
-        expected = torch.einsum("nhd,hde->nhe", joined, weight).flatten(1)
-        torch.testing.assert_close(result, expected)
-        (grad,) = torch.autograd.grad(result.square().sum(), weights, retain_graph=True)
-        (expected_grad,) = torch.autograd.grad(expected.square().sum(), weights, retain_graph=True)
-        torch.testing.assert_close(grad, expected_grad)

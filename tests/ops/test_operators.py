@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gfgn import GFGNConv, Graph, ops
 from gfgn.ops import dispatch, library
+from gfgn.ops.heads import CHUNK
 
 CUDA = torch.cuda.is_available()
 BACKENDS = [name for name, backend in ops.backends().items() if backend.available and name != "reference"]
@@ -33,6 +34,15 @@ def make(n: int, e: int, d: int, seed: int = 0, weighted: bool = True) -> tuple[
     return graph, list(torch.randn(4, n, d, generator=generator(seed)))
 
 
+def gate_of(w: Tensor, z: Tensor) -> Tensor:
+    """A `[heads, 2d, d]` gate made from the sums of `w`: one head, or as many as halve an even width."""
+    heads = 2 if z.size(1) % 2 == 0 else 1
+    d = z.size(1) // heads
+    return (
+        0.3 * w.sum(0).view(heads, 1, d) * torch.linspace(-1, 1, 2 * d, dtype=w.dtype, device=w.device).view(1, -1, 1)
+    )
+
+
 OPERATORS = {
     "propagate": lambda g, lam, backend, x, *_: ops.propagate(x, g, backend),
     "neighbor_sum": lambda g, lam, backend, x, *_: ops.neighbor_sum(x, g, backend),
@@ -40,6 +50,7 @@ OPERATORS = {
     "propagate_and_mean": lambda g, lam, backend, x, *_: torch.cat(ops.propagate_and_mean(x, g, backend)),
     "gated_propagate": lambda g, lam, backend, z, s, *_: ops.gated_propagate(z, lam * s, g, backend),
     "gated_propagate, one gate": lambda g, lam, backend, z, s, *_: ops.gated_propagate(z, lam * s[:1], g, backend),
+    "gated_pair": lambda g, lam, backend, z, w, *_: ops.gated_pair(z, gate_of(w, z), g, lam, backend),
     "pair_aggregate": lambda g, lam, backend, a, b, z, _: ops.pair_aggregate(a, b, z, g, lam, backend),
 }
 every_operator = pytest.mark.parametrize("operator", OPERATORS)
@@ -143,6 +154,34 @@ def test_float64_on_the_cpu(operator: str) -> None:
     graph = graph.to(torch.float64)
     used = [x.double().requires_grad_() for x in inputs]
     assert torch.autograd.gradcheck(lambda *x: OPERATORS[operator](graph, 1.4, "numba", *x), used)
+
+
+def test_backward_twice_through_what_was_kept() -> None:
+    """Memory of what was saved is reused for gradients only if nobody can ask for them again."""
+    for backend in BACKENDS:
+        graph, inputs = make(12, 50, 6)
+        z, w = (x.to(device(backend)).requires_grad_() for x in inputs[:2])
+        out = ops.gated_pair(z, gate_of(w, z), graph.to(device(backend)), 1.0, backend).square().sum()
+        first = torch.autograd.grad(out, (z, w), retain_graph=True)
+        second = torch.autograd.grad(out, (z, w))
+        assert all(torch.equal(x, y) for x, y in zip(first, second, strict=True))
+
+
+def test_products_a_head_in_chunks() -> None:
+    """From some thousands of nodes on, the gradient of a weight is worked out in chunks, the last one shorter."""
+    n = 2 * CHUNK + 7
+    x, weight = torch.randn(n, 6, dtype=torch.float64), torch.randn(3, 2, 5, dtype=torch.float64)
+    results = []
+    for backend in ("numba", "reference"):
+        leaves = [t.clone().requires_grad_() for t in (x, weight)]
+        out = ops.head_linear(*leaves, backend)
+        out.square().sum().backward()
+        results.append([out, *(t.grad for t in leaves)])
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected)
+    small = [t.clone().requires_grad_() for t in (x[:5], weight)]
+    assert torch.autograd.gradcheck(ops.head_linear, small)
+    assert torch.autograd.gradgradcheck(ops.head_linear, small)
 
 
 @every_operator
@@ -333,6 +372,7 @@ def test_automatic_choice_falls_back_and_warns_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("GFGN_BACKEND", raising=False)
     monkeypatch.setattr(dispatch, "_import_problem", lambda name: "numba cannot be imported (no such module)")
     dispatch._warn_once.cache_clear()
+    dispatch._choose.cache_clear()
     graph, inputs = make(8, 20, 3)
     with pytest.warns(UserWarning, match="plain PyTorch reference.*no such module"):
         ops.propagate(inputs[0], graph)
@@ -341,6 +381,7 @@ def test_automatic_choice_falls_back_and_warns_once(monkeypatch: pytest.MonkeyPa
         ops.propagate(inputs[0], graph)
     with pytest.raises(RuntimeError, match="backend='numba' cannot run: numba cannot be imported"):
         ops.propagate(inputs[0], graph, backend="numba")
+    dispatch._choose.cache_clear()  # what was chosen without Numba
 
 
 def test_learned_weights_and_lambda_take_the_reference() -> None:
@@ -367,6 +408,11 @@ REFUSALS = {
         lambda: ops.gated_propagate(torch.ones(8, 3), torch.ones(2, 3), GRAPH),
         r"s must have shape \[8, 3\] or \[1, 3\], got \[2, 3\]",
     ),
+    "gate's shape": (
+        lambda: ops.gated_pair(torch.ones(8, 3), torch.ones(1, 3, 3), GRAPH),
+        r"gate must have shape \[heads, 2d, d\] with heads·d = 3, got \[1, 3, 3\]",
+    ),
+    "heads": (lambda: ops.head_linear(torch.ones(8, 3), torch.ones(2, 3, 3)), "must have heads·d columns"),
     "lam": (lambda: ops.pair_aggregate(*torch.ones(3, 8, 3), GRAPH, torch.ones(2)), r"shape \[3\], got \[2\]"),
     "device": (lambda: ops.propagate(torch.ones(8, 3, device="meta"), GRAPH), "x is on meta, but the graph is on cpu"),
 }

@@ -6,20 +6,18 @@ to its head (`[heads, d or 2d, d]`) and never sees another head's columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gfgn import ops
 from gfgn.graph import Graph
 
 Lam: TypeAlias = float | Tensor
 Pool: TypeAlias = str
-
-CHUNK = 2048  # nodes
 
 
 @dataclass(frozen=True)
@@ -32,34 +30,6 @@ class Level:
     """How many representations of width `d` the gate reads: 1 for `z̄`, 2 for a concatenation."""
     pools: bool
     """Whether the gate pools representations, that is, whether `pool` means anything."""
-
-
-def per_head(parts: Sequence[Tensor], weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """`[x ‖ y ‖ …]_k W_k` for every head `k` and each of the weights.
-
-    Args:
-        parts: Tensors `[N, heads·d]` whose columns are concatenated head by head.
-        weights: Tensors `[heads, len(parts)·d, e]`; the results are `[N, heads·e]`.
-    """
-    heads, _, width = weights[0].shape
-    n = parts[0].size(0)
-    # Nodes are cut into chunks: the gradient of a weight sums over all nodes into a matrix so small that a GPU would
-    # leave most of itself idle; the chunks' gradients are worked out side by side and then added.
-    chunks = max(n // CHUNK, 1)
-    rows = -(-n // chunks)
-
-    def apart(x: Tensor) -> Tensor:
-        """`[N, heads·d]` as `[chunks, heads, rows, d]`."""
-        if chunks * rows > n:
-            x = nn.functional.pad(x, (0, 0, 0, chunks * rows - n))
-        return x.reshape(chunks, rows, heads, x.size(1) // heads).transpose(1, 2)
-
-    pieces = [apart(part) for part in parts]
-    by_head = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=3)
-    weight = torch.cat(list(weights), dim=2).expand(chunks, -1, -1, -1)
-    out = torch.bmm(by_head.flatten(0, 1), weight.flatten(0, 1))
-    out = out.view(chunks, heads, rows, len(weights), width).permute(3, 0, 2, 1, 4)
-    return out.reshape(len(weights), chunks * rows, heads * width)[:, :n].unbind(0)
 
 
 def pool_nodes(z: Tensor, graph: Graph, pool: Pool) -> Tensor:
@@ -84,8 +54,7 @@ def graph_level(
     z: Tensor, gate: Tensor, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` a graph."""
-    (logits,) = per_head([pool_nodes(z, graph, pool)], [gate])
-    s = lam * torch.sigmoid(logits)
+    s = lam * torch.sigmoid(ops.head_linear(pool_nodes(z, graph, pool), gate))
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
     return ops.gated_propagate(z, s_of_node, graph), s
 
@@ -98,8 +67,8 @@ def neighbor_level(
         propagated, pooled = ops.propagate_and_mean(z, graph)
     else:
         propagated, pooled = ops.propagate(z, graph), ops.NEIGHBOR_POOL[pool](z, graph)
-    (logits,) = per_head([z, pooled], [gate])
-    s = lam * torch.sigmoid(logits)
+    own, around = gate.chunk(2, dim=1)
+    s = lam * torch.sigmoid(ops.head_linear(z, own) + ops.head_linear(pooled, around))
     return torch.lerp(z, propagated, s), s
 
 
@@ -110,9 +79,11 @@ def pair_level(
 
     `[z_i ‖ z_j] W_s = z_i U + z_j V`, so that only node tensors reach the operator.
     """
-    a, b = per_head([z], gate.chunk(2, dim=1))
-    scores = ops.pair_scores(a, b, graph, lam) if return_scores else None
-    return ops.pair_aggregate(a, b, z, graph, lam), scores
+    out, scores = ops.gated_pair(z, gate, graph, lam), None
+    if return_scores:
+        a, b = (ops.head_linear(z, half) for half in gate.chunk(2, dim=1))
+        scores = ops.pair_scores(a, b, graph, lam)
+    return out, scores
 
 
 LEVELS = {

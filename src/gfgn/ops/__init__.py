@@ -25,7 +25,9 @@ __all__ = [
     "Backend",
     "backends",
     "compute_dtype",
+    "gated_pair",
     "gated_propagate",
+    "head_linear",
     "neighbor_max",
     "neighbor_mean",
     "neighbor_sum",
@@ -118,31 +120,48 @@ def pair_aggregate(
         backend: `None` for the automatic choice.
     """
     _check("pair_aggregate", graph, z=z, a=a, b=b)
-    if isinstance(lam, Tensor) and (lam.dim() > 1 or lam.numel() not in (1, z.size(1))):
-        raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
-    learned_lam = isinstance(lam, Tensor) and lam.requires_grad
-    backend = choose(z.device.type, z.dtype, backend, "lam" if learned_lam else _needs_reference(graph))
+    backend = choose(z.device.type, z.dtype, backend, _needs_reference(graph, lam))
     if backend == "reference":
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
-    if isinstance(lam, Tensor):
-        lam = lam.to(z.device, graph.norm.dtype).expand(z.size(1)).contiguous()
-    else:
-        lam = graph.norm.new_full((z.size(1),), lam)
     save = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or z.requires_grad)
-    out: Tensor = library.pair_aggregate(
-        a.to(z.dtype),
-        b.to(z.dtype),
-        z,
-        lam,
-        graph.norm,
-        graph.share,
-        list(graph.by_target),
-        graph.reverse_norm,
-        graph.reverse_share,
-        list(graph.by_source),
-        save,
-        backend,
-    )[0]
+    edges = _pair_edges(lam, z, graph)
+    out: Tensor = library.pair_aggregate(a.to(z.dtype), b.to(z.dtype), z, *edges, save, backend)[0]
+    return out
+
+
+def head_linear(x: Tensor, weight: Tensor, backend: str | None = None) -> Tensor:
+    """`x_k W_k` for every head `k`: `[N, heads·d]` times `[heads, d, e]` gives `[N, heads·e]`."""
+    if weight.dim() != 3 or x.dim() != 2 or x.size(1) != weight.size(0) * weight.size(1):
+        raise ValueError(f"head_linear: x {list(x.shape)} must have heads·d columns for weight {list(weight.shape)}")
+    if choose(x.device.type, x.dtype, backend) == "reference":
+        return reference.head_linear(x, weight.to(x.dtype))
+    return cast(Tensor, library.head_linear(x.contiguous(), weight.to(x.dtype)))
+
+
+def gated_pair(z: Tensor, gate: Tensor, graph: Graph, lam: float | Tensor = 1.0, backend: str | None = None) -> Tensor:
+    """The output of the pair level: `pair_aggregate` with `a` and `b` from `z` by the two halves of the gate.
+
+    As one operator it keeps neither `a` nor `b` for the backward pass.
+
+    Args:
+        z: `[N, heads·d]`, the features that are gated.
+        gate: `[heads, 2d, d]`, what each head makes of `[z_i ‖ z_j]`.
+        graph: The edges.
+        lam: λ, one number or a `[heads·d]` tensor with a value a column.
+        backend: `None` for the automatic choice.
+    """
+    _check("gated_pair", graph, z=z)
+    if gate.dim() != 3 or gate.size(1) != 2 * gate.size(2) or z.size(1) != gate.size(0) * gate.size(2):
+        raise ValueError(
+            f"gated_pair: gate must have shape [heads, 2d, d] with heads·d = {z.size(1)}, got {list(gate.shape)}"
+        )
+    backend = choose(z.device.type, z.dtype, backend, _needs_reference(graph, lam))
+    gate = gate.to(z.dtype)
+    if backend == "reference":
+        a, b = (reference.head_linear(z, half) for half in gate.chunk(2, dim=1))
+        return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
+    save = torch.is_grad_enabled() and (z.requires_grad or gate.requires_grad)
+    out: Tensor = library.gated_pair(z.contiguous(), gate, *_pair_edges(lam, z, graph), save, backend)[0]
     return out
 
 
@@ -166,7 +185,21 @@ def _inverse_count(x: Tensor, graph: Graph) -> Tensor:
     return graph.row_lengths.clamp(min=1).to(compute_dtype(x.dtype)).reciprocal().to(x.dtype).unsqueeze(1)
 
 
-def _needs_reference(graph: Graph) -> str | None:
+def _pair_edges(lam: float | Tensor, z: Tensor, graph: Graph) -> tuple[Tensor | list[Tensor], ...]:
+    """λ and the edges as the pair operators take them."""
+    if not isinstance(lam, Tensor):
+        lam = graph.norm.new_full((z.size(1),), lam)
+    elif lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
+        raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
+    lam = lam.to(z.device, graph.norm.dtype).expand(z.size(1)).contiguous()
+    forward = (graph.norm, graph.share, list(graph.by_target))
+    return lam, *forward, graph.reverse_norm, graph.reverse_share, list(graph.by_source)
+
+
+def _needs_reference(graph: Graph, lam: float | Tensor = 1.0) -> str | None:
+    """The argument, if any, that only the reference can differentiate."""
+    if isinstance(lam, Tensor) and lam.requires_grad:
+        return "lam"
     return "edge_weight" if graph.norm.requires_grad else None
 
 

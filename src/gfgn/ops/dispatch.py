@@ -79,6 +79,7 @@ class Kernels(Protocol):
         norm_t: Tensor,
         share_t: Tensor,
         rows_t: Rows,
+        reuse: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]: ...
 
     # Fused where it pays: on a GPU. On a CPU the sum over neighbours outweighs what comes after it.
@@ -100,6 +101,7 @@ class Kernels(Protocol):
     ) -> Tensor: ...
 
 
+@functools.cache
 def kernels(name: str) -> Kernels:
     """The kernels of a backend."""
     return cast(Kernels, importlib.import_module(f"gfgn.ops.{name}_kernels"))
@@ -115,19 +117,24 @@ def choose(device: str, dtype: torch.dtype, asked: str | None, differentiable: s
         asked: The caller's choice, or `None` for the environment's (`GFGN_BACKEND`) or the automatic one.
         differentiable: Name of an argument that only the reference can differentiate, or `None`.
     """
-    source = "backend"
-    if asked is None and os.environ.get("GFGN_BACKEND"):
-        asked, source = os.environ["GFGN_BACKEND"], "GFGN_BACKEND"
-    if asked is not None:
-        if asked not in NAMES:
-            raise ValueError(f"{source} must be one of {', '.join(map(repr, NAMES))}, got {asked!r}")
-        problem = _cannot_run(asked, device, dtype, differentiable)
+    return _choose(device, dtype, asked, os.environ.get("GFGN_BACKEND") or None, differentiable)
+
+
+@functools.cache
+def _choose(
+    device: str, dtype: torch.dtype, asked: str | None, environment: str | None, differentiable: str | None
+) -> str:
+    source, name = ("backend", asked) if asked is not None else ("GFGN_BACKEND", environment)
+    if name is not None:
+        if name not in NAMES:
+            raise ValueError(f"{source} must be one of {', '.join(map(repr, NAMES))}, got {name!r}")
+        problem = _cannot_run(name, device, dtype, differentiable)
         if problem is not None:
-            raise RuntimeError(f"{source}={asked!r} cannot run: {problem}")
-        return asked
-    best = {"cpu": "numba", "cuda": "triton"}.get(device, "reference")
+            raise RuntimeError(f"{source}={name!r} cannot run: {problem}")
+        return name
     if differentiable is not None:
         return "reference"
+    best = {"cpu": "numba", "cuda": "triton"}.get(device, "reference")
     problem = _cannot_run(best, device, dtype, None)
     if problem is None:
         return best
@@ -175,4 +182,4 @@ def _missing(name: str) -> str | None:
 
 @functools.cache
 def _warn_once(message: str) -> None:
-    warnings.warn(message, stacklevel=4)
+    warnings.warn(message, stacklevel=5)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gfgn.ops import reference
 from gfgn.ops.dispatch import kernels
+from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient
 from gfgn.ops.rows import Rows
 
 Pattern: TypeAlias = Sequence[Tensor]  # the tensors of a `Rows`, since operators take no tuples of tensors
@@ -37,6 +38,7 @@ class Operator:
         backward: The gradient; one entry an argument, `None` for patterns.
         features: How many of the first arguments are feature matrices, batched side by side.
         columns: The places of arguments that hold a value a column.
+        heads: The places of arguments that hold a matrix a head; replicas are so many more heads.
     """
 
     def __init__(
@@ -48,13 +50,14 @@ class Operator:
         *,
         features: int,
         columns: Sequence[int] = (),
+        heads: Sequence[int] = (),
     ) -> None:
         self.kernel = kernel
-        self.features = features
+        self.differentiable = features + len(heads)  # matrices of heads follow the features
         name = kernel.__name__.removeprefix("_")
         registered = torch.library.custom_op(f"gfgn::{name}", kernel, mutates_args=())
         registered.register_fake(fake)
-        registered.register_vmap(_side_by_side_rule(self, features, columns))
+        registered.register_vmap(_side_by_side_rule(self, features, columns, heads))
         self.function: Any = None
         if context is not None and backward is not None:
             gradient = backward
@@ -73,7 +76,7 @@ class Operator:
     def __call__(self, *args: Any) -> Any:
         if torch.compiler.is_compiling() or not _plain(args[0]):
             return self.registered(*args)
-        needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in args[: self.features])
+        needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in args[: self.differentiable])
         if needs_grad and self.function is not None:
             return self.function.apply(*args)
         return self.kernel(*args)
@@ -100,7 +103,9 @@ def _plain(x: Tensor) -> bool:
     )
 
 
-def _side_by_side_rule(operator: Operator, features: int, columns: Sequence[int]) -> Callable[..., Any]:
+def _side_by_side_rule(
+    operator: Operator, features: int, columns: Sequence[int], heads: Sequence[int]
+) -> Callable[..., Any]:
     """How an operator is batched: replicas side by side in the columns."""
 
     def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
@@ -109,17 +114,26 @@ def _side_by_side_rule(operator: Operator, features: int, columns: Sequence[int]
             x, dim = args[place], in_dims[place]
             x = x.unsqueeze(1).expand(-1, size, -1) if dim is None else x.movedim(dim, 1)
             wide[place] = x.reshape(x.size(0), -1)
-        for place in columns:
+        for place in (*columns, *heads):
             x, dim = args[place], in_dims[place]
-            wide[place] = (x.expand(size, -1) if dim is None else x.movedim(dim, 0)).reshape(-1)
+            x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+            wide[place] = x.reshape(-1, *x.shape[2:])
         out = operator(*wide)
-        outs = (out,) if isinstance(out, Tensor) else out
-        # What was not asked to be saved is empty, and the same for every replica.
-        apart = tuple(o.view(o.size(0), size, -1) if o.dim() == 2 else o for o in outs)
-        dims = tuple(1 if o.dim() == 2 else None for o in outs)
-        return (apart[0], dims[0]) if isinstance(out, Tensor) else (apart, dims)
+        results = [_apart(o, size) for o in ((out,) if isinstance(out, Tensor) else out)]
+        if isinstance(out, Tensor):
+            return results[0]
+        return tuple(o for o, _ in results), tuple(dim for _, dim in results)
 
     return rule
+
+
+def _apart(out: Tensor, size: int) -> tuple[Tensor, int | None]:
+    """The replicas of a result, and the dimension they are in."""
+    if out.dim() == 2:
+        return out.view(out.size(0), size, -1), 1
+    if out.dim() == 3:  # a matrix a head
+        return out.view(size, -1, *out.shape[1:]), 0
+    return out, None  # what was not asked to be saved is empty, and the same for every replica
 
 
 # --- sums over neighbours -------------------------------------------------------------------------
@@ -261,6 +275,129 @@ def _pair_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
     return *grads, *[None] * 9
 
 
+# --- products with a matrix a head, and the pair level from them on ---------------------------------
+
+
+def _head_linear(x: Tensor, weight: Tensor) -> Tensor:
+    """`x_k W_k` for every head `k`."""
+    return head_matmul(x, weight)
+
+
+def _head_linear_fake(x: Tensor, weight: Tensor) -> Tensor:
+    return x.new_empty(x.size(0), weight.size(0) * weight.size(2))
+
+
+def _head_linear_gradient(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return head_matmul(grad, weight.transpose(1, 2)), head_weight_gradient(x, grad, weight.size(0))
+
+
+def _head_linear_gradient_fake(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), torch.empty_like(weight)
+
+
+def _head_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _head_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        heads = weight.size(0)
+        grad_weight = torch.bmm(by_head(x, heads).transpose(1, 2), by_head(grad.contiguous(), heads))
+        return head_linear(grad.contiguous(), weight.transpose(1, 2)), grad_weight
+    grads: tuple[Tensor, Tensor] = head_linear_gradient(grad.contiguous(), x, weight)
+    return grads
+
+
+def _gated_pair(
+    z: Tensor,
+    gate: Tensor,
+    lam: Tensor,
+    norm: Tensor,
+    share: Tensor,
+    rows: Pattern,
+    reverse_norm: Tensor,
+    reverse_share: Tensor,
+    reverse_rows: Pattern,
+    save: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`pair_aggregate` with `a` and `b` worked out from `z` by the halves of the gate."""
+    a, b = (head_matmul(z, half) for half in gate.chunk(2, dim=1))
+    return kernels(backend).pair_forward(a, b, z, lam, norm, share, Rows(*rows), save)
+
+
+def _gated_pair_fake(z: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    saved = z.shape if rest[-2] else (0,)
+    return torch.empty_like(z), z.new_empty(saved), z.new_empty(saved)
+
+
+def _gated_pair_gradient(
+    grad: Tensor,
+    z: Tensor,
+    p: Tensor,
+    q: Tensor,
+    gate: Tensor,
+    lam: Tensor,
+    reverse_norm: Tensor,
+    reverse_share: Tensor,
+    reverse_rows: Pattern,
+    reuse: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    """The gradients with respect to `z` and the gate. `a` and `b` are worked out again rather than kept; with `reuse`
+    the memory of `p` and `q` takes gradients."""
+    own, other = gate.chunk(2, dim=1)
+    a, b = head_matmul(z, own), head_matmul(z, other)
+    grad_a, grad_b, grad_z = kernels(backend).pair_backward(
+        grad, a, b, z, p, q, lam, reverse_norm, reverse_share, Rows(*reverse_rows), reuse
+    )
+    del a, b
+    heads = gate.size(0)
+    grad_gate = torch.cat([head_weight_gradient(z, g, heads) for g in (grad_a, grad_b)], dim=1)
+    head_matmul(grad_a, own.transpose(1, 2), onto=grad_z)
+    head_matmul(grad_b, other.transpose(1, 2), onto=grad_z)
+    return grad_z, grad_gate
+
+
+def _gated_pair_gradient_fake(
+    grad: Tensor, z: Tensor, p: Tensor, q: Tensor, gate: Tensor, *_: Any
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(z), torch.empty_like(gate)
+
+
+def _gated_pair_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    z, gate, lam, norm, share, rows, reverse_norm, reverse_share, reverse_rows, _, ctx.backend = inputs
+    _, p, q = output
+    ctx.mark_non_differentiable(p, q)
+    ctx.save_for_backward(z, gate, p, q, lam, norm, share, reverse_norm, reverse_share)
+    ctx.patterns = (rows, reverse_rows)
+
+
+def _gated_pair_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+    z, gate, p, q, lam, norm, share, reverse_norm, reverse_share = ctx.saved_tensors
+    rows, reverse_rows = ctx.patterns
+    if torch.is_grad_enabled():  # to be differentiated again
+        z, gate = z.clone(), gate.clone()
+        a, b = (head_linear(z, half) for half in gate.chunk(2, dim=1))
+        out = reference.pair_aggregate(a, b, z, lam, norm, share, Rows(*rows))
+        grads = torch.autograd.grad(out, (z, gate), grad, create_graph=True)
+    else:
+        reuse = _last_backward() and _plain(grad)
+        if p.dim() != 2:  # the forward pass was told that no gradient would be asked for
+            edges = (norm, share, rows, reverse_norm, reverse_share, reverse_rows)
+            _, p, q = gated_pair(z, gate, lam, *edges, True, ctx.backend)
+        reverse = (reverse_norm, reverse_share, reverse_rows)
+        grads = gated_pair_gradient(grad, z, p, q, gate, lam, *reverse, reuse, ctx.backend)
+    return *grads, *[None] * 9
+
+
+def _last_backward() -> bool:
+    """Whether nobody can ask for this gradient again (no `retain_graph`), so that what was saved may be overwritten."""
+    keeps = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return keeps is not None and not torch.compiler.is_compiling() and not keeps()
+
+
 # --- the graph level ------------------------------------------------------------------------------
 
 
@@ -353,6 +490,14 @@ spmm_pair_transposed = Operator(
 pair_aggregate = Operator(
     _pair_aggregate, _pair_aggregate_fake, _pair_context, _pair_backward, features=3, columns=(3,)
 )
+head_linear = Operator(
+    _head_linear, _head_linear_fake, _head_linear_context, _head_linear_backward, features=1, heads=(1,)
+)
+head_linear_gradient = Operator(_head_linear_gradient, _head_linear_gradient_fake, features=2, heads=(2,))
+gated_pair = Operator(
+    _gated_pair, _gated_pair_fake, _gated_pair_context, _gated_pair_backward, features=1, columns=(2,), heads=(1,)
+)
+gated_pair_gradient = Operator(_gated_pair_gradient, _gated_pair_gradient_fake, features=4, columns=(5,), heads=(4,))
 pair_gradient = Operator(_pair_gradient, _pair_gradient_fake, features=6, columns=(6,))
 gated_propagate = Operator(_gated_propagate, _gated_propagate_fake, _gated_context, _gated_backward, features=2)
 gated_gradient = Operator(_gated_gradient, _gated_gradient_fake, features=3)

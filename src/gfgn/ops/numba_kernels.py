@@ -1066,6 +1066,7 @@ def pair_backward(
     norm_t: Tensor,
     share_t: Tensor,
     rows_t: Rows,
+    reuse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `pair_forward` with respect to `a`, `b` and `z`.
 
@@ -1075,6 +1076,7 @@ def pair_backward(
         p, q: as returned by it.
         norm_t, share_t: `[E]`, in the order of `rows_t.idx`.
         rows_t: for each source its targets.
+        reuse: whether `p`, `b` and `q` may be overwritten, which is of no use here.
     """
     dtype = _compute_dtype(z)
     walk = _walk(rows_t, z, fields=3, sums=3)

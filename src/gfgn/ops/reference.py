@@ -38,6 +38,13 @@ def neighbor_max(x: Tensor, rows: Rows) -> Tensor:
     return out.scatter_reduce(0, place, x.index_select(0, rows.idx), "amax", include_self=False)
 
 
+def head_linear(x: Tensor, weight: Tensor) -> Tensor:
+    """`x_k W_k` for every head `k`: `[N, heads·d]` times `[heads, d, e]` gives `[N, heads·e]`."""
+    heads, width, _ = weight.shape
+    by_head = x.reshape(x.size(0), heads, width).transpose(0, 1)
+    return torch.bmm(by_head, weight).transpose(0, 1).flatten(1)
+
+
 def pair_gate(a: Tensor, b: Tensor, lam: float | Tensor, source: Tensor, target: Tensor) -> Tensor:
     """`s_ij = λ σ(a_i + b_j)` for each of the given edges."""
     return lam * torch.sigmoid(a.index_select(0, target) + b.index_select(0, source))

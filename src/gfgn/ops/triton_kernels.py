@@ -460,13 +460,15 @@ def pair_backward(
     norm_t: Tensor,
     share_t: Tensor,
     rows_t: Rows,
+    reuse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `pair_forward` for `a`, `b` and `z`.
 
-    `p` and `q` are what the forward saved; `rows_t` is by source, and `norm_t`, `share_t` are in its order.
+    `p` and `q` are what the forward saved; `rows_t` is by source, and `norm_t`, `share_t` are in its order. With
+    `reuse` the gradients overwrite `p`, `b` and `q`, of which every row is read by the program that writes it alone.
     """
     grad, a, b, z, p, q = _checked(grad, a, b, z, p, q)
-    outs = torch.empty_like(a), torch.empty_like(b), torch.empty_like(z)
+    outs = (p, b, q) if reuse else (torch.empty_like(a), torch.empty_like(b), torch.empty_like(z))
     own = (b, z, grad, p, q)
     _launch("pair_backward", rows_t, outs, (a, grad, z), own, (norm_t, share_t), sums=2, lam=lam)
     return outs
