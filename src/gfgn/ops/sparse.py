@@ -72,7 +72,9 @@ def sparse_linear(
         reverse = (list(sides.reverse_rows), sides.reverse_values)
         return cast(Tensor, library.spmm(weight, list(sides.rows), sides.values, *reverse, backend))
     assert key is not None
-    rate = torch.as_tensor(dropout, dtype=torch.float64, device=weight.device)
+    if not isinstance(dropout, Tensor):
+        dropout = torch.full((), dropout, device=weight.device, dtype=torch.float64)  # no copy from the host to wait for
+    rate = dropout.to(weight.device, torch.float64)
     if backend == "reference":
         entry = torch.arange(sides.values.numel(), device=weight.device)
         kept = keep(entry, key, rate).to(weight.dtype) / (1 - rate).to(weight.dtype)
