@@ -6,6 +6,7 @@ the figure is the median over rounds. On a CPU only ratios between contenders me
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import gc
 import importlib.metadata
@@ -86,6 +87,7 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats()
             self.before = torch.cuda.memory_allocated()
             return self
+        _return_free_memory()
         self.before = self.peak = _resident()
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._sample)
@@ -105,6 +107,13 @@ class PeakMemory:
         self.stop.set()
         self.thread.join()
         self.mib = (self.peak - self.before) / 2**20
+
+
+def _return_free_memory() -> None:
+    """Gives what the C library keeps of freed memory back to the system, so that using it again shows."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _resident() -> int:

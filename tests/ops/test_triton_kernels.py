@@ -63,7 +63,7 @@ def long_graph(lengths: tuple[int, ...] = (SEGMENT, SEGMENT + 1, 0, 2 * SEGMENT,
 
 
 def star() -> Graph:
-    leaves = 100_000 if CUDA else 3_000
+    leaves = 100_000 if CUDA else 600  # the interpreter takes milliseconds a row
     leaf = torch.arange(1, leaves + 1, device=DEVICE)
     hub = torch.zeros_like(leaf)
     return Graph(torch.cat([hub, leaf]), torch.cat([leaf, hub]), leaves + 1)
@@ -149,7 +149,7 @@ def test_pair(name: str, width: int) -> None:
     check_pair(GRAPHS[name](), width)
 
 
-@pytest.mark.parametrize("shape", [(4, 2, 8, 16), (16, 1, 4, 16), (1, 4, 8, 32)])
+@pytest.mark.parametrize("shape", [(2, 8, 16), (1, 4, 16), (4, 8, 32)])
 def test_pair_in_other_tile_shapes(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_plan", lambda *_: kernels._Tile(*shape))
     check_pair(long_graph((3, SEGMENT + 1, 0, 40)), 20)
@@ -157,7 +157,7 @@ def test_pair_in_other_tile_shapes(shape: tuple[int, ...], monkeypatch: pytest.M
 
 def test_pair_star(monkeypatch: pytest.MonkeyPatch) -> None:
     if not CUDA:  # the interpreter needs milliseconds a program
-        monkeypatch.setattr(kernels, "_plan", lambda *_: kernels._Tile(128, 1, 4, 16))
+        monkeypatch.setattr(kernels, "_plan", lambda *_: kernels._Tile(64, 2, 16))
     check_pair(star(), 3)
 
 

@@ -256,11 +256,14 @@ def _pair_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tenso
     a, b, z, lam, norm, share, rows, reverse_norm, reverse_share, reverse_rows, _, ctx.backend = inputs
     _, p, q = output
     ctx.mark_non_differentiable(p, q)
+    ctx.set_materialize_grads(False)  # no zeros in the place of their gradients
     ctx.save_for_backward(a, b, z, p, q, lam, norm, share, reverse_norm, reverse_share)
     ctx.patterns = (rows, reverse_rows)
 
 
-def _pair_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+def _pair_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return (None,) * 12
     a, b, z, p, q, lam, norm, share, reverse_norm, reverse_share = ctx.saved_tensors
     rows, reverse_rows = ctx.patterns
     if torch.is_grad_enabled():  # the gradient is to be differentiated again: the reference can, the kernel cannot
@@ -370,11 +373,14 @@ def _gated_pair_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor,
     z, gate, lam, norm, share, rows, reverse_norm, reverse_share, reverse_rows, _, ctx.backend = inputs
     _, p, q = output
     ctx.mark_non_differentiable(p, q)
+    ctx.set_materialize_grads(False)  # no zeros in the place of their gradients
     ctx.save_for_backward(z, gate, p, q, lam, norm, share, reverse_norm, reverse_share)
     ctx.patterns = (rows, reverse_rows)
 
 
-def _gated_pair_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+def _gated_pair_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return (None,) * 11
     z, gate, p, q, lam, norm, share, reverse_norm, reverse_share = ctx.saved_tensors
     rows, reverse_rows = ctx.patterns
     if torch.is_grad_enabled():  # to be differentiated again
@@ -433,11 +439,14 @@ def _gated_gradient_fake(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 def _gated_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     z, s, rows, norm, reverse_rows, reverse_norm, _, ctx.backend = inputs
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(z, s, norm, reverse_norm, output[1])
     ctx.patterns = (rows, reverse_rows)
 
 
-def _gated_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+def _gated_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return (None,) * 8
     z, s, norm, reverse_norm, diff = ctx.saved_tensors
     rows, reverse_rows = ctx.patterns
     if torch.is_grad_enabled() or diff.dim() != 2:  # to be differentiated again, or nothing was saved

@@ -73,7 +73,9 @@ def sparse_linear(
         return cast(Tensor, library.spmm(weight, list(sides.rows), sides.values, *reverse, backend))
     assert key is not None
     if not isinstance(dropout, Tensor):
-        dropout = torch.full((), dropout, device=weight.device, dtype=torch.float64)  # no copy from the host to wait for
+        dropout = torch.full(
+            (), dropout, device=weight.device, dtype=torch.float64
+        )  # no copy from the host to wait for
     rate = dropout.to(weight.device, torch.float64)
     if backend == "reference":
         entry = torch.arange(sides.values.numel(), device=weight.device)

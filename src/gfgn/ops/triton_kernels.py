@@ -1,6 +1,6 @@
 """The operators' CUDA kernels, in Triton: fused gathers over `Rows`, forward and backward, without autograd.
 
-One kernel, `_gather`, serves every operator. A program owns a few rows and a block of columns, walks the rows'
+One kernel, `_gather`, serves every operator. A program owns a row and a block of columns, walks the row's
 entries a tile at a time, and keeps its sums in float32 registers, so that no `[E, D]` tensor exists. The block of
 columns is the slow index of the grid: programs that run at the same time gather from one narrow slab of the node
 tensors, which the L2 cache holds, and memory is read fewer times than entries are.
@@ -153,47 +153,27 @@ def _stack(x, UNROLL: tl.constexpr):
     return tl.sum(tl.reshape(x, [UNROLL, x.shape[0] // UNROLL, x.shape[1]]), 0)
 
 
-@triton.jit
-def _fold(x, ROWS: tl.constexpr, LANES: tl.constexpr, BLOCK_D: tl.constexpr):
-    """The sum of each row's lanes: `[ROWS * LANES, BLOCK_D]` to `[ROWS, BLOCK_D]`."""
-    if ROWS > 1:
-        x = tl.sum(tl.reshape(x, [ROWS, LANES, BLOCK_D]), 1)
-    if ROWS == 1:
-        x = tl.sum(x, 0, keep_dims=True)
-    return x
-
-
 @triton.jit(do_not_specialize=["rows", "segments", "plane", "group_blocks"])
 def _gather(
     x0, x1, x2, y0, y1, y2, y3, y4, w0, w1, lam, key, threshold, scale, entry, out0, out1, out2, partial,
     ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, plane, columns, width, gate_stride, group_width, group_blocks,
     OP: tl.constexpr, SAVE: tl.constexpr, SUMS: tl.constexpr, HUBS: tl.constexpr, BY_COLUMN: tl.constexpr,
-    ROWS: tl.constexpr, LANES: tl.constexpr, UNROLL: tl.constexpr, BLOCK_D: tl.constexpr,
+    LANES: tl.constexpr, UNROLL: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Sums over the entries of `ROWS` work items, `LANES * UNROLL` entries of each at a time.
+    """Sums over the entries of a row or of a segment of a hub, `LANES * UNROLL` entries at a time.
 
-    x: gathered by column index; y: a row's own values; w: a value an entry. A tile is `[ROWS * LANES,
-    BLOCK_D]`; the loads of `UNROLL` of them are in flight together. The `LANES` sums of a row meet once, at the end.
+    x: gathered by column index; y: a row's own values; w: a value an entry. A tile is `[LANES, BLOCK_D]`; the loads of
+    `UNROLL` of them are in flight together. The `LANES` sums of a row meet once, at the end.
     """
     PAIR: tl.constexpr = OP == "pair_forward" or OP == "pair_backward"
     column, present, group = _columns(group_width, group_blocks, OP == "sparse_linear", BLOCK_D)
-    lane = tl.arange(0, UNROLL * ROWS * LANES)
-    step = lane // (ROWS * LANES) * LANES + lane % LANES
-    v = tl.program_id(0).to(tl.int64) * ROWS
-    if ROWS > 1:  # a single item stays a scalar: the compiler keeps one copy of what belongs to it
-        v += lane // LANES % ROWS
+    step = tl.arange(0, UNROLL * LANES)
+    v = tl.program_id(0).to(tl.int64)
     row, first, length, is_row = _span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS)
-    longest = length
-    if ROWS > 1:
-        longest = tl.max(length, 0)
 
     if PAIR:
-        if ROWS > 1:
-            own_at = row[:, None] * columns + column[None, :]
-            own_mask = (length > 0)[:, None] & present[None, :]
-        else:
-            own_at = row * columns + column[None, :]
-            own_mask = _both(length > 0, present[None, :])
+        own_at = row * columns + column[None, :]
+        own_mask = _both(length > 0, present[None, :])
         own0 = tl.load(y0 + own_at, mask=own_mask, other=0.0).to(tl.float32)
         own1 = tl.load(y1 + own_at, mask=own_mask, other=0.0).to(tl.float32)
     if OP == "sparse_linear":
@@ -205,10 +185,10 @@ def _gather(
             keys = tl.load(key + group).to(tl.uint32)
             cut = tl.load(threshold + group).to(tl.uint32)
 
-    sum0 = tl.zeros([ROWS * LANES, BLOCK_D], tl.float32)
-    sum1 = tl.zeros([ROWS * LANES, BLOCK_D], tl.float32)
-    sum2 = tl.zeros([ROWS * LANES, BLOCK_D], tl.float32)
-    for start in range(0, longest, LANES * UNROLL):
+    sum0 = tl.zeros([LANES, BLOCK_D], tl.float32)
+    sum1 = tl.zeros([LANES, BLOCK_D], tl.float32)
+    sum2 = tl.zeros([LANES, BLOCK_D], tl.float32)
+    for start in range(0, length, LANES * UNROLL):
         here = start + step < length
         e = first + (start + step)
         j = tl.load(idx + e, mask=here, other=0).to(tl.int64)
@@ -256,12 +236,9 @@ def _gather(
             sum0 += _stack(g0, UNROLL)
 
     if LANES > 1:
-        sum0 = _fold(sum0, ROWS, LANES, BLOCK_D)
-        sum1 = _fold(sum1, ROWS, LANES, BLOCK_D)
-        sum2 = _fold(sum2, ROWS, LANES, BLOCK_D)
-    if ROWS > 1:
-        v = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
-        row, first, length, is_row = _span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS)
+        sum0 = tl.sum(sum0, 0, keep_dims=True)
+        sum1 = tl.sum(sum1, 0, keep_dims=True)
+        sum2 = tl.sum(sum2, 0, keep_dims=True)
     if PAIR:
         # The padding of a row without entries must not turn a NaN of its own into sums.
         sum0 = tl.where(length > 0, sum0, 0.0)
@@ -315,7 +292,6 @@ def _join(
 class _Tile(NamedTuple):
     """The shape of a program of `_gather`."""
 
-    rows: int
     lanes: int
     unroll: int
     block: int
@@ -339,7 +315,7 @@ def _plan(op: str, rows: Rows, dtype: torch.dtype, columns: int) -> _Tile:
         unroll = 1 if dtype != torch.float32 and lanes > 1 else 2
     else:
         unroll = 8 if lanes == 1 and not op.endswith("_backward") else 4
-    return _Tile(1, lanes, unroll, block)
+    return _Tile(lanes, unroll, block)
 
 
 class _Dropout(NamedTuple):
@@ -388,7 +364,7 @@ def _launch(
     finish |= {"lam": lam, "scale": dropout.scale if dropout else None, "partial": partial, "plane": plane}
     finish |= {"hub_rows": rows.hub_rows, "hub_ptr": rows.hub_ptr, "columns": columns, "width": width}
     finish |= {"gate_stride": gate_stride, "OP": op, "SAVE": save, "SUMS": sums}
-    _gather[(triton.cdiv(count + segments, tile.rows), blocks)](
+    _gather[(count + segments, blocks)](
         *_padded(gathered, 3),
         w0=values[0] if values else None,
         w1=values[1] if len(values) > 1 else None,
@@ -404,7 +380,6 @@ def _launch(
         group_blocks=group_blocks,
         HUBS=hubs > 0,
         BY_COLUMN=by_column,
-        ROWS=tile.rows,
         LANES=tile.lanes,
         UNROLL=tile.unroll,
         BLOCK_D=tile.block,
