@@ -32,13 +32,13 @@ Step = Callable[[], Tensor]
 
 @dataclass
 class Row:
-    """One contender on one problem."""
+    """One contender on one problem; nothing but its name where it ran out of memory."""
 
     contender: str
-    forward_ms: float
-    backward_ms: float
-    total_ms: float
-    peak_mib: float
+    forward_ms: float | None
+    backward_ms: float | None
+    total_ms: float | None
+    peak_mib: float | None
     rounds: int
 
 
@@ -153,7 +153,7 @@ def _clear(leaves: list[Tensor]) -> None:
 def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int) -> list[Row]:
     """Times forward and backward of every contender in alternation.
 
-    A contender that runs out of memory is reported with infinite time, not left out.
+    A contender that runs out of memory is reported so, not left out.
     """
 
     grads: dict[str, Tensor] = {}
@@ -173,7 +173,6 @@ def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, roun
                 step().backward(grads[name])
             memory[name], times[name] = peak.mib, []
         except torch.OutOfMemoryError:
-            print(f"  {name}: out of memory")
             grads.pop(name, None)
         _clear(leaves)
         if device == "cuda":
@@ -185,7 +184,7 @@ def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, roun
     for name in contenders:
         collected = times.get(name)
         if collected is None:
-            rows.append(Row(name, *[float("inf")] * 4, 0))
+            rows.append(Row(name, None, None, None, None, 0))
             continue
         forward, backward = (statistics.median(t[k] for t in collected) for k in (0, 1))
         total = statistics.median(sum(t) for t in collected)
@@ -200,7 +199,10 @@ def problem(
     print(f"{title}: " + ", ".join(f"{key} {value}" for key, value in facts.items()))
     rows = measure(contenders, leaves, device, rounds)
     for row in rows:
-        ratio = row.total_ms / rows[0].total_ms
+        if row.total_ms is None:
+            print(f"  {row.contender:<22} out of memory", flush=True)
+            continue
+        ratio = row.total_ms / (rows[0].total_ms or row.total_ms)
         print(
             f"  {row.contender:<22} forward {row.forward_ms:9.3f} ms  backward {row.backward_ms:9.3f} ms  "
             f"total {row.total_ms:9.3f} ms  {ratio:7.2f}x  peak {row.peak_mib:9.1f} MiB",

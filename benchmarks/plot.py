@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 RESULTS = Path(__file__).parent / "results"
 ASSETS = Path(__file__).parent.parent / "docs" / "assets"
@@ -37,14 +37,13 @@ def save(figure: Figure, name: str) -> None:
 def bars(axes: Axes, rows: list[dict[str, Any]], field: str, label: str) -> None:
     names = [row["contender"] for row in rows]
     values = [row[field] for row in rows]
-    largest = max(v for v in values if math.isfinite(v))
+    largest = max(value or 0 for value in values)
     for place, (name, value) in enumerate(zip(names, values, strict=True)):
-        finite = math.isfinite(value)
-        axes.barh(place, value if finite else 0, color=colour(name), height=0.7)
-        text = f"{value:,.3g}" if finite and value < 1000 else f"{value:,.0f}" if finite else "out of memory"
-        axes.text((value if finite else 0) + largest * 0.015, place, text, va="center", fontsize=8)
+        axes.barh(place, value or 0, color=colour(name), height=0.7)
+        text = "out of memory" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        axes.text((value or 0) + largest * 0.015, place, text, va="center", fontsize=8)
     axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, largest * 1.18)
     axes.set_xlabel(label, fontsize=8)
     axes.tick_params(axis="x", labelsize=8)
@@ -61,7 +60,7 @@ def layer(device: str) -> None:
     bars(left, problem["rows"], "total_ms", "forward + backward, ms")
     bars(right, problem["rows"], "peak_mib", "peak memory, MiB")
     figure.suptitle(
-        f"One layer on {title}: {problem['nodes']:,} nodes, {problem['edges']:,} edges, {problem['D']} features "
+        f"One layer, {title}: {problem['nodes']:,} nodes, {problem['edges']:,} edges, {problem['D']} features "
         f"({content['environment']['device']})",
         fontsize=9,
     )
@@ -72,6 +71,7 @@ def growth(device: str) -> None:
     content = load(f"growth-{device}")
     figure = Figure(figsize=(9.5, 4.6), layout="constrained")
     panels = figure.subplots(2, 3, sharex="col")
+    plain = FuncFormatter(lambda value, _: f"{value / 1e6:.3g}M" if value >= 1e5 else f"{value:,.0f}")
     labels = {"E": "directed edges", "D": "features", "skew": "skew of the degrees"}
     styles = {"GFGN-pair": "-", "PyG GCNConv (cached)": "--", "PyG ResGatedGraphConv": ":"}
     for column, axis in enumerate(labels):
@@ -85,7 +85,11 @@ def growth(device: str) -> None:
                 panel.plot(*zip(*points, strict=True), style, marker="o", ms=3, color=colour(name), label=name)
             if axis != "skew":
                 panel.set_xscale("log", base=2)
+                panel.xaxis.set_major_formatter(plain)
             panel.set_yscale("log")
+            panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+            panel.yaxis.set_major_formatter(plain)
+            panel.yaxis.set_minor_formatter(NullFormatter())
             panel.tick_params(labelsize=8)
             panel.spines[["top", "right"]].set_visible(False)
             if column == 0:

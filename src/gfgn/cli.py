@@ -71,9 +71,9 @@ def compare(
     models: Annotated[str, typer.Option(help="Names of models, separated by commas.")] = (
         "mlp,gcn,gfgn-graph,gfgn-neighbor,gfgn-pair"
     ),
-    splits: Annotated[int, typer.Option(help="Number of splits.")] = 5,
+    splits: Annotated[int, typer.Option(help="Number of splits.")] = 4,
     seeds: Annotated[int, typer.Option(help="Number of seeds for each split.")] = 1,
-    epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 150,
+    epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
     out: Annotated[Path, typer.Option(help="Folder for runs.csv and report.html.")] = Path("gfgn-report"),
 ) -> None:
     """Train models on a graph over splits and seeds; print the table, write the report.

@@ -88,7 +88,7 @@ class Comparison:
 def compare(
     dataset: Dataset,
     models: Sequence[str] = DEFAULT_MODELS,
-    splits: int = 5,
+    splits: int = 4,
     seeds: int = 1,
     *,
     out: str | Path | None = None,
@@ -96,8 +96,8 @@ def compare(
     weight_decay: float = 5e-4,
     dropout: float = 0.5,
     lam: float = 1.0,
-    max_epochs: int = 150,
-    patience: int = 30,
+    max_epochs: int = 400,
+    patience: int = 100,
     device: str = "cpu",
     progress: Callable[[Run], None] | None = None,
 ) -> Comparison:

@@ -61,11 +61,12 @@ def gates_figure(gates: Mapping[str, Tensor], dataset: Dataset) -> str:
     dataset does not say."""
     with mpl.rc_context(STYLE):
         if dataset.smooth_dimensions is None:
-            return to_svg(_gates_by_smoothness(gates, smoothness(dataset).cpu().numpy()), "gates")
-        return to_svg(_gates_by_truth(gates, dataset.smooth_dimensions.cpu().numpy()), "gates")
+            return to_svg(gates_by_smoothness(gates, smoothness(dataset).cpu().numpy()), "gates")
+        return to_svg(gates_by_truth(gates, dataset.smooth_dimensions.cpu().numpy()), "gates")
 
 
-def _gates_by_truth(gates: Mapping[str, Tensor], smooth: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Figure:
+def gates_by_truth(gates: Mapping[str, Tensor], smooth: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Figure:
+    """The gate of every dimension in one row a level, by whether the dimension follows the graph."""
     figure = Figure(figsize=(WIDTH, 1.0 + 0.8 * len(gates)), layout="constrained")
     axes = figure.add_subplot()
     kinds = ((smooth, BLUE, "follows the graph", -0.17), (~smooth, ORANGE, "does not", 0.17))
@@ -82,7 +83,8 @@ def _gates_by_truth(gates: Mapping[str, Tensor], smooth: np.ndarray[tuple[int], 
     return figure
 
 
-def _gates_by_smoothness(gates: Mapping[str, Tensor], rough: np.ndarray[tuple[int], np.dtype[np.float32]]) -> Figure:
+def gates_by_smoothness(gates: Mapping[str, Tensor], rough: np.ndarray[tuple[int], np.dtype[np.float32]]) -> Figure:
+    """The gate of every dimension against its roughness, one panel a level."""
     figure = Figure(figsize=(WIDTH, 0.6 + 1.5 * len(gates)), layout="constrained")
     panels = np.atleast_1d(figure.subplots(len(gates), 1, sharex=True, sharey=True))
     for axes, (level, values) in zip(panels, gates.items(), strict=True):

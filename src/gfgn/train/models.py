@@ -18,6 +18,7 @@ from torch_geometric.nn.dense.linear import Linear
 
 from gfgn.graph import Graph
 from gfgn.nn import GFGN
+from gfgn.ops import propagate
 from gfgn.train.replica import Replica
 
 Builder = Callable[[int, int, Replica], nn.Module]
@@ -43,19 +44,32 @@ class MLP(nn.Module):
 
 
 class GCN(nn.Module):
-    """Two of PyG's `GCNConv`. They keep the normalised adjacency of the first graph they see."""
+    """Two of PyG's `GCNConv`, whose products with the adjacency go through `gfgn.ops.propagate`: the same to the last
+    digits, and faster."""
 
     def __init__(self, in_channels: int, hidden_channels: int, out_channels: int, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.hidden = GCNConv(in_channels, hidden_channels, cached=True)
-        self.out = GCNConv(hidden_channels, out_channels, cached=True)
+        self.hidden = GCNConv(in_channels, hidden_channels)
+        self.out = GCNConv(hidden_channels, out_channels)
+        self._looped: tuple[Graph, Graph] | None = None
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        edge_index = graph.edge_index
-        x = self.hidden(_drop(x, self.dropout, self.training), edge_index, graph.weight).relu()
-        logits: Tensor = self.out(_drop(x, self.dropout, self.training), edge_index, graph.weight)
-        return logits
+        looped = self._with_self_loops(graph)
+        x = self._convolve(self.hidden, _drop(x, self.dropout, self.training), looped).relu()
+        return self._convolve(self.out, _drop(x, self.dropout, self.training), looped)
+
+    @staticmethod
+    def _convolve(conv: GCNConv, x: Tensor, looped: Graph) -> Tensor:
+        bias: Tensor = conv.bias
+        return propagate(x @ conv.lin.weight.t(), looped) + bias
+
+    def _with_self_loops(self, graph: Graph) -> Graph:
+        """The graph with GCN's self-loops, worked out once for the graph at hand."""
+        if self._looped is None or self._looped[0] is not graph:
+            looped = Graph.from_edge_index(graph.edge_index, graph.num_nodes, graph.weight, self_loops="add")
+            self._looped = (graph, looped)
+        return self._looped[1]
 
 
 def _mlp(in_channels: int, num_classes: int, replica: Replica) -> nn.Module:
