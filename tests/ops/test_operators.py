@@ -58,7 +58,7 @@ OPERATORS = {
 every_operator = pytest.mark.parametrize("operator", OPERATORS)
 
 
-def compare(operator: str, backend: str, graph: Graph, inputs: list[Tensor], lam: float | Tensor) -> None:
+def check_backend(operator: str, backend: str, graph: Graph, inputs: list[Tensor], lam: float | Tensor) -> None:
     """Value and gradients of a backend against the float64 reference."""
     run = OPERATORS[operator]
     exact = [x.double().requires_grad_() for x in inputs]
@@ -69,14 +69,14 @@ def compare(operator: str, backend: str, graph: Graph, inputs: list[Tensor], lam
     got_inputs = [x.to(where).requires_grad_() for x in inputs]
     got = run(graph.to(where), lam.to(where) if isinstance(lam, Tensor) else lam, backend, *got_inputs)
     (got * weight.to(where)).sum().backward()
-    close(got, expected)
+    assert_close(got, expected)
     for got_input, exact_input in zip(got_inputs, exact, strict=True):
         assert (got_input.grad is None) == (exact_input.grad is None)
         if exact_input.grad is not None:
-            close(got_input.grad, exact_input.grad)
+            assert_close(got_input.grad, exact_input.grad)
 
 
-def close(got: Tensor, expected: Tensor) -> None:
+def assert_close(got: Tensor, expected: Tensor) -> None:
     scale = max(1.0, float(expected.detach().abs().max()) if expected.numel() else 1.0)
     torch.testing.assert_close(got.detach().cpu().double(), expected.detach(), rtol=1e-5, atol=2e-6 * scale)
 
@@ -86,21 +86,21 @@ def close(got: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize(("n", "e", "d"), [(1, 0, 3), (2, 1, 1), (7, 0, 5), (13, 60, 17), (40, 300, 33), (9, 50, 130)])
 def test_values_and_gradients(operator: str, backend: str, n: int, e: int, d: int) -> None:
     graph, inputs = make(n, e, d)
-    compare(operator, backend, graph, inputs, 1.3)
+    check_backend(operator, backend, graph, inputs, 1.3)
 
 
 @every_backend
 @every_operator
 def test_no_nodes(operator: str, backend: str) -> None:
     graph = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 0)
-    compare(operator, backend, graph, [torch.empty(0, 3) for _ in range(4)], 1.0)
+    check_backend(operator, backend, graph, [torch.empty(0, 3) for _ in range(4)], 1.0)
 
 
 @every_backend
 @pytest.mark.parametrize("lam", [0.0, 0.5, 2.0, torch.linspace(0, 3, 6)])
 def test_lambda(backend: str, lam: float | Tensor) -> None:
     graph, inputs = make(12, 50, 6)
-    compare("pair_aggregate", backend, graph, inputs, lam)
+    check_backend("pair_aggregate", backend, graph, inputs, lam)
 
 
 @every_operator
@@ -110,7 +110,7 @@ def test_lambda(backend: str, lam: float | Tensor) -> None:
 @settings(deadline=None, max_examples=20)
 def test_any_graph_on_the_cpu(operator: str, n: int, e: int, d: int, seed: int, weighted: bool) -> None:
     graph, inputs = make(n, e, d, seed, weighted)
-    compare(operator, "numba", graph, inputs, 1.7)
+    check_backend(operator, "numba", graph, inputs, 1.7)
 
 
 # Not the gate's gradient: a plain float32 product over all nodes, whose rounding is larger than what is looked for.
@@ -121,7 +121,7 @@ def test_star_of_a_hundred_thousand_leaves(operator: str) -> None:
     edges = torch.cat([torch.stack([leaves, centre]), torch.stack([centre, leaves])], dim=1)
     inputs = list(torch.randn(4, 100_001, 5, generator=generator(0)))
     for backend in ["numba", *(["triton"] if CUDA else [])]:
-        compare(operator, backend, Graph.from_edge_index(edges), inputs, 1.0)
+        check_backend(operator, backend, Graph.from_edge_index(edges), inputs, 1.0)
 
 
 @every_backend
@@ -130,7 +130,7 @@ def test_gates_far_from_zero(backend: str) -> None:
     graph, inputs = make(12, 50, 6)
     inputs[0] = inputs[0] * 1e3
     inputs[1] = -inputs[0] + inputs[1]
-    compare("pair_aggregate", backend, graph, inputs, 1.0)
+    check_backend("pair_aggregate", backend, graph, inputs, 1.0)
 
 
 @every_backend

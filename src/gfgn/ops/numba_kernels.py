@@ -341,7 +341,7 @@ def power_of_two(_: Any, shifted: Any) -> Any:
 
 def near_limit(x: Any) -> float:
     """Up to this size, `a` and `b` may be exponentiated apart."""
-    raise NotImplementedError("for kernels only")
+    raise TypeError("this function runs inside kernels only")
 
 
 def _near_limit(x: Any) -> Any:
@@ -355,7 +355,7 @@ def _near_limit(x: Any) -> Any:
 
 def exp(x: Any) -> Any:
     """exp of every lane clipped to ±`limit`: never 0, never infinite."""
-    raise NotImplementedError("for kernels only")
+    raise TypeError("this function runs inside kernels only")
 
 
 def _exp(x: Any) -> Any:
