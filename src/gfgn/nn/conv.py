@@ -21,9 +21,12 @@ class GFGNConv(nn.Module):
     With `z = H W` and an adjacency `A` without self-loops, a gate for every feature dimension decides how much a node
     keeps of its own and how much it takes from its neighbours (all products element-wise, σ the sigmoid):
 
-        level="graph"      h'_i = (1 − s) z_i + s Σ_j Â_ij z_j                       s    = λ σ(Pool_i(z_i) W_s)
-        level="neighbor"   h'_i = (1 − s_i) z_i + s_i Σ_j Â_ij z_j                   s_i  = λ σ([z_i ‖ Pool_j(z_j)] W_s)
-        level="pair"       h'_i = (1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j    s_ij = λ σ([z_i ‖ z_j] W_s)
+        level="graph"      h'_i = (1 − s) z_i + s Σ_j Â_ij z_j
+                           s    = λ σ(Pool_i(z_i) W_s)
+        level="neighbor"   h'_i = (1 − s_i) z_i + s_i Σ_j Â_ij z_j
+                           s_i  = λ σ([z_i ‖ Pool_j(z_j)] W_s)
+        level="pair"       h'_i = (1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j
+                           s_ij = λ σ([z_i ‖ z_j] W_s)
 
     with `Â_ij = A_ij / √(d_i d_j)`: one gate for a whole graph, for each node's neighbourhood, or for each edge.
 
