@@ -101,3 +101,87 @@ def test_training_and_data_need_nothing_that_only_the_command_needs() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
+
+
+# --- datasets --------------------------------------------------------------------------------------------------------
+
+
+def test_datasets_lists_them_all() -> None:
+    from gfgn.data import DATASETS
+
+    result = CliRunner().invoke(app, ["datasets"])
+    assert result.exit_code == 0, result.output
+    rows = {line.split()[0]: line for line in result.stdout.splitlines() if not line.startswith(" ")}
+    assert [name for name in rows if name != "name"] == list(DATASETS)
+    assert rows["karate"].split()[-3:] == ["34", "4", "embedded"]
+    assert rows["cora"].split()[-3:] == ["2,708", "7", "download"]
+    assert "a stand-in, not ogbn-arxiv" in rows["ogbn-arxiv-structure"]
+    assert rows["ogbn-arxiv-structure"].split()[-1] == "stand-in"
+
+
+def test_describe_in_the_terminal() -> None:
+    result = CliRunner().invoke(app, ["datasets", "describe", "Karate"])
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
+    assert lines["karate:"].startswith("karate: members of a karate club")
+    assert lines["edges"].split()[1] == "78"
+    assert "edge 0.756, node " in lines["homophily"]
+    assert "mean 4.6, quartiles 2, 3 and 5, from 1 to 17; 0 nodes" in lines["degree"]
+    assert lines["16–31"].split()[-1] == "2"
+    assert "█" in lines["2–3"]
+    assert result.stdout.count("█") > 50
+    assert "feature dimensions by smoothness" in result.stdout
+    assert "in the paper" not in result.stdout
+
+
+def test_describe_as_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "karate.png"
+    result = CliRunner().invoke(app, ["datasets", "describe", "karate", "--png", str(picture)])
+    assert result.exit_code == 0, result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert str(picture) in result.stdout
+    assert "█" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["karat"], "did you mean 'karate'?"),
+        (["karate", "--png", "no/such/folder/karate.png"], "No such file or directory"),
+        (["ogbn-arxiv-structure"], "a stand-in in the raw layout of ogbn-arxiv"),
+    ],
+)
+def test_describe_fails_in_one_line(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GFGN_DATA", str(tmp_path))
+    result = CliRunner().invoke(app, ["datasets", "describe", *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("gfgn: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_compare_refuses_another_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dataclasses
+
+    import gfgn.data
+    from gfgn.data import Dataset, dimensions
+
+    def measured_otherwise(name: str) -> Dataset:
+        return dataclasses.replace(dimensions(), name=name, metric="roc_auc")
+
+    monkeypatch.setattr(gfgn.data, "load", measured_otherwise)
+    result = CliRunner().invoke(app, ["compare", "tolokers", *QUICK, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert result.stderr == "gfgn: gfgn compare measures accuracy; tolokers is measured by roc_auc\n"
+
+
+@pytest.mark.parametrize("name", ["karate", "digits"])
+def test_compare_on_the_other_embedded_graphs(name: str, tmp_path: Path) -> None:
+    arguments = ["compare", name, *QUICK, "--models", "mlp,gfgn-pair", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert f"{name}: " in result.stdout

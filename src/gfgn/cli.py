@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from gfgn.data import Dataset
+    from gfgn.data.diagnosis import Description
     from gfgn.experiments import Comparison
     from gfgn.train import Run
 
@@ -30,6 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Graph Feature Gating Networks: how much of each feature dimension a node takes from its neighbours.",
 )
+
+datasets = typer.Typer(help="The named datasets: what there is, and what one of them is like.")
+app.add_typer(datasets, name="datasets")
 
 
 def main() -> None:
@@ -118,6 +122,8 @@ def _train(
     from gfgn.experiments import compare as run_all
 
     dataset = load(data)
+    if dataset.metric != "accuracy":
+        raise ValueError(f"gfgn compare measures accuracy; {dataset.name} is measured by {dataset.metric}")
     total = splits * seeds
     with _progress(console, models, total) as show:
 
@@ -165,7 +171,6 @@ def _gates(dataset: Dataset) -> dict[str, Tensor] | None:
 
 
 def _print(comparison: Comparison) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from gfgn.experiments.compare import is_gfgn
@@ -185,10 +190,109 @@ def _print(comparison: Comparison) -> None:
             against = "" if gain is None else f"{signed(gain.mean)} {interval(gain, sign=True)}"
             cells.append(against.replace("[", r"\["))
         table.add_row(*cells, style="bold" if is_gfgn(model) else None)
-    console = Console() if sys.stdout.isatty() else Console(width=100)
+    console = _stdout()
     console.print(f"{comparison.dataset.name}: {comparison.dataset.description}", soft_wrap=True, highlight=False)
     console.print(f"All models: {comparison.settings}.", soft_wrap=True, highlight=False)
     console.print(table)
+
+
+@datasets.callback(invoke_without_command=True)
+def list_datasets(context: typer.Context) -> None:
+    """List the named datasets."""
+    if context.invoked_subcommand is not None:
+        return
+    from rich.table import Table
+
+    from gfgn.data.registry import DATASETS
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "what"):
+        table.add_column(heading, no_wrap=heading == "name")
+    for heading in ("nodes", "classes"):
+        table.add_column(heading, justify="right")
+    table.add_column("kind", no_wrap=True)
+    for name, entry in DATASETS.items():
+        sizes = entry.statistics
+        table.add_row(name, entry.description, f"{sizes.nodes:,}", str(sizes.classes), entry.kind)
+    _stdout().print(table, highlight=False)
+
+
+@datasets.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="Name of a dataset.")],
+    png: Annotated[Path | None, typer.Option(help="Draw the histograms into this file instead.")] = None,
+) -> None:
+    """Show where a dataset comes from, its statistics, homophily, degrees and smoothness."""
+    from gfgn.data import load
+    from gfgn.data.diagnosis import describe as diagnose
+
+    try:
+        found = diagnose(load(name))
+        if png is not None:
+            from gfgn.report.figures import description_figure
+
+            description_figure(found).savefig(png, format="png", dpi=160)
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+    lines = [*_facts(name.lower(), found), ""]
+    lines += [f"histograms: {png}"] if png is not None else _histograms(found)
+    for line in lines:
+        typer.echo(line)
+
+
+def _facts(name: str, found: Description) -> list[str]:
+    from gfgn.data.registry import DATASETS
+
+    entry, degrees = DATASETS[name], found.degrees
+    smallest, lower, median, upper, largest = degrees.quantiles
+    classes = f"{len(found.classes)}, of {min(found.classes):,} to {max(found.classes):,} nodes"
+    smooth = found.smoothness.double().sort().values
+    quartiles = [f"{smooth[round(share * (len(smooth) - 1))]:.2f}" for share in (0.25, 0.5, 0.75)]
+    facts = {
+        "source": entry.source,
+        "cite": entry.citation,
+        "licence": entry.licence,
+        "nodes": f"{found.num_nodes:,}" + (f", {found.unlabelled:,} without a label" if found.unlabelled else ""),
+        "edges": f"{found.num_edges:,}",
+        "features": f"{found.num_features:,}, {100 * found.nonzero:.1f}% not zero",
+        "classes": classes,
+        "splits": f"{found.splits}, measured by {found.metric}",
+        "homophily": f"edge {found.edge_homophily:.3f}, node {found.node_homophily:.3f}, "
+        f"adjusted {found.adjusted_homophily:.3f}",
+        "degree": f"mean {degrees.mean:.1f}, quartiles {lower:g}, {median:g} and {upper:g}, "
+        f"from {smallest:g} to {largest:g}; {degrees.isolated:,} nodes without neighbours",
+        "smoothness": f"quartiles {', '.join(quartiles)} (fᵀLf / fᵀf of a dimension; 0: smooth, 1: noise)"
+        + (f"; {found.constant:,} constant dimensions count as 0" if found.constant else ""),
+    }
+    if entry.paper is not None:
+        nodes, edges, features, count = entry.paper
+        facts["in the paper"] = f"{nodes:,} nodes, {edges:,} edges, {features:,} features, {count} classes"
+    return [f"{found.name}: {found.description}", *(f"  {key:<13}{value}" for key, value in facts.items())]
+
+
+def _histograms(found: Description) -> list[str]:
+    counts, edges = found.smoothness_histogram(12)
+    degrees = {(f"{low}–{high}" if low < high else f"{low}"): count for low, high, count in found.degrees.bins}
+    bounds = edges.tolist()
+    smooth = {
+        f"{low:.2f}–{high:.2f}": count
+        for low, high, count in zip(bounds[:-1], bounds[1:], counts.tolist(), strict=True)
+    }
+    return ["nodes by degree", *_bars(degrees), "", "feature dimensions by smoothness", *_bars(smooth)]
+
+
+def _bars(counts: dict[str, int], width: int = 50) -> list[str]:
+    """A line of text a row; what is there at all shows at least a sliver."""
+    most, label = max(1, *counts.values()), max(map(len, counts))
+    eighths = {key: -(-count * 8 * width // most) for key, count in counts.items()}
+    bars = {key: "█" * (size // 8) + " ▏▎▍▌▋▊▉"[size % 8].strip() for key, size in eighths.items()}
+    return [f"  {key:>{label}} {bars[key]}{' ' if count else ''}{count:,}" for key, count in counts.items()]
+
+
+def _stdout() -> Console:
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=100)
 
 
 def _fail(message: str) -> NoReturn:

@@ -36,6 +36,13 @@ def test_sparse_features() -> None:
     assert small(x=torch.randn(6, 3).to_sparse_csr()).num_features == 3
 
 
+def test_a_graph_without_labels() -> None:
+    data = small(y=torch.full((6,), -1), num_classes=0, splits=[])
+    assert (data.num_classes, data.splits) == (0, [])
+    with pytest.raises(ValueError, match="got 0 at node 0"):
+        small(num_classes=0, splits=[])
+
+
 def test_moves_with_everything() -> None:
     moved = small(smooth_dimensions=torch.ones(3, dtype=torch.bool)).to("meta")
     assert moved.smooth_dimensions is not None
@@ -45,7 +52,7 @@ def test_moves_with_everything() -> None:
 
 NODE = torch.arange(6)
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"metric": "f1"}, "metric must be one of 'accuracy', got 'f1'"),
+    ({"metric": "f1"}, "metric must be one of 'accuracy', 'roc_auc', got 'f1'"),
     ({"x": torch.randn(5, 3)}, r"x must have shape \[6, F\], one row a node, got \[5, 3\]"),
     ({"x": torch.randn(6, 3).to_sparse_coo()}, "x must be a dense or a sparse CSR tensor"),
     ({"x": torch.full((6, 3), torch.nan)}, "x must be finite, got 18 values"),

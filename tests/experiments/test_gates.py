@@ -7,7 +7,7 @@ import torch
 from scipy.stats import spearmanr
 
 from gfgn.data import dimensions
-from gfgn.experiments import gates_by_dimension, smoothness
+from gfgn.experiments import gates_by_dimension
 from gfgn.experiments.gates import LEVELS, GateReader
 
 
@@ -49,20 +49,6 @@ def test_seed_and_state() -> None:
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_smoothness_is_the_quotient() -> None:
-    data = dimensions(60, degree=6)
-    source, target = data.graph.edge_index
-    adjacency = torch.zeros(60, 60, dtype=torch.float64)
-    adjacency[target, source] = 1
-    root = adjacency.sum(1).clamp(min=1).rsqrt()
-    laplacian = torch.eye(60, dtype=torch.float64) - root[:, None] * adjacency * root
-    f = data.x.double() - data.x.double().mean(0)
-    expected = torch.stack([column @ laplacian @ column / (column @ column) for column in f.t()])
-    torch.testing.assert_close(smoothness(data).double(), expected, rtol=1e-4, atol=1e-5)
-    constant = dataclasses.replace(data, x=torch.ones_like(data.x))
-    assert torch.equal(smoothness(constant), torch.zeros(data.num_features))
 
 
 def test_bad_arguments() -> None:

@@ -1,12 +1,15 @@
 """The models by name: GCN through our operator is PyG's, and each trains on dense and sparse features."""
 
+import dataclasses
+
 import pytest
 import torch
 from loops import random_edges
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import Graph
-from gfgn.train import MODELS, Replica
+from gfgn.data.dimensions import dimensions
+from gfgn.train import MODELS, Replica, train_replicas
 from gfgn.train.models import GCN, builder
 
 
@@ -44,3 +47,9 @@ def test_every_model_trains(name: str, sparse: bool) -> None:
     model.eval()
     dense, sparse_out = model(x, graph), model(x.to_sparse_csr(), graph)
     torch.testing.assert_close(sparse_out, dense)
+
+
+def test_training_refuses_what_it_does_not_measure() -> None:
+    data = dataclasses.replace(dimensions(60, splits=1), metric="roc_auc")
+    with pytest.raises(ValueError, match=r"data must be measured by accuracy.* dimensions is by roc_auc"):
+        train_replicas("mlp", data, [Replica()], max_epochs=1)

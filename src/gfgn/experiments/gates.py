@@ -1,4 +1,4 @@
-"""Reading gates: how much a GFGN smooths each input dimension, and how smooth the dimension is.
+"""Reading gates: how much a GFGN smooths each input dimension.
 
 In a GFGN as it is, a gate speaks of a column of `H W`, a mixture of input dimensions. Here `W` is held at the
 identity, so that each gate speaks of one input dimension.
@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy
 from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
 from gfgn.nn import GFGNConv
-from gfgn.ops import propagate
 from gfgn.train.loop import fitting_threads
 
 LEVELS = ("graph", "neighbor", "pair")
@@ -95,17 +94,3 @@ def gates_by_dimension(
             cross_entropy(reader(x, dataset.graph)[train], dataset.y[train]).backward()
             optimizer.step()
     return reader.gates(x, dataset.graph)
-
-
-def smoothness(dataset: Dataset) -> Tensor:
-    """`[F]`: `fᵀLf / fᵀf` of each dimension less its mean, with `L = I − Â`; 0 is smooth, 1 what noise has,
-    up to 2.
-
-    The mean is taken off because a constant says nothing, yet is smooth and would outweigh the rest. A
-    constant dimension counts as 0.
-    """
-    x = dataset.x if dataset.x.layout == torch.strided else dataset.x.to_dense()
-    f = x - x.mean(0)
-    energy = (f * f).sum(0)
-    rough = (f * (f - propagate(f, dataset.graph))).sum(0)
-    return torch.where(energy > 0, rough / energy.clamp(min=torch.finfo(f.dtype).tiny), torch.zeros_like(energy))

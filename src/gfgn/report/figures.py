@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from gfgn.data.dataset import Dataset
+from gfgn.data.diagnosis import Description, smoothness
 from gfgn.experiments.compare import Comparison, is_gfgn
-from gfgn.experiments.gates import smoothness
 
 # Blue and orange after Okabe and Ito: told apart by colour-blind readers, on a white page and on a dark one.
 BLUE, ORANGE = "#2C8FD1", "#E69F00"
@@ -93,6 +93,24 @@ def gates_by_smoothness(gates: Mapping[str, Tensor], rough: np.ndarray[tuple[int
         axes.set_ylabel(f"{level} level")
     panels[-1].set_xlabel("roughness fᵀLf / fᵀf of a feature dimension (0: smooth, 1: noise)")
     return figure
+
+
+def description_figure(description: Description) -> Figure:
+    """Histograms of the nodes' degrees and of the feature dimensions' smoothness."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 4.4), layout="constrained")
+        above, below = figure.subplots(2, 1)
+        bins = description.degrees.bins
+        above.bar(range(len(bins)), [count for _, _, count in bins], color=ORANGE, width=0.85)
+        above.set_xticks(range(len(bins)), [str(low) for low, _, _ in bins])
+        above.set_xlabel("degree of a node (a bar reaches to the next)")
+        above.set_ylabel("nodes")
+        counts, edges = description.smoothness_histogram(24)
+        below.bar(edges[:-1].numpy(), counts.numpy(), width=0.92 * edges.diff().numpy(), align="edge", color=BLUE)
+        below.set_xlabel("smoothness fᵀLf / fᵀf of a feature dimension (0: smooth, 1: noise)")
+        below.set_ylabel("dimensions")
+        above.set_title(f"{description.name}: {description.num_nodes:,} nodes, {description.num_edges:,} edges")
+        return figure
 
 
 def _rows(axes: Axes, names: list[str]) -> None:

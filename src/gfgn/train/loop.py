@@ -46,6 +46,8 @@ def train_replicas(
         keep_state: Whether runs keep the parameters of their best epoch.
     """
     build = builder(model)
+    if data.metric != "accuracy":
+        raise ValueError(f"data must be measured by accuracy, the only measure so far; {data.name} is by {data.metric}")
     for name, value in (("max_epochs", max_epochs), ("patience", patience)):
         if value < 1:
             raise ValueError(f"{name} must be 1 or larger, got {value}")

@@ -1,0 +1,205 @@
+"""What a dataset is like: homophily, degrees, and how smooth each feature dimension is on the graph.
+
+Gates decide dimension by dimension how much to take from neighbours; these numbers say what there is to decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from gfgn.data.dataset import Dataset
+from gfgn.graph import Graph
+from gfgn.ops import propagate
+
+BLOCK = 2**24
+"""Values of a block of feature columns that is made dense at a time."""
+
+
+def edge_homophily(graph: Graph, y: Tensor) -> float:
+    """Share of the edges whose two ends are of one class; NaN without edges.
+
+    Args:
+        graph: The graph.
+        y: `[N]`, the class of each node, −1 where it is unknown. An edge counts where both ends are known.
+    """
+    source, target = _labelled_edges(graph, y)
+    return (y[source] == y[target]).double().mean().item()
+
+
+def node_homophily(graph: Graph, y: Tensor) -> float:
+    """Share of a node's neighbours that are of its class, averaged over the nodes that have any; NaN if none has.
+
+    Arguments are those of `edge_homophily`.
+    """
+    source, target = _labelled_edges(graph, y)
+    degree = torch.bincount(target, minlength=graph.num_nodes)
+    same = torch.bincount(target[y[source] == y[target]], minlength=graph.num_nodes)
+    return (same[degree > 0].double() / degree[degree > 0]).mean().item()
+
+
+def adjusted_homophily(graph: Graph, y: Tensor) -> float:
+    """Edge homophily less what the classes' degrees alone would give, scaled so that 1 is the most:
+    `(h − Σ_k p_k²) / (1 − Σ_k p_k²)`, where `p_k` is the share of edge ends at nodes of class `k` (Platonov et al.,
+    2023). 0 is what random edges have, whatever the number and sizes of classes; NaN without edges or with one class.
+
+    Arguments are those of `edge_homophily`.
+    """
+    source, target = _labelled_edges(graph, y)
+    ends = torch.bincount(y[torch.cat([source, target])]).double()
+    chance = (ends / ends.sum()).square().sum().item()
+    return (edge_homophily(graph, y) - chance) / (1 - chance) if chance < 1 else math.nan
+
+
+def _labelled_edges(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
+    if y.shape != (graph.num_nodes,):
+        raise ValueError(f"y must be [{graph.num_nodes}], one label a node, got {list(y.shape)}")
+    source, target = graph.edge_index
+    known = (y[source] >= 0) & (y[target] >= 0)
+    return source[known], target[known]
+
+
+@dataclass(frozen=True)
+class DegreeProfile:
+    """How many neighbours nodes have.
+
+    Attributes:
+        mean: Mean degree.
+        quantiles: Smallest, lower quartile, median, upper quartile and largest degree.
+        isolated: Number of nodes without neighbours.
+        bins: `(low, high, count)`: how many nodes have a degree of `low` to `high`; 0, 1, 2–3, 4–7 and so on.
+    """
+
+    mean: float
+    quantiles: tuple[float, float, float, float, float]
+    isolated: int
+    bins: list[tuple[int, int, int]]
+
+
+def degree_profile(graph: Graph) -> DegreeProfile:
+    """The profile of the numbers of neighbours, whatever edges weigh."""
+    if graph.num_nodes == 0:
+        raise ValueError("graph must have nodes, got none")
+    degree = graph.row_lengths.cpu()
+    ordered = degree.double().sort().values
+    low, lower, middle, upper, high = (_quantile(ordered, share) for share in (0, 0.25, 0.5, 0.75, 1))
+    bits = torch.frexp(degree.double()).exponent.clamp(min=0)  # 0 for 0, 1 for 1, 2 for 2 and 3, …
+    counts = torch.bincount(bits).tolist()
+    bins = [(2 ** (k - 1) if k else 0, 2**k - 1, int(count)) for k, count in enumerate(counts)]
+    return DegreeProfile(ordered.mean().item(), (low, lower, middle, upper, high), int((degree == 0).sum()), bins)
+
+
+def _quantile(ordered: Tensor, share: float) -> float:
+    """By linear interpolation; `torch.quantile` refuses large inputs."""
+    place = share * (ordered.numel() - 1)
+    below = math.floor(place)
+    above = min(below + 1, ordered.numel() - 1)
+    return (ordered[below] + (place - below) * (ordered[above] - ordered[below])).item()
+
+
+def smoothness(dataset: Dataset) -> Tensor:
+    """`[F]`: `fᵀLf / fᵀf` of each dimension less its mean, with `L = I − Â`; 0 is smooth, 1 what noise has,
+    up to 2.
+
+    The mean is taken off because a constant says nothing, yet is smooth and would outweigh the rest. A
+    constant dimension counts as 0.
+    """
+    return torch.cat([_quotients(block, dataset.graph) for block in _blocks(dataset.x)])
+
+
+def _quotients(x: Tensor, graph: Graph) -> Tensor:
+    f = x - x.mean(0)
+    energy = (f * f).sum(0)
+    rough = (f * (f - propagate(f, graph))).sum(0)
+    return torch.where(energy > 0, rough / energy.clamp(min=torch.finfo(f.dtype).tiny), torch.zeros_like(energy))
+
+
+def _blocks(x: Tensor) -> Iterator[Tensor]:
+    """The columns, dense, so many at a time that a wide bag of words is never dense as a whole."""
+    width = max(1, BLOCK // max(1, x.size(0)))
+    if x.layout == torch.strided:
+        yield from x.split(width, dim=1)
+        return
+    parts = (x.values(), x.col_indices(), x.crow_indices())
+    columns = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=(x.size(0), x.size(1))).tocsc()
+    for start in range(0, x.size(1), width):
+        yield torch.from_numpy(columns[:, start : start + width].toarray(order="C")).to(x.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """What `describe` finds out.
+
+    Attributes:
+        name: The dataset's name.
+        description: What the graph is.
+        num_nodes: Number of nodes.
+        num_edges: Number of pairs of nodes that are joined, in either direction.
+        num_features: Number of feature dimensions.
+        nonzero: Share of the feature values that are not 0.
+        classes: Number of nodes of each class.
+        unlabelled: Number of nodes without a label.
+        splits: Number of splits.
+        metric: What scores are.
+        edge_homophily: See the function of that name, and so on.
+        smoothness: `[F]`.
+        constant: Number of dimensions that are the same at all nodes, whose smoothness is 0 by definition.
+    """
+
+    name: str
+    description: str
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    nonzero: float
+    classes: list[int]
+    unlabelled: int
+    splits: int
+    metric: str
+    edge_homophily: float
+    node_homophily: float
+    adjusted_homophily: float
+    degrees: DegreeProfile
+    smoothness: Tensor
+    constant: int
+
+    def smoothness_histogram(self, bins: int = 10) -> tuple[Tensor, Tensor]:
+        """Counts of dimensions and the `bins + 1` edges of the intervals, from 0 to the largest value or 1.2."""
+        if bins < 1:
+            raise ValueError(f"bins must be 1 or larger, got {bins}")
+        values = self.smoothness.detach().cpu().double().clamp(min=0)  # rounding can leave a trace below 0
+        top = max(1.2, values.max().item() if values.numel() else 0.0)
+        counts, edges = torch.histogram(values, bins=bins, range=(0.0, top))
+        return counts.long(), edges
+
+
+def describe(dataset: Dataset) -> Description:
+    """The dataset's sizes, homophily, degrees and smoothness."""
+    graph, x, y = dataset.graph, dataset.x, dataset.y
+    source, target = graph.edge_index
+    pairs = torch.minimum(source, target) * graph.num_nodes + torch.maximum(source, target)
+    values = x.values() if x.layout == torch.sparse_csr else x
+    smooth = smoothness(dataset)
+    return Description(
+        name=dataset.name,
+        description=dataset.description,
+        num_nodes=dataset.num_nodes,
+        num_edges=pairs.unique().numel(),
+        num_features=dataset.num_features,
+        nonzero=int(values.count_nonzero()) / max(1, x.size(0) * x.size(1)),
+        classes=torch.bincount(y[y >= 0], minlength=dataset.num_classes).tolist(),
+        unlabelled=int((y < 0).sum()),
+        splits=len(dataset.splits),
+        metric=dataset.metric,
+        edge_homophily=edge_homophily(graph, y),
+        node_homophily=node_homophily(graph, y),
+        adjusted_homophily=adjusted_homophily(graph, y),
+        degrees=degree_profile(graph),
+        smoothness=smooth,
+        constant=int((smooth == 0).sum()),
+    )
