@@ -1,5 +1,6 @@
 """The command: its table, its files, and one line for whatever goes wrong."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -185,3 +186,46 @@ def test_compare_on_the_other_embedded_graphs(name: str, tmp_path: Path) -> None
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert f"{name}: " in result.stdout
+
+
+def own_graph(folder: Path, labels: bool = True) -> Path:
+    """A small graph in two CSV files, half of its nodes in class "a"."""
+    rows = [f"n{i},{'ab'[i % 2] if labels else ''},{i % 2 + i / 100}" for i in range(40)]
+    header = "id,label,size" if labels else "id,note,size"
+    (folder / "nodes.csv").write_text("\n".join([header, *rows]) + "\n")
+    edges = [f"n{i},n{(i + 2) % 40}" for i in range(40)]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *edges]) + "\n")
+    return folder
+
+
+def test_compare_reads_a_graph_of_ones_own(tmp_path: Path) -> None:
+    data, out = own_graph(tmp_path), tmp_path / "report"
+    result = CliRunner().invoke(app, ["compare", str(data), "--epochs", "3", "--models", "mlp", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "edges symmetrised" in result.stderr
+    assert "4 runs" in result.stdout
+    assert (out / "report.html").exists()
+
+
+def test_check_says_what_was_understood_and_trains_nothing(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["compare", str(own_graph(tmp_path)), "--check", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    for words in ("nodes     40", "a (20), b (20)", "edges symmetrised"):
+        assert words in result.stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_wrong_with_a_graph_of_ones_own_is_one_line(tmp_path: Path) -> None:
+    runner = CliRunner()
+    for data, message in (
+        (tmp_path / "nowhere", "there is no folder or file"),
+        (own_graph(tmp_path, labels=False), "has no column 'label'|must have labels to train on|empty"),
+    ):
+        result = runner.invoke(app, ["compare", str(data), "--out", str(tmp_path / "out")])
+        assert result.exit_code == 2, result.output
+        assert re.search(message, result.stderr), result.stderr
+        assert len(result.stderr.strip().splitlines()) <= 6
+        assert "Traceback" not in result.output
+    result = runner.invoke(app, ["compare", "karate", "--check"])
+    assert result.exit_code == 2
+    assert "--check is for a graph of your own" in result.stderr

@@ -71,14 +71,21 @@ def _options(
 
 @app.command()
 def compare(
-    data: Annotated[str, typer.Argument(help="Name of a dataset.")] = "dimensions",
+    data: Annotated[
+        str, typer.Argument(help="Name of a dataset (see `gfgn datasets`), or a folder, zip or npz with a graph.")
+    ] = "dimensions",
     models: Annotated[str, typer.Option(help="Names of models, separated by commas.")] = (
         "mlp,gcn,gfgn-graph,gfgn-neighbor,gfgn-pair"
     ),
-    splits: Annotated[int, typer.Option(help="Number of splits.")] = 4,
+    splits: Annotated[
+        int | None, typer.Option(help="Number of splits.", show_default="4, or all if there are fewer")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds for each split.")] = 1,
     epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
     out: Annotated[Path, typer.Option(help="Folder for runs.csv and report.html.")] = Path("gfgn-report"),
+    check: Annotated[
+        bool, typer.Option("--check", help="Say what was understood of a graph of your own; no training.")
+    ] = False,
 ) -> None:
     """Train models on a graph over splits and seeds; print the table, write the report.
 
@@ -91,7 +98,8 @@ def compare(
     names = [name.strip() for name in models.split(",") if name.strip()]
     finished: list[Run] = []
     try:
-        comparison = _train(data, names, splits, seeds, epochs, out, console, finished)
+        dataset = _open(data, check, console)
+        comparison = _train(dataset, names, splits, seeds, epochs, out, console, finished)
         with console.status("reading the gates") if console.is_terminal else nullcontext():
             gates = _gates(comparison.dataset)
         from gfgn.report import write_report
@@ -108,20 +116,40 @@ def compare(
     typer.echo(f"report: {report}    every run: {comparison.path}")
 
 
+def _open(data: str, check: bool, console: Console) -> Dataset:
+    """The dataset of that name, or the graph at that path; with `check`, what was understood of it, and the end."""
+    from gfgn.data import DATASETS, describe_reading, load, read_with_notes
+
+    if data.lower() not in DATASETS and not Path(data).exists() and Path(data).name != data:
+        raise ValueError(f"there is no folder or file {data!r} to read a graph from")
+    if data.lower() in DATASETS or not Path(data).exists():
+        if check:
+            raise ValueError(f"--check is for a graph of your own, and there is none at {data!r}")
+        return load(data)
+    with console.status(f"reading {data}") if console.is_terminal else nullcontext():
+        reading = read_with_notes(data)
+    if check:
+        typer.echo(describe_reading(reading))
+        raise typer.Exit
+    for note in reading.notes:
+        console.print(f"{data}: {note}", highlight=False, soft_wrap=True)
+    return reading.dataset
+
+
 def _train(
-    data: str,
+    dataset: Dataset,
     models: list[str],
-    splits: int,
+    splits: int | None,
     seeds: int,
     epochs: int,
     out: Path,
     console: Console,
     finished: list[Run],
 ) -> Comparison:
-    from gfgn.data import load
     from gfgn.experiments import compare as run_all
 
-    dataset = load(data)
+    if splits is None:
+        splits = min(4, max(len(dataset.splits), 1))
     if dataset.metric != "accuracy":
         raise ValueError(f"gfgn compare measures accuracy; {dataset.name} is measured by {dataset.metric}")
     total = splits * seeds

@@ -1,8 +1,21 @@
-"""Datasets: the registry of named ones, splits and generators."""
+"""Datasets: the registry of named ones, readers of a user's own files, splits and generators."""
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.dimensions import dimensions
+from gfgn.data.read import DataError, Reading, describe_reading, read, read_with_notes
 from gfgn.data.registry import DATASETS, load
 from gfgn.data.splits import Split, random_splits
 
-__all__ = ["DATASETS", "Dataset", "Split", "dimensions", "load", "random_splits"]
+__all__ = [
+    "DATASETS",
+    "DataError",
+    "Dataset",
+    "Reading",
+    "Split",
+    "describe_reading",
+    "dimensions",
+    "load",
+    "random_splits",
+    "read",
+    "read_with_notes",
+]

@@ -155,6 +155,8 @@ def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -
         raise ValueError(f"models must be different from each other, got {', '.join(models)}")
     for model in models:
         builder(model)
+    if not dataset.splits:
+        raise ValueError(f"dataset must have labels to train on, {dataset.name!r} has none")
     if not 1 <= splits <= len(dataset.splits):
         raise ValueError(f"splits must be 1 to {len(dataset.splits)} for {dataset.name!r}, got {splits}")
     if seeds < 1:

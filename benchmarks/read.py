@@ -1,0 +1,123 @@
+"""Reading a large Parquet graph with string ids: gfgn beside pandas + NetworkX, time and peak memory of each.
+
+    python benchmarks/read.py [--edges 10000000 2000000] [--networkx-up-to 2000000]
+
+The files are made in a temporary folder first. Every contender runs in a process of its own, so that its peak is its
+own; `imports_mib` is the peak once the packages are imported and nothing is read yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FEATURES, CLASSES, CHUNK = 16, 5, 2**20
+
+
+def make(folder: Path, num_nodes: int, num_edges: int, seed: int = 0) -> None:
+    """Writes `nodes.parquet` and `edges.parquet`, the edges chunk by chunk."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    generator = np.random.default_rng(seed)
+    ids = pa.array([f"user-{k:08x}" for k in generator.permutation(num_nodes)])
+    nodes = {"id": ids, "label": pa.array(generator.integers(CLASSES, size=num_nodes))}
+    nodes |= {f"f{k}": pa.array(generator.normal(size=num_nodes).astype(np.float32)) for k in range(FEATURES)}
+    pq.write_table(pa.table(nodes), folder / "nodes.parquet")
+    schema = pa.schema({"source": pa.string(), "target": pa.string()})
+    with pq.ParquetWriter(folder / "edges.parquet", schema) as writer:
+        for start in range(0, num_edges, CHUNK):
+            size = min(CHUNK, num_edges - start)
+            ends = [ids.take(pa.array(generator.integers(num_nodes, size=size))) for _ in range(2)]
+            writer.write_table(pa.table(ends, schema=schema))
+
+
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def with_gfgn(folder: Path) -> dict[str, object]:
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401
+
+    from gfgn.data.read import read
+
+    before, began, calls = peak_mib(), time.perf_counter(), []
+    dataset = read(folder, progress=lambda done, total: calls.append((done, total)))
+    seconds = time.perf_counter() - began
+    facts = {"nodes": dataset.num_nodes, "directed_edges": dataset.graph.num_edges, "progress_calls": len(calls)}
+    return {"seconds": seconds, "imports_mib": before, "peak_mib": peak_mib(), **facts}
+
+
+def with_networkx(folder: Path) -> dict[str, object]:
+    import networkx
+    import pandas
+    import pyarrow.parquet  # noqa: F401
+
+    before, began = peak_mib(), time.perf_counter()
+    nodes, edges = (pandas.read_parquet(folder / f"{name}.parquet") for name in ("nodes", "edges"))
+    graph = networkx.from_pandas_edgelist(edges)
+    graph.add_nodes_from(nodes["id"])
+    graph.remove_edges_from(list(networkx.selfloop_edges(graph)))
+    features = nodes.drop(columns=["id", "label"]).to_numpy()
+    seconds = time.perf_counter() - began
+    facts = {"nodes": len(features), "directed_edges": 2 * graph.number_of_edges()}
+    return {"seconds": seconds, "imports_mib": before, "peak_mib": peak_mib(), **facts}
+
+
+CONTENDERS = {"gfgn": with_gfgn, "pandas + NetworkX": with_networkx}
+
+
+def problem(num_edges: int, with_peer: bool) -> dict[str, object]:
+    num_nodes = num_edges // 10
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # In a process of its own as well: the peak of a child starts from that of its parent.
+        call = [sys.executable, __file__]
+        subprocess.run([*call, "--make", name, "--edges", str(num_edges)], check=True)
+        size = sum(file.stat().st_size for file in folder.iterdir()) / 2**20
+        print(f"{num_edges:,} edges, {num_nodes:,} nodes, files of {size:.0f} MiB", flush=True)
+        rows = []
+        for contender in CONTENDERS if with_peer else ("gfgn",):
+            done = subprocess.run([*call, "--child", contender, name], check=True, capture_output=True, text=True)
+            row = {"contender": contender, **json.loads(done.stdout.splitlines()[-1])}
+            row["over_files_mib"] = row["peak_mib"] - size
+            print(
+                f"  {contender:<18} {row['seconds']:7.1f} s  peak {row['peak_mib']:7.0f} MiB, of that "
+                f"{row['imports_mib']:.0f} for imports; {row['over_files_mib']:.0f} MiB over the files",
+                flush=True,
+            )
+            rows.append(row)
+    facts = {"nodes": num_nodes, "edges": num_edges, "features": FEATURES, "files_mib": size}
+    return {"title": f"{num_edges:,} edges", **facts, "rows": rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--edges", type=int, nargs="+", default=[10_000_000], help="edges of each graph; a tenth: nodes"
+    )
+    parser.add_argument("--networkx-up-to", type=int, default=10**12, help="leaves NetworkX out of larger graphs")
+    parser.add_argument("--make", help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.make:
+        make(Path(options.make), options.edges[0] // 10, options.edges[0])
+    elif options.child:
+        print(json.dumps(CONTENDERS[options.child[0]](Path(options.child[1]))))
+    else:
+        problems = [problem(edges, edges <= options.networkx_up_to) for edges in options.edges]
+        import common  # PyTorch with it; a child's peak starts from its parent's, so not before the children
+
+        common.write("read", "cpu", problems)
+
+
+if __name__ == "__main__":
+    main()
