@@ -6,6 +6,7 @@ python benchmarks/operators.py [pair_aggregate propagate propagate_and_mean spar
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 import common
 import graphs
@@ -14,6 +15,9 @@ from torch import Tensor
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import Graph, ops
+
+
+Peers = Callable[[Tensor, Graph], dict[str, common.Step]]
 
 
 def features(count: int, n: int, d: int, device: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -65,70 +69,40 @@ def pair_aggregate(device: str, rounds: int, bandwidth: float) -> list[dict[str,
     return problems
 
 
-def propagate(device: str, rounds: int, bandwidth: float) -> list[dict[str, object]]:
+def on_real_graphs(name: str, device: str, rounds: int, peers: Peers) -> list[dict[str, object]]:
+    """Measures what `peers` makes of features and a graph, on two real structures."""
     problems = []
-    for title, (edge_index, n), d in [
-        ("BlogCatalog", graphs.blogcatalog(), 64),
-        ("ogbn-arxiv structure", graphs.arxiv(), 64),
-    ]:
+    for title, (edge_index, n) in (("BlogCatalog", graphs.blogcatalog()), ("ogbn-arxiv structure", graphs.arxiv())):
         graph = Graph.from_edge_index(edge_index, n).to(device)
-        index = EdgeIndex(edge_index.to(device), sparse_size=(n, n), is_undirected=True).sort_by("row")[0]
-        weight = graph.norm.clone()
-        (x,) = leaves = features(1, n, d, device)
-        contenders = {
-            "gfgn": lambda x=x, graph=graph: ops.propagate(x, graph),
-            "PyG EdgeIndex.matmul": lambda x=x, index=index, weight=weight: index.matmul(x, weight),
-            "PyTorch eager": lambda x=x, graph=graph: ops.propagate(x, graph, "reference"),
-        }
-        problems.append(
-            common.problem(
-                title,
-                contenders,
-                leaves,
-                device,
-                rounds,
-                operator="propagate",
-                nodes=n,
-                edges=graph.num_edges,
-                D=d,
-                dtype="float32",
-            )
-        )
+        (x,) = leaves = features(1, n, 64, device)
+        facts = {"operator": name, "nodes": n, "edges": graph.num_edges, "D": 64, "dtype": "float32"}
+        problems.append(common.problem(title, peers(x, graph), leaves, device, rounds, **facts))
     return problems
+
+
+def propagate(device: str, rounds: int, bandwidth: float) -> list[dict[str, object]]:
+    def peers(x: Tensor, graph: Graph) -> dict[str, common.Step]:
+        size = (graph.num_nodes, graph.num_nodes)
+        index = EdgeIndex(graph.edge_index.flip(0).contiguous(), sparse_size=size, is_undirected=True, sort_order="row")
+        weight = graph.norm.clone()
+        return {
+            "gfgn": lambda: ops.propagate(x, graph),
+            "PyG EdgeIndex.matmul": lambda: index.matmul(x, weight),
+            "PyTorch eager": lambda: ops.propagate(x, graph, "reference"),
+        }
+
+    return on_real_graphs("propagate", device, rounds, peers)
 
 
 def propagate_and_mean(device: str, rounds: int, bandwidth: float) -> list[dict[str, object]]:
-    problems = []
-    for title, (edge_index, n), d in [
-        ("BlogCatalog", graphs.blogcatalog(), 64),
-        ("ogbn-arxiv structure", graphs.arxiv(), 64),
-    ]:
-        graph = Graph.from_edge_index(edge_index, n).to(device)
-        (x,) = leaves = features(1, n, d, device)
-
-        def apart(x: Tensor = x, graph: Graph = graph) -> Tensor:
-            return torch.cat([ops.propagate(x, graph), ops.neighbor_mean(x, graph)])
-
-        contenders = {
-            "gfgn": lambda x=x, graph=graph: torch.cat(ops.propagate_and_mean(x, graph)),
-            "gfgn, two walks": apart,
-            "PyTorch eager": lambda x=x, graph=graph: torch.cat(ops.propagate_and_mean(x, graph, "reference")),
+    def peers(x: Tensor, graph: Graph) -> dict[str, common.Step]:
+        return {
+            "gfgn": lambda: torch.cat(ops.propagate_and_mean(x, graph)),
+            "gfgn, two walks": lambda: torch.cat([ops.propagate(x, graph), ops.neighbor_mean(x, graph)]),
+            "PyTorch eager": lambda: torch.cat(ops.propagate_and_mean(x, graph, "reference")),
         }
-        problems.append(
-            common.problem(
-                title,
-                contenders,
-                leaves,
-                device,
-                rounds,
-                operator="propagate_and_mean",
-                nodes=n,
-                edges=graph.num_edges,
-                D=d,
-                dtype="float32",
-            )
-        )
-    return problems
+
+    return on_real_graphs("propagate_and_mean", device, rounds, peers)
 
 
 def sparse_linear(device: str, rounds: int, bandwidth: float) -> list[dict[str, object]]:

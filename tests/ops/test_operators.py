@@ -83,7 +83,9 @@ def assert_close(got: Tensor, expected: Tensor) -> None:
 
 @every_backend
 @every_operator
-@pytest.mark.parametrize(("n", "e", "d"), [(1, 0, 3), (2, 1, 1), (7, 0, 5), (13, 60, 17), (40, 300, 33), (9, 50, 130)])
+@pytest.mark.parametrize(
+    ("n", "e", "d"), [(1, 0, 3), (2, 1, 1), (7, 0, 5), (13, 60, 17), (40, 300, 33), (9, 50, 130), (3, 6, 4096)]
+)
 def test_values_and_gradients(operator: str, backend: str, n: int, e: int, d: int) -> None:
     graph, inputs = make(n, e, d)
     check_backend(operator, backend, graph, inputs, 1.3)
@@ -201,6 +203,25 @@ def test_second_derivatives_fall_to_the_reference(operator: str) -> None:
 
 @every_backend
 @every_operator
+def test_second_derivatives_on_every_backend(operator: str, backend: str) -> None:
+    graph, inputs = make(7, 20, 4)
+    results = []
+    for name, dtype, where in ((backend, torch.float32, device(backend)), ("reference", torch.float64, "cpu")):
+        used = [x.to(where, dtype).requires_grad_() for x in inputs]
+        out = OPERATORS[operator](graph.to(where, dtype), 1.4, name, *used).square().sum()
+        first = torch.autograd.grad(out, used, create_graph=True, allow_unused=True)
+        total = sum(g.square().sum() for g in first if g is not None)
+        second = torch.autograd.grad(total, used, allow_unused=True)
+        results.append([None if g is None else g.cpu().double() for g in second])
+    for got, expected in zip(*results, strict=True):
+        assert (got is None) == (expected is None)
+        if expected is not None:
+            scale = max(1.0, float(expected.abs().max()))
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5 * scale)
+
+
+@every_backend
+@every_operator
 def test_vmap_is_the_loop(operator: str, backend: str) -> None:
     graph, _ = make(11, 40, 4)
     graph = graph.to(device(backend))
@@ -266,27 +287,14 @@ def test_operators_keep_pytorchs_rules(backend: str) -> None:
     rows, reverse = list(graph.by_target), list(graph.by_source)
     tests = ["test_schema", "test_autograd_registration", "test_faketensor"]
     lam = torch.ones(3, device=where)
+    edges = (graph.norm, graph.share, rows, graph.reverse_norm, graph.reverse_share, reverse)
     for operator, args in (
         (library.spmm, (x, rows, graph.norm, reverse, graph.reverse_norm, backend)),
         (library.spmm, (x, rows, None, reverse, None, backend)),
         (library.spmm_pair, (x, rows, graph.norm, reverse, graph.reverse_norm, backend)),
-        (
-            library.pair_aggregate,
-            (
-                a,
-                b,
-                z,
-                lam,
-                graph.norm,
-                graph.share,
-                rows,
-                graph.reverse_norm,
-                graph.reverse_share,
-                reverse,
-                True,
-                backend,
-            ),
-        ),
+        (library.head_linear, (x, torch.randn(3, 1, 2, device=where, requires_grad=True))),
+        (library.gated_pair, (z, torch.randn(1, 6, 3, device=where, requires_grad=True), lam, *edges, True, backend)),
+        (library.pair_aggregate, (a, b, z, lam, *edges, True, backend)),
     ):
         result = torch.library.opcheck(operator.registered, args, test_utils=tests)
         assert set(result.values()) == {"SUCCESS"}
@@ -310,25 +318,36 @@ def test_layer_is_the_same_on_every_backend(level: str, monkeypatch: pytest.Monk
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_no_gradient_asked_none_saved() -> None:
-    graph, (a, b, z, _) = make(8, 20, 3)
-    args = (
-        graph.norm,
-        graph.share,
-        list(graph.by_target),
-        graph.reverse_norm,
-        graph.reverse_share,
-        list(graph.by_source),
-    )
-    lam = torch.ones(3)
-    _, p, q = library.pair_aggregate(a, b, z, lam, *args, False, "numba")
-    assert p.numel() == q.numel() == 0
-    # A gradient that nobody announced is still right.
-    z = z.requires_grad_()
-    out, _, _ = library.pair_aggregate(a, b, z, lam, *args, False, "numba")
-    (got,) = torch.autograd.grad(out.sum(), z)
-    (expected,) = torch.autograd.grad(ops.pair_aggregate(a, b, z, graph, 1.0, "reference").sum(), z)
-    torch.testing.assert_close(got, expected)
+@every_backend
+def test_no_gradient_asked_none_saved(backend: str) -> None:
+    """Without `save` nothing is kept, and a gradient that nobody announced is right all the same."""
+    where = device(backend)
+    graph, inputs = make(8, 20, 4)
+    graph = graph.to(where)
+    a, b, z, s = (x.to(where).requires_grad_() for x in inputs)
+    gate, lam = gate_of(s, z).detach().requires_grad_(), torch.ones(4, device=where)
+    rows, reverse = list(graph.by_target), list(graph.by_source)
+    edges = (graph.norm, graph.share, rows, graph.reverse_norm, graph.reverse_share, reverse)
+    cases = [
+        (
+            library.pair_aggregate,
+            (a, b, z, lam, *edges),
+            (a, b, z),
+            ops.pair_aggregate(a, b, z, graph, 1.0, "reference"),
+        ),
+        (library.gated_pair, (z, gate, lam, *edges), (z, gate), ops.gated_pair(z, gate, graph, 1.0, "reference")),
+    ]
+    if backend == "triton":
+        sides = (rows, graph.norm, reverse, graph.reverse_norm)
+        cases.append((library.gated_propagate, (z, s, *sides), (z, s), ops.gated_propagate(z, s, graph, "reference")))
+    for operator, args, leaves, expected in cases:
+        out, *saved = operator(*args, False, backend)
+        assert all(t.numel() == 0 for t in saved)
+        torch.testing.assert_close(out, expected)
+        weight = torch.randn_like(out)
+        got = torch.autograd.grad((out * weight).sum(), leaves)
+        for x, y in zip(got, torch.autograd.grad((expected * weight).sum(), leaves), strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5)
 
 
 # --- the choice of a backend ---------------------------------------------------------------------
