@@ -16,7 +16,6 @@ from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import Graph, ops
 
-
 Peers = Callable[[Tensor, Graph], dict[str, common.Step]]
 
 
