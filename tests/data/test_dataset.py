@@ -1,4 +1,4 @@
-"""`Dataset` refuses what does not fit together, and says what was expected; the registry knows its names."""
+"""`Dataset` refuses what does not fit together, and says what was expected; it knows data by their contents."""
 
 import dataclasses
 from typing import Any
@@ -50,9 +50,141 @@ def test_moves_with_everything() -> None:
     assert {tensor.device.type for tensor in tensors} == {"meta"}
 
 
+# --- many labels, many graphs ----------------------------------------------------------------------------------------
+
 NODE = torch.arange(6)
+
+
+def in_batches(sizes: list[int], split: Split) -> Dataset:
+    batch = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    edges = torch.empty(2, 0, dtype=torch.int64)
+    graph = Graph.from_edge_index(edges, num_nodes=6, batch=batch, batch_size=len(sizes))
+    return small(graph=graph, y=NODE % 2, splits=[split])
+
+
+def test_many_labels() -> None:
+    data = small(y=torch.rand(6, 4) > 0.5, num_classes=4, metric="micro_f1")
+    assert data.multilabel
+    assert not small().multilabel
+    whole = small(y=torch.zeros(6, 4, dtype=torch.bool), num_classes=4, metric="micro_f1")
+    assert whole.splits[0].test.sum() == 1, "a node without any label is a labelled node"
+
+
+def test_inductive_where_no_split_divides_a_graph() -> None:
+    thirds = Split(NODE < 2, (NODE >= 2) & (NODE < 4), NODE >= 4)
+    assert in_batches([2, 2, 2], thirds).inductive
+    assert in_batches([1, 1, 2, 1, 1], thirds).inductive
+    assert not in_batches([3, 3], thirds).inductive
+    assert not in_batches([6], thirds).inductive, "there is one graph only"
+    assert not small().inductive
+    both = dataclasses.replace(in_batches([2, 2, 2], thirds), splits=[thirds, Split(NODE < 1, NODE == 1, NODE >= 2)])
+    assert not both.inductive, "every split must keep the graphs whole"
+    partial = Split(NODE < 1, NODE == 2, NODE >= 4)
+    assert in_batches([2, 2, 2], partial).inductive, "nodes in no part do not matter"
+
+
+# --- fingerprints ----------------------------------------------------------------------------------------------------
+
+FIXED = torch.tensor([[0.5, 0.0, 1.0], [0.0, 0.0, 0.0], [2.0, -1.0, 0.0], [0.0, 3.0, 0.0], [1.0, 1.0, 1.0], [0, 0, 4]])
+
+
+def test_fingerprints_are_pinned() -> None:
+    """Results are stored by these: if this fails, they no longer find what was measured before."""
+    data = small(x=FIXED)
+    assert data.fingerprint == "7dbffa1ecc6d41e6b5d4c2724931579f"
+    assert data.split_fingerprint(0) == "319067189909b5729a5223c0c81a5c63"
+
+
+def test_a_fingerprint_is_that_of_the_contents() -> None:
+    data = small(x=FIXED)
+    alike: list[dict[str, Any]] = [
+        {"name": "another"},
+        {"description": "a description"},
+        {"splits": []},
+        {"x": FIXED.to_sparse_csr()},
+        {"x": FIXED.double()},
+        {"graph": data.graph.to(torch.float64)},
+        {"graph": Graph.from_edge_index(torch.tensor([[2, 0, 1], [3, 1, 2]]), num_nodes=6)},
+    ]
+    for changes in alike:
+        assert small(**{"x": FIXED, **changes}).fingerprint == data.fingerprint, changes
+
+
+def test_a_fingerprint_tells_of_every_change() -> None:
+    one_edge_else = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 4]]), num_nodes=6)
+    weighted = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 6, torch.tensor([1.0, 1.0, 2.0]))
+    batched = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 6, batch=NODE // 4)
+    labels = torch.tensor([[1, 0], [0, 1], [1, 0], [0, 1], [1, 0], [0, 0]], dtype=torch.bool)
+    other_labels = labels.clone()
+    other_labels[5, 1] = True
+    moved = FIXED.clone()
+    moved[5] = torch.tensor([0.0, 4.0, 0.0])
+    changes: list[dict[str, Any]] = [
+        {},
+        {"graph": one_edge_else},
+        {"graph": weighted},
+        {"graph": batched},
+        {"x": moved},
+        {"x": FIXED + 1e-6},
+        {"y": torch.tensor([0, 1, 0, 1, 0, 0])},
+        {"num_classes": 3},
+        {"metric": "roc_auc"},
+        {"y": labels, "metric": "micro_f1"},
+        {"y": other_labels, "metric": "micro_f1"},
+    ]
+    found = [small(**{"x": FIXED, **change}).fingerprint for change in changes]
+    assert len(set(found)) == len(changes)
+
+
+def test_a_fingerprint_does_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are a part of the definition; dense and sparse features are cut alike."""
+    monkeypatch.setattr("gfgn.data.fingerprint.VALUES", 6)
+    x = FIXED.to_sparse_csr()
+    with_a_zero = torch.sparse_csr_tensor(
+        [0, 2, 3, 5, 6, 9, 10],
+        [2, 0, 1, 0, 1, 1, 0, 1, 2, 2],
+        x.values().new_tensor([1.0, 0.5, 0.0, 2.0, -1.0, 3.0, 1.0, 1.0, 1.0, 4.0]),
+        size=(6, 3),
+        check_invariants=False,
+    )
+    assert torch.equal(with_a_zero.to_dense(), FIXED)
+    assert len({small(x=features).fingerprint for features in (FIXED, x, with_a_zero)}) == 1
+
+
+def test_split_fingerprints() -> None:
+    other = Split(NODE < 1, (NODE >= 2) & (NODE < 4), NODE == 4)
+    data = small(splits=[*small().splits, other, *small(x=FIXED).splits])
+    first, second, third = (data.split_fingerprint(k) for k in range(3))
+    assert first == third != second
+    swapped = Split(*reversed(other))
+    assert small(splits=[swapped]).split_fingerprint(0) != second
+    for k in (-1, 3):
+        with pytest.raises(IndexError, match=f"k must be from 0 to 2, one of the splits, got {k}"):
+            data.split_fingerprint(k)
+
+
+def test_moving_keeps_what_was_worked_out() -> None:
+    thirds = Split(NODE < 2, (NODE >= 2) & (NODE < 4), NODE >= 4)
+    data = in_batches([2, 2, 2], thirds)
+    assert data.inductive
+    expected = data.fingerprint
+    there = data.to("meta")  # where nothing could be worked out
+    assert there.fingerprint == expected
+    assert there.inductive
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"metric": "f1"}, "metric must be one of 'accuracy', 'roc_auc', got 'f1'"),
+    ({"metric": "f1"}, "metric must be one of 'accuracy', 'roc_auc', 'micro_f1', got 'f1'"),
+    ({"metric": "micro_f1"}, r"metric must be 'micro_f1' for y of \[N, L\], and only then, got 'micro_f1' for \[N\]"),
+    ({"y": torch.ones(6, 2, dtype=torch.bool)}, r"got 'accuracy' for \[N, L\] of bool"),
+    (
+        {"y": torch.ones(6, 3, dtype=torch.bool), "metric": "micro_f1"},
+        r"y must be \[6, 2\] of bool, num_classes \(2\) being the number of labels, got \[6, 3\] of torch.bool",
+    ),
+    (
+        {"y": torch.ones(6, 2), "metric": "micro_f1"},
+        r"y must be \[6, 2\] of bool, .* got \[6, 2\] of torch.float32",
+    ),
     ({"x": torch.randn(5, 3)}, r"x must have shape \[6, F\], one row a node, got \[5, 3\]"),
     ({"x": torch.randn(6, 3).to_sparse_coo()}, "x must be a dense or a sparse CSR tensor"),
     ({"x": torch.full((6, 3), torch.nan)}, "x must be finite, got 18 values"),

@@ -1,30 +1,34 @@
-"""`Dataset`: a graph with features, labels and splits, checked once so that nothing behind it checks again."""
+"""`Dataset`: one graph or several with features, labels and splits, checked once so that nothing behind it checks again."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 
-METRICS = ("accuracy", "roc_auc")
+METRICS = ("accuracy", "roc_auc", "micro_f1")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A graph for node classification.
+    """A graph for node classification, or several graphs side by side, whose `graph.batch` tells them apart.
 
     Attributes:
         name: Short name, as the registry and results have it.
         graph: The adjacency.
         x: `[N, F]`, floating point and finite; dense or sparse CSR.
-        y: `[N]`, int64: the class of each node, −1 where it is unknown.
-        num_classes: Number of classes; 0 where no node has a label.
-        metric: What scores are: `"accuracy"`, or `"roc_auc"` of the second of two classes.
+        y: `[N]`, int64: the class of each node, −1 where it is unknown; or `[N, L]`, boolean: which of `L` labels each
+            node has (multi-label).
+        num_classes: Number of classes; 0 where no node has a label. `L` where nodes have many.
+        metric: What scores are: `"accuracy"`, `"roc_auc"` of the second of two classes, or `"micro_f1"` of multi-label
+            data, and of such data only.
         feature_names: `F` names.
         splits: Masks of training, validation and test nodes; disjoint, and of labelled nodes only.
         description: One sentence on what this graph is.
@@ -47,7 +51,13 @@ class Dataset:
         if self.metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}, got {self.metric!r}")
         _check_features(self.x, self.graph.num_nodes)
-        _check_labels(self.y, self.graph.num_nodes, self.num_classes)
+        if self.multilabel != (self.metric == "micro_f1"):
+            kind = "[N, L] of bool" if self.multilabel else "[N]"
+            raise ValueError(
+                f"metric must be 'micro_f1' for y of [N, L], and only then, got {self.metric!r} for {kind}"
+            )
+        check = _check_label_sets if self.multilabel else _check_labels
+        check(self.y, self.graph.num_nodes, self.num_classes)
         if len(self.feature_names) != self.num_features:
             raise ValueError(f"feature_names must be {self.num_features} names, got {len(self.feature_names)}")
         if self.smooth_dimensions is not None:
@@ -63,8 +73,30 @@ class Dataset:
     def num_features(self) -> int:
         return self.x.size(1)
 
+    @property
+    def multilabel(self) -> bool:
+        """Whether a node can have many labels."""
+        return self.y.dim() == 2
+
+    @cached_property
+    def inductive(self) -> bool:
+        """Whether there are several graphs, of which no split divides one: what is tested on is unseen in training."""
+        return self.graph.num_graphs > 1 and all(_keeps_graphs_whole(split, self.graph) for split in self.splits)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the edges, features and labels, of the number of classes and the metric; neither of the splits nor
+        of the name. It is the same on any device and machine, and whether `x` is dense or sparse."""
+        return fingerprint_of(self.graph, self.x, self.y, self.num_classes, self.metric)
+
+    def split_fingerprint(self, k: int) -> str:
+        """A hash of the masks of split `k`."""
+        if not 0 <= k < len(self.splits):
+            raise IndexError(f"k must be from 0 to {len(self.splits) - 1}, one of the splits, got {k}")
+        return fingerprint_of_split(self.splits[k])
+
     def to(self, device: torch.device | str) -> Dataset:
-        """The dataset on another device."""
+        """The dataset on another device, with what has been worked out about it."""
         if self.x.device == torch.device(device):
             return self
         smooth = self.smooth_dimensions
@@ -113,6 +145,23 @@ def _check_labels(y: Tensor, num_nodes: int, num_classes: int) -> None:
         )
 
 
+def _check_label_sets(y: Tensor, num_nodes: int, num_labels: int) -> None:
+    if y.shape != (num_nodes, num_labels) or num_labels < 1 or y.dtype != torch.bool:
+        raise ValueError(
+            f"y must be [{num_nodes}, {num_labels}] of bool, num_classes ({num_labels}) being the number of labels, "
+            f"got {list(y.shape)} of {y.dtype}"
+        )
+
+
+def _keeps_graphs_whole(split: Split, graph: Graph) -> bool:
+    """Whether no graph has nodes in two parts."""
+    assert graph.batch is not None
+    touched = torch.zeros(3, graph.num_graphs, dtype=torch.bool, device=graph.batch.device)
+    for row, mask in zip(touched, split, strict=True):
+        row[graph.batch[mask]] = True
+    return int(touched.sum(0).max()) <= 1
+
+
 def _check_mask(name: str, mask: Tensor, size: int) -> None:
     if mask.shape != (size,) or mask.dtype != torch.bool:
         raise ValueError(f"{name} must be [{size}] of bool, got {list(mask.shape)} of {mask.dtype}")
@@ -120,8 +169,8 @@ def _check_mask(name: str, mask: Tensor, size: int) -> None:
 
 def _check_split(k: int, split: Split, y: Tensor) -> None:
     for part, mask in split._asdict().items():
-        _check_mask(f"splits[{k}].{part}", mask, y.numel())
-        unlabelled = int((mask & (y < 0)).sum())
+        _check_mask(f"splits[{k}].{part}", mask, y.size(0))
+        unlabelled = 0 if y.dim() == 2 else int((mask & (y < 0)).sum())
         if unlabelled:
             raise ValueError(f"splits[{k}].{part} must hold labelled nodes only, got {unlabelled} without a label")
     train, val, test = split

@@ -1,0 +1,106 @@
+"""Hashes of data and of splits, by which results know what they were measured on.
+
+Everything is brought into one form before it is hashed (64-bit numbers in little-endian bytes, features by their
+non-zero values), so that neither machine nor device, dtype nor layout shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gfgn.data.splits import Split
+from gfgn.graph import Graph
+
+VALUES = 2**24
+"""Feature values that are made dense or 64-bit at a time."""
+
+
+class _Hash:
+    """A hash of named arrays; their names, types and shapes are a part of it."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def add(self, name: str, value: Tensor | int | str) -> None:
+        if not isinstance(value, Tensor):
+            self._hash.update(f"{name}={value};".encode())
+            return
+        array = _canonical(value)
+        self._hash.update(f"{name}:{array.dtype.str}{array.shape};".encode())
+        self._hash.update(array.data)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def _canonical(value: Tensor) -> NDArray[Any]:
+    """Booleans as packed bits, integers and floats in 64 bits, little-endian."""
+    value = value.detach().cpu()
+    if value.dtype == torch.bool:
+        return np.packbits(value.numpy(), axis=-1)
+    if value.is_floating_point():
+        return np.ascontiguousarray(value.double().numpy(), dtype="<f8")
+    return np.ascontiguousarray(value.long().numpy(), dtype="<i8")
+
+
+def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric: str) -> str:
+    """The hash behind `Dataset.fingerprint`."""
+    state = _Hash()
+    for name, value in (("nodes", graph.num_nodes), ("graphs", graph.num_graphs), ("features", x.size(1))):
+        state.add(name, value)
+    state.add("classes", num_classes)
+    state.add("metric", metric)
+    state.add("ptr", graph.by_target.ptr)
+    state.add("idx", graph.by_target.idx)
+    if graph.weight is not None:
+        state.add("weight", graph.weight)
+    if graph.batch is not None and graph.num_graphs > 1:
+        state.add("batch", graph.batch)
+    state.add("y", y)
+    if y.dim() == 2:
+        state.add("labels", y.size(1))
+    for name, part in (pair for block in _nonzero(x) for pair in block):
+        state.add(name, part)
+    return state.hexdigest()
+
+
+def _nonzero(x: Tensor) -> Iterator[list[tuple[str, Tensor]]]:
+    """The places of values that are not 0, and the values, some rows at a time; the same for both layouts."""
+    rows = max(1, VALUES // max(1, x.size(1)))
+    for low in range(0, x.size(0), rows):
+        high = min(low + rows, x.size(0))
+        row, column, value = _sparse_rows(x, low, high) if x.layout == torch.sparse_csr else _dense_rows(x, low, high)
+        yield [("place", row * x.size(1) + column), ("value", value)]
+
+
+def _dense_rows(x: Tensor, low: int, high: int) -> tuple[Tensor, Tensor, Tensor]:
+    block = x[low:high].detach().cpu()
+    row, column = block.nonzero(as_tuple=True)
+    return row, column, block[row, column]
+
+
+def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Like `_dense_rows`; columns of a row come in ascending order, whichever way they are stored."""
+    pointers = x.crow_indices()[low : high + 1].cpu().long()
+    stored = slice(int(pointers[0]), int(pointers[-1]))
+    column, value = x.col_indices()[stored].cpu().long(), x.values()[stored].detach().cpu()
+    row = torch.repeat_interleave(torch.arange(high - low), pointers.diff())
+    order = torch.argsort(row * x.size(1) + column)
+    order = order[value[order] != 0]
+    return row[order], column[order], value[order]
+
+
+def fingerprint_of_split(split: Split) -> str:
+    """The hash behind `Dataset.split_fingerprint`."""
+    state = _Hash()
+    state.add("nodes", split.train.numel())
+    for part, mask in split._asdict().items():
+        state.add(part, mask)
+    return state.hexdigest()
