@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gfgn import ops
-from gfgn.ops.sparse import _sides, keep
+from gfgn.ops.random import keep
+from gfgn.ops.sparse import _sides
 
 CUDA = torch.cuda.is_available()
 BACKENDS = [name for name, backend in ops.backends().items() if backend.available]

@@ -69,7 +69,7 @@ class GFGNConv(nn.Module):
         concat: bool = True,
         bias: bool = True,
         *,
-        dropout: float = 0.0,
+        dropout: float | Tensor = 0.0,
         pool: str = "mean",
         validate: bool = True,
     ) -> None:
@@ -180,11 +180,7 @@ class GFGNConv(nn.Module):
         if self.in_channels == -1:
             self.lin(torch.empty(0, x.size(1), dtype=x.dtype, device=x.device))  # makes the lazy weight
             self.in_channels = self.lin.in_channels
-        dropout = self.dropout if self.training else 0.0
-        if x.layout == torch.sparse_csr:
-            return ops.sparse_linear(x, self.lin.weight.t(), dropout)
-        z: Tensor = self.lin(nn.functional.dropout(x, dropout) if dropout else x)
-        return z
+        return ops.linear(x, self.lin.weight, None, self.dropout, self.training)
 
     def extra_repr(self) -> str:
         parts = [f"{self.in_channels}, {self.out_channels}, level={self.level!r}, heads={self.heads}, lam={self.lam}"]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.resolver import activation_resolver
 
+from gfgn import ops
 from gfgn.graph import Graph, as_graph
 from gfgn.nn.conv import GFGNConv, check_features, norm_dtype
 
@@ -53,7 +54,7 @@ class GFGN(nn.Module):
         level: str = "pair",
         heads: int = 8,
         lam: float | Tensor = 1.0,
-        dropout: float = 0.5,
+        dropout: float | Tensor = 0.5,
         activation: str | nn.Module = "relu",
         pool: str = "mean",
         bias: bool = True,
@@ -159,5 +160,5 @@ class GFGN(nn.Module):
             hidden.append(x)
         if self.lin is not None:
             joined = torch.cat(hidden, dim=1) if self.jumping_knowledge == "cat" else torch.stack(hidden).amax(0)
-            x = self.lin(nn.functional.dropout(joined, self.dropout, self.training))
+            x = ops.linear(joined, self.lin.weight, self.lin.bias, self.dropout, self.training)
         return (x, scores) if return_scores else x

@@ -1,4 +1,4 @@
-"""The operators of GFGN: sums over neighbours, plain and gated, and the sparse first layer.
+"""The operators of GFGN: sums over neighbours, plain and gated, linear maps and dropout.
 
 Each has a plain PyTorch reference and fused kernels for the CPU (Numba) and CUDA (Triton) that never hold a tensor
 with a row an edge. The backend is chosen by device; `backend=` or the environment variable `GFGN_BACKEND` overrides it
@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import library, reference
+from gfgn.ops.dense import dropout, is_batched, linear
 from gfgn.ops.dispatch import Backend, backends, choose
+from gfgn.ops.random import keyed
 from gfgn.ops.reference import compute_dtype
 from gfgn.ops.sparse import sparse_linear
 
@@ -25,9 +27,13 @@ __all__ = [
     "Backend",
     "backends",
     "compute_dtype",
+    "dropout",
     "gated_pair",
     "gated_propagate",
     "head_linear",
+    "is_batched",
+    "keyed",
+    "linear",
     "neighbor_max",
     "neighbor_mean",
     "neighbor_sum",

@@ -101,10 +101,40 @@ class Kernels(Protocol):
     ) -> Tensor: ...
 
 
+class Elementwise(Protocol):
+    """The passes over dense tensors of replicas: plain functions, without gradients. See `gfgn.ops.update`."""
+
+    def dropout(self, x: Tensor, keys: Tensor, rate: Tensor) -> Tensor: ...
+
+    def adam(
+        self,
+        p: Tensor,
+        grad: Tensor,
+        m: Tensor,
+        v: Tensor,
+        scale: Tensor,
+        decay: Tensor,
+        rate: Tensor,
+        correction: Tensor,
+        beta1: float,
+        beta2: float,
+        eps: float,
+    ) -> None: ...
+
+    # Where a mask cannot be looked at without waiting: on a GPU.
+    def copy_where(self, source: Tensor, target: Tensor, chosen: Tensor) -> None: ...
+
+
 @functools.cache
 def kernels(name: str) -> Kernels:
     """The kernels of a backend."""
     return cast(Kernels, importlib.import_module(f"gfgn.ops.{name}_kernels"))
+
+
+@functools.cache
+def elementwise(name: str) -> Elementwise:
+    """The passes over dense tensors of a backend."""
+    return cast(Elementwise, importlib.import_module(f"gfgn.ops.{name}_elementwise"))
 
 
 @torch.compiler.assume_constant_result

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gfgn.ops import reference
-from gfgn.ops.dispatch import kernels
+from gfgn.ops.dispatch import elementwise, kernels
 from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient
 from gfgn.ops.rows import Rows
 
@@ -491,6 +491,45 @@ def _sparse_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return sparse_linear(grad, *transposed, *ctx.saved_tensors, ctx.backend), *[None] * 9
 
 
+# --- dense layers of replicas -----------------------------------------------------------------------
+
+
+def _dropout(x: Tensor, keys: Tensor, rate: Tensor, backend: str) -> Tensor:
+    """Dropout by hash: `x` is `[N, R·D]`, one block of columns for each of the `R` keys, and value `n D + d` survives
+    in block `r` by a hash of it and `keys[r]`."""
+    return elementwise(backend).dropout(x, keys, rate)
+
+
+def _dropout_fake(x: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(x)
+
+
+def _dropout_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, keys, rate, ctx.backend = inputs
+    ctx.save_for_backward(keys, rate)
+
+
+def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return dropout(grad.contiguous(), *ctx.saved_tensors, ctx.backend), None, None, None
+
+
+def _shared_linear(weight: Tensor, x: Tensor) -> Tensor:
+    """`x W`, where every replica has a `W` of its own, `[F, D]`, and all have the same `x`."""
+    return x @ weight
+
+
+def _shared_linear_fake(weight: Tensor, x: Tensor) -> Tensor:
+    return weight.new_empty(x.size(0), weight.size(1))
+
+
+def _shared_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.x = inputs[1]
+
+
+def _shared_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return shared_linear(grad, ctx.x.t()), None
+
+
 spmm = Operator(_spmm, _spmm_fake, _sum_context, _spmm_backward, features=1)
 spmm_pair = Operator(_spmm_pair, _spmm_pair_fake, _sum_context, _spmm_pair_backward, features=1)
 spmm_pair_transposed = Operator(
@@ -512,4 +551,8 @@ gated_propagate = Operator(_gated_propagate, _gated_propagate_fake, _gated_conte
 gated_gradient = Operator(_gated_gradient, _gated_gradient_fake, features=3)
 sparse_linear = Operator(
     _sparse_linear, _spmm_fake, _sparse_linear_context, _sparse_linear_backward, features=1, columns=(7, 8)
+)
+dropout = Operator(_dropout, _dropout_fake, _dropout_context, _dropout_backward, features=1, columns=(1, 2))
+shared_linear = Operator(
+    _shared_linear, _shared_linear_fake, _shared_linear_context, _shared_linear_backward, features=1
 )

@@ -16,9 +16,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from gfgn.ops import library, reference
 from gfgn.ops.dispatch import choose
+from gfgn.ops.random import keep, next_key, rate_dtype
 from gfgn.ops.rows import Rows, compress
-
-MASK = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def sparse_linear(
         x: `[N, F]`, sparse CSR; data, not differentiated. What the operator works out about it is kept with the tensor.
         weight: `[F, D]`.
         dropout: Rate, at least 0 and below 1.
-        key: A 32-bit number in an int64 tensor that decides which values are dropped; drawn anew if `None`.
+        key: A 32-bit number in an int64 tensor that decides which values are dropped; if `None`, see `gfgn.ops.keyed`.
         backend: `None` for the automatic choice.
     """
     if x.layout != torch.sparse_csr or x.dim() != 2:
@@ -64,7 +63,7 @@ def sparse_linear(
     sides = _both_sides(x)
     dropped = isinstance(dropout, Tensor) or dropout > 0
     if key is None and dropped:
-        key = torch.randint(0, 2**32, (), device=weight.device)
+        key = next_key(weight.device)
     backend = choose(weight.device.type, weight.dtype, backend)
     if not dropped:
         if backend == "reference":
@@ -74,9 +73,9 @@ def sparse_linear(
     assert key is not None
     if not isinstance(dropout, Tensor):
         dropout = torch.full(
-            (), dropout, device=weight.device, dtype=torch.float64
+            (), dropout, device=weight.device, dtype=rate_dtype(weight.device)
         )  # no copy from the host to wait for
-    rate = dropout.to(weight.device, torch.float64)
+    rate = dropout.to(weight.device, rate_dtype(weight.device))
     if backend == "reference":
         entry = torch.arange(sides.values.numel(), device=weight.device)
         kept = keep(entry, key, rate).to(weight.dtype) / (1 - rate).to(weight.dtype)
@@ -94,15 +93,6 @@ def sparse_linear(
         backend,
     )
     return out
-
-
-def keep(entry: Tensor, key: Tensor, rate: Tensor) -> Tensor:
-    """Whether entry number `entry` survives: a 32-bit integer hash of it and the key, against the rate."""
-    h = (entry & MASK) ^ (key & MASK) ^ (((entry >> 32) * 0x9E3779B1) & MASK)
-    h = ((h ^ (h >> 16)) * 0x7FEB352D) & MASK
-    h = ((h ^ (h >> 15)) * 0x846CA68B) & MASK
-    h = h ^ (h >> 16)
-    return h >= (rate * 2**32).floor().long()
 
 
 def _both_sides(x: Tensor) -> _Sides:

@@ -1,0 +1,105 @@
+"""Passes over dense tensors of replicas on CUDA, in Triton: dropout by hash, a step of Adam, a copy of some."""
+
+# Triton's own functions cannot be annotated; the functions below them are.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gfgn.ops.triton_kernels import _checked, _hash
+
+BLOCK = 1024
+
+
+@triton.jit(do_not_specialize=["columns"])
+def _dropout(x, out, key, threshold, scale, columns, width: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    present = column < columns
+    replica = column // width
+    number = row * width + (column - replica * width)
+    keys = tl.load(key + replica, mask=present, other=0).to(tl.uint32)
+    cut = tl.load(threshold + replica, mask=present, other=0).to(tl.uint32)
+    at = row * columns + column
+    value = tl.load(x + at, mask=present, other=0.0).to(tl.float32)
+    value = value * tl.load(scale + replica, mask=present, other=0.0)
+    tl.store(out + at, tl.where(_hash(number, keys) >= cut, value, 0.0), mask=present)
+
+
+def dropout(x: Tensor, keys: Tensor, rate: Tensor) -> Tensor:
+    """Drops values of `x`, `[N, R·D]`: number `n D + d` of replica `r` by a hash of it and `keys[r]`."""
+    (x,) = _checked(x)
+    out = torch.empty_like(x)
+    if out.numel() == 0:
+        return out
+    rows, columns = x.shape
+    threshold = (rate * 2.0**32).floor().to(torch.int64)
+    scale = (1.0 / (1.0 - rate)).to(torch.float32)
+    block = min(BLOCK, triton.next_power_of_2(columns))
+    grid = (rows, triton.cdiv(columns, block))
+    _dropout[grid](x, out, keys, threshold, scale, columns, columns // keys.numel(), BLOCK=block)
+    return out
+
+
+@triton.jit(do_not_specialize=["size", "replicas"])
+def _adam(
+    p, grad, m, v, scale, decay, rate, correction, beta1, beta2, eps, size, replicas,
+    inner: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    present = at < size
+    replica = ((at // inner) % replicas).to(tl.int32)
+    value = tl.load(p + at, mask=present, other=0.0)
+    g = tl.load(grad + at, mask=present, other=0.0) * tl.load(scale + replica, mask=present, other=0.0)
+    g += tl.load(decay + replica, mask=present, other=0.0) * value
+    first = tl.load(m + at, mask=present, other=0.0) * beta1 + g * (1.0 - beta1)
+    second = tl.load(v + at, mask=present, other=0.0) * beta2 + g * g * (1.0 - beta2)
+    tl.store(m + at, first, mask=present)
+    tl.store(v + at, second, mask=present)
+    root = tl.sqrt(second) / tl.load(correction)
+    value -= tl.load(rate + replica, mask=present, other=0.0) * first / (root + eps)
+    tl.store(p + at, value, mask=present)
+
+
+def adam(
+    p: Tensor,
+    grad: Tensor,
+    m: Tensor,
+    v: Tensor,
+    scale: Tensor,
+    decay: Tensor,
+    rate: Tensor,
+    correction: Tensor,
+    beta1: float,
+    beta2: float,
+    eps: float,
+) -> None:
+    """One step of Adam, in place, on parameters `[outer, R, inner]`; see `gfgn.ops.update.adam_`."""
+    if p.numel() == 0:
+        return
+    _, replicas, inner = p.shape
+    _adam[(triton.cdiv(p.numel(), BLOCK),)](
+        p, grad, m, v, scale, decay, rate, correction, beta1, beta2, eps, p.numel(), replicas, inner=inner, BLOCK=BLOCK
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["size", "replicas"])
+def _copy_where(source, target, chosen, size, replicas, inner: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    present = at < size
+    replica = ((at // inner) % replicas).to(tl.int32)
+    wanted = tl.load(chosen + replica, mask=present, other=0) != 0
+    tl.store(target + at, tl.load(source + at, mask=wanted), mask=wanted)
+
+
+def copy_where(source: Tensor, target: Tensor, chosen: Tensor) -> None:
+    """Copies the chosen replicas of `source` to `target`, both `[outer, R, inner]`; `chosen` is `[R]`, boolean. Only
+    what is copied is read."""
+    if target.numel() == 0:
+        return
+    _, replicas, inner = target.shape
+    _copy_where[(triton.cdiv(target.numel(), BLOCK),)](
+        source, target, chosen.to(torch.int32), target.numel(), replicas, inner=inner, BLOCK=BLOCK
+    )
