@@ -139,7 +139,7 @@ def compare(
                 progress(run)
 
         for model in models:
-            train_replicas(model, dataset, replicas, max_epochs, patience, device, finished)
+            train_replicas(model, dataset, replicas, max_epochs, patience, device, progress=finished)
     return Comparison(dataset, models, tuple(runs), max_epochs, patience, time.perf_counter() - start, path)
 
 

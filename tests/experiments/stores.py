@@ -1,0 +1,70 @@
+"""Rows and helpers that the tests of the store, of studies and of reports share."""
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from gfgn.experiments.record import DatasetRecord, Protocol, Row
+from gfgn.train import Replica, Run
+
+RECORD = DatasetRecord(
+    name="toy",
+    fingerprint="f00d",
+    split_fingerprints=tuple(f"s{k}" for k in range(10)),
+    standin=False,
+    metric="accuracy",
+    description="a toy",
+    num_nodes=10,
+    num_edges=20,
+    num_features=3,
+    num_classes=2,
+)
+PROTOCOL = Protocol(5, 5)
+
+
+def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any) -> Row:
+    """A row of the toy dataset; `fields` are of the run, of the replica, `record` or `search`."""
+    hyper = {name: fields.pop(name) for name in ("lr", "weight_decay", "dropout", "lam", "options") if name in fields}
+    record, search = fields.pop("record", RECORD), fields.pop("search", "")
+    run = Run(
+        **{
+            "replica": Replica(split, seed, **hyper),
+            "model": model,
+            "val": 0.5,
+            "test": 0.25,
+            "epoch": 3,
+            "epochs": 5,
+            "history": {},
+            "seconds": 0.125,
+            "num_parameters": 17,
+            "gates": {"min": 0.1, "mean": 0.4} if model.startswith("gfgn") else None,
+            "dropped": bool(search),
+            **fields,
+        }
+    )
+    return Row.of(run, record, PROTOCOL, search=search)
+
+
+def kill_at_random(command: list[str], times: int, longest: float, seed: int = 0, **environment: str) -> list[float]:
+    """Starts the command `times` times and kills it after a random time with a signal that it cannot catch; returns
+    those times. A command that ends before its time must end well."""
+    draw = random.Random(seed)
+    waits = []
+    for _ in itertools.repeat(None, times):
+        process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
+        waits.append(draw.uniform(0, longest))
+        time.sleep(waits[-1])
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() in (0, -signal.SIGKILL)
+    return waits
+
+
+def python(code: str, *arguments: str | Path) -> list[str]:
+    """The command that runs a piece of Python in a process of its own."""
+    return [sys.executable, "-c", code, *map(str, arguments)]
