@@ -1,0 +1,19 @@
+"""The models that GFGN is compared with, by name: `BASELINES`.
+
+Each is a module whose `forward(x, graph)` gives logits, in a file of its own whose `ENTRY` tells the registry about it.
+"""
+
+from gfgn.nn.baselines import appnp, arma, gat, gcn, ggnn, graphsage, sgc
+from gfgn.nn.baselines.entry import Baseline, Parameter, baseline
+
+__all__ = ["BASELINES", "Baseline", "Parameter", "baseline"]
+
+BASELINES: dict[str, Baseline] = {
+    "gcn": gcn.ENTRY,
+    "gat": gat.ENTRY,
+    "sgc": sgc.ENTRY,
+    "arma": arma.ENTRY,
+    "ggnn": ggnn.ENTRY,
+    "appnp": appnp.ENTRY,
+    "graphsage": graphsage.ENTRY,
+}

@@ -1,0 +1,97 @@
+"""Values that live on edges: from nodes to edges, from edges to their targets, and the softmax over a neighbourhood.
+
+Attention needs a value for each edge, in the order of `graph.by_target`. Taking a node's value to its edges and
+summing edges into nodes are products with the incidence matrices of the graph, so they run in the same kernels as the
+sums over neighbours do: the order of a sum is fixed, replicas lie side by side, and either one is the other's gradient.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from gfgn.graph import Graph
+from gfgn.nn.baselines.common import per_graph
+from gfgn.ops import library, reference
+from gfgn.ops.dispatch import choose
+from gfgn.ops.rows import Rows
+
+
+class Incidence(NamedTuple):
+    """The incidence matrices of a graph: a row an edge, and transposed."""
+
+    source: Rows
+    """`[E]` rows, each holding the source of an edge."""
+    by_source: Rows
+    """`[N]` rows, each holding the edges that leave a node."""
+    target: Rows
+    """`[E]` rows, each holding the target of an edge."""
+    by_target: Rows
+    """`[N]` rows, each holding the edges that arrive at a node."""
+    targets: Tensor
+    """`[E]`, int64: the target of each edge."""
+
+
+@per_graph
+def incidence(graph: Graph) -> Incidence:
+    """The incidence matrices, edges in the order of `graph.by_target`."""
+    targets = graph.targets
+    edges = torch.arange(graph.num_edges, device=graph.device, dtype=torch.int32)
+    return Incidence(
+        source=_one_each(graph.by_target.idx),
+        by_source=graph.by_source._replace(idx=graph.transpose.to(torch.int32)),
+        target=_one_each(targets.to(torch.int32)),
+        by_target=graph.by_target._replace(idx=edges),
+        targets=targets,
+    )
+
+
+def from_source(x: Tensor, graph: Graph) -> Tensor:
+    """`[N, D]` to `[E, D]`: of each edge its source's row."""
+    sides = incidence(graph)
+    return _product(x, sides.source, sides.by_source)
+
+
+def from_target(x: Tensor, graph: Graph) -> Tensor:
+    """`[N, D]` to `[E, D]`: of each edge its target's row."""
+    sides = incidence(graph)
+    return _product(x, sides.target, sides.by_target)
+
+
+def sum_by_target(values: Tensor, graph: Graph) -> Tensor:
+    """`[E, D]` to `[N, D]`: the sum over the edges that arrive at each node, 0 where there are none."""
+    sides = incidence(graph)
+    return _product(values, sides.by_target, sides.target)
+
+
+def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
+    """`α_ij = exp(e_ij) / Σ_{k∈N(i)} exp(e_ik)` for scores `[E, heads]`: each target's edges add up to 1."""
+    place = incidence(graph).targets.unsqueeze(1).expand(-1, scores.size(1))
+    top = scores.new_zeros(graph.num_nodes, scores.size(1))
+    top = top.scatter_reduce(0, place, scores.detach(), "amax", include_self=False)
+    weight = (scores - from_target(top, graph)).exp()
+    return weight / from_target(sum_by_target(weight, graph), graph)
+
+
+def attend(alpha: Tensor, z: Tensor, graph: Graph) -> Tensor:
+    """`out_i = Σ_j α_ij z_j` with an `α` a head: `[E, heads]` and `[N, heads·d]` give `[N, heads·d]`."""
+    heads = alpha.size(1)
+    message = from_source(z, graph)
+    weighted = message.reshape(message.size(0), heads, -1) * alpha.unsqueeze(2)
+    return sum_by_target(weighted.reshape(message.shape), graph)
+
+
+def _one_each(idx: Tensor) -> Rows:
+    """A pattern with one entry a row."""
+    none = idx.new_zeros(0, dtype=torch.int64)
+    ptr = torch.arange(idx.numel() + 1, device=idx.device)
+    return Rows(ptr, idx, none, ptr.new_zeros(1), none)
+
+
+def _product(x: Tensor, rows: Rows, reverse: Rows) -> Tensor:
+    backend = choose(x.device.type, x.dtype, None)
+    if backend == "reference":
+        return reference.spmm(x, rows, None)
+    return cast(Tensor, library.spmm(x.contiguous(), list(rows), None, list(reverse), None, backend))

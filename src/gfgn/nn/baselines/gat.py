@@ -1,0 +1,117 @@
+"""`gat`: graph attention network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+from torch_geometric.nn.inits import glorot
+
+from gfgn import ops
+from gfgn.graph import Graph
+from gfgn.nn.baselines.common import glorot_linear, merge, reset, with_self_loops
+from gfgn.nn.baselines.edges import attend, edge_softmax, from_source, from_target
+from gfgn.nn.baselines.entry import Parameter, baseline, layers
+
+SLOPE = 0.2
+"""Of LeakyReLU in the attention, as in the papers of `gat` and `gatv2`."""
+
+
+class GATLayer(nn.Module):
+    """Attention over the neighbours and the node itself, a head at a time: PyG's `GATConv`.
+
+        α_ij = softmax_j(LeakyReLU(a_t · W h_i + a_s · W h_j)),    h'_i = Σ_j α_ij W h_j + b
+
+    Args:
+        in_channels: Input width.
+        out_channels: Output width of a head.
+        heads: Number of heads.
+        concat: Whether heads are concatenated or averaged.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, heads: int, concat: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.concat = concat
+        self.lin = glorot_linear(in_channels, heads * out_channels, bias=False)
+        self.source = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.target = nn.Parameter(torch.empty(1, heads, out_channels))
+        self.bias = nn.Parameter(torch.empty(heads * out_channels if concat else out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        reset(self.lin)
+        glorot(self.source)
+        glorot(self.target)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+        """Runs the layer on a graph with self-loops; input and attention are dropped."""
+        z = ops.linear(x, self.lin.weight, None, dropout, self.training)
+        by_head = z.unflatten(1, (self.heads, -1))
+        source, target = ((by_head * a).sum(2) for a in (self.source, self.target))
+        scores = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE)
+        alpha = ops.dropout(edge_softmax(scores, looped), dropout, self.training)
+        return merge(attend(alpha, z, looped), self.heads, self.concat) + self.bias
+
+
+def head_widths(
+    in_channels: int, hidden: int, heads: int, layers: int, out_channels: int, output_heads: int
+) -> list[tuple[int, int, int, bool]]:
+    """Input width, width of a head, number of heads and whether they are concatenated, for each layer."""
+    if layers < 1:
+        raise ValueError(f"layers must be 1 or larger, got {layers}")
+    sizes = [in_channels, *[hidden * heads] * (layers - 1)]
+    return [(size, hidden, heads, True) for size in sizes[:-1]] + [(sizes[-1], out_channels, output_heads, False)]
+
+
+class GAT(nn.Module):
+    """The network of *Graph Attention Networks* (Veličković et al., 2018): layers as in `GATLayer` with heads
+    concatenated and ELU between them; the last averages its heads.
+
+    Args:
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        dropout: Rate, on the input of every layer and on the attention.
+        hidden: Hidden units of a head.
+        layers: Number of layers.
+        heads: Heads of the hidden layers.
+        output_heads: Heads of the last layer.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        dropout: float | Tensor = 0.6,
+        *,
+        hidden: int = 8,
+        layers: int = 2,
+        heads: int = 8,
+        output_heads: int = 1,
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        sizes = head_widths(in_channels, hidden, heads, layers, out_channels, output_heads)
+        self.convs = nn.ModuleList(GATLayer(*size) for size in sizes)
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        reset(*self.convs)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        looped = with_self_loops(graph)
+        for layer, conv in enumerate(self.convs):
+            x = conv(x if layer == 0 else nn.functional.elu(x), looped, self.dropout)
+        return x
+
+
+HEAD_PARAMETERS = {
+    "hidden": Parameter(8, (8, 16, 32), "hidden units of a head"),
+    "layers": layers(),
+    "heads": Parameter(8, (1, 4, 8), "heads of the hidden layers"),
+    "output_heads": Parameter(1, (1, 8), "heads of the last layer, averaged"),
+}
+
+ENTRY = baseline(GAT, "Veličković et al., Graph Attention Networks, ICLR 2018", HEAD_PARAMETERS)

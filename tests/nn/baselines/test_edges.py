@@ -1,0 +1,89 @@
+"""From nodes to edges and back, against loops; the cache of what belongs to a graph."""
+
+import gc
+import math
+
+import torch
+from tiny import NODES, edges, graph
+
+from gfgn import Graph
+from gfgn.nn.baselines.common import per_graph, random_walk, with_self_loops
+from gfgn.nn.baselines.edges import attend, edge_softmax, from_source, from_target, sum_by_target
+
+
+def values(rows: int, width: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_nodes_to_edges_and_back() -> None:
+    g = graph(directed=True)
+    source, target = g.edge_index
+    x, on_edges = values(NODES, 4), values(g.num_edges, 4)
+    assert torch.equal(from_source(x, g), x[source])
+    assert torch.equal(from_target(x, g), x[target])
+    expected = torch.zeros(NODES, 4, dtype=torch.float64).index_add(0, target, on_edges)
+    torch.testing.assert_close(sum_by_target(on_edges, g), expected)
+
+
+def test_gradients_of_the_moves() -> None:
+    g = graph(directed=True)
+    for move, rows in ((from_source, NODES), (from_target, NODES), (sum_by_target, g.num_edges)):
+        assert torch.autograd.gradcheck(lambda x, move=move: move(x, g), values(rows, 2).requires_grad_())
+
+
+def test_softmax_is_over_each_targets_edges() -> None:
+    """Also where scores are so far apart that only the largest of a neighbourhood can be subtracted."""
+    g = graph(directed=True)
+    scores = values(g.num_edges, 2) + 600 * torch.arange(g.num_edges).remainder(3).unsqueeze(1) * torch.tensor([0, 1])
+    alpha = edge_softmax(scores, g)
+    targets = g.targets.tolist()
+    for e, i in enumerate(targets):
+        for head in range(2):
+            own = [scores[k, head].item() for k in range(g.num_edges) if targets[k] == i]
+            expected = math.exp(scores[e, head].item() - max(own)) / sum(math.exp(s - max(own)) for s in own)
+            assert abs(alpha[e, head].item() - expected) < 1e-12
+    assert torch.autograd.gradcheck(lambda s: edge_softmax(s, g), values(g.num_edges, 2).requires_grad_())
+
+
+def test_attention_is_a_weighted_sum_a_head() -> None:
+    g = graph(directed=True)
+    alpha, z = values(g.num_edges, 2), values(NODES, 6, 1)
+    expected = torch.zeros(NODES, 6, dtype=torch.float64)
+    for e, (source, target) in enumerate(g.edge_index.t().tolist()):
+        for column in range(6):
+            expected[target, column] += alpha[e, column // 3] * z[source, column]
+    torch.testing.assert_close(attend(alpha, z, g), expected)
+
+
+def test_random_walk_is_the_mean_by_weight() -> None:
+    weight = torch.rand(edges().size(1), generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.1
+    g = Graph.from_edge_index(edges(), NODES, weight)
+    x, expected = values(NODES, 3), torch.zeros(NODES, 3, dtype=torch.float64)
+    for e, (source, target) in enumerate(g.edge_index.t().tolist()):
+        expected[target] += g.weight[e] / g.degree[target] * x[source]
+    torch.testing.assert_close(random_walk(x, g), expected)
+
+
+def test_results_are_kept_as_long_as_the_graph_lives() -> None:
+    calls = []
+
+    @per_graph
+    def count(graph: Graph, hops: int = 1) -> int:
+        calls.append(hops)
+        return graph.num_edges
+
+    first, second = graph(0), graph(1)
+    for _ in range(3):
+        assert count(first) == first.num_edges
+        assert count(first, 2) == first.num_edges
+        assert count(second) == second.num_edges
+    assert calls == [1, 2, 1]
+    with torch.inference_mode():
+        looped = with_self_loops(first)
+    assert with_self_loops(first) is looped
+    assert not looped.norm.is_inference()
+    del first
+    gc.collect()
+    first = graph(0)
+    assert count(first) == first.num_edges
+    assert calls == [1, 2, 1, 1]

@@ -1,0 +1,116 @@
+"""The convolutions that PyG has: with the same weights, the same values as its own layers."""
+
+import pytest
+import torch
+from tiny import FEATURES, NODES, edges, features, graph, randomize
+from torch import Tensor
+from torch_geometric import nn as pyg
+
+from gfgn.nn.baselines.appnp import APPNP
+from gfgn.nn.baselines.arma import ARMALayer
+from gfgn.nn.baselines.common import with_self_loops
+from gfgn.nn.baselines.gat import GATLayer
+from gfgn.nn.baselines.gcn import GCN
+from gfgn.nn.baselines.ggnn import GatedGraphLayer
+from gfgn.nn.baselines.graphsage import SAGELayer
+from gfgn.nn.baselines.sgc import SGC
+
+both_ways = pytest.mark.parametrize("directed", [False, True])
+
+
+def stacked(weight: Tensor, stacks: int) -> Tensor:
+    """`[K·out, in]` as PyG's `[K, in, out]`."""
+    return weight.unflatten(0, (stacks, -1)).transpose(1, 2)
+
+
+def load(layer: torch.nn.Module, **values: Tensor) -> torch.nn.Module:
+    """The layer with these values in all of its parameters."""
+    layer.double().load_state_dict({name.replace("__", "."): value.detach() for name, value in values.items()})
+    return layer
+
+
+@both_ways
+def test_gcn(directed: bool) -> None:
+    model = randomize(GCN(FEATURES, 3, 0.0, hidden=7))
+    x, e = features(), edges(directed=directed)
+    for ours, size in zip(model.convs, ((FEATURES, 7), (7, 3)), strict=True):
+        x = load(pyg.GCNConv(*size), lin__weight=ours.lin.weight, bias=ours.lin.bias)(x, e)
+        x = x.relu() if size[1] == 7 else x
+    torch.testing.assert_close(model(features(), graph(directed=directed)), x)
+
+
+@both_ways
+def test_sgc(directed: bool) -> None:
+    model = randomize(SGC(FEATURES, 3, 0.0, hops=3))
+    peer = load(pyg.SGConv(FEATURES, 3, K=3), lin__weight=model.lin.weight, lin__bias=model.lin.bias)
+    expected = peer(features(), edges(directed=directed))
+    torch.testing.assert_close(model(features(), graph(directed=directed)), expected)
+
+
+@both_ways
+def test_appnp(directed: bool) -> None:
+    model = randomize(APPNP(FEATURES, 3, 0.0, hidden=7, steps=6, alpha=0.2))
+    first, second = model.mlp.lins
+    predicted = second(first(features()).relu())
+    expected = pyg.APPNP(K=6, alpha=0.2)(predicted, edges(directed=directed))
+    torch.testing.assert_close(model(features(), graph(directed=directed)), expected)
+
+
+@both_ways
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("act", [True, False])
+def test_arma(directed: bool, depth: int, act: bool) -> None:
+    layer = randomize(ARMALayer(FEATURES, 4, stacks=2, depth=depth, act=act))
+    options = {} if act else {"act": None}
+    peer = load(
+        pyg.ARMAConv(FEATURES, 4, num_stacks=2, num_layers=depth, shared_weights=True, **options),
+        init_weight=stacked(layer.init.weight, 2),
+        root_weight=stacked(layer.root.weight, 2).unsqueeze(0),
+        weight=torch.zeros(1, 2, 4, 4) if layer.weight is None else layer.weight.unsqueeze(0),
+        bias=layer.root.bias.view(1, 2, 1, 4),
+    )
+    expected = peer(features(), edges(directed=directed))
+    torch.testing.assert_close(layer(features(), graph(directed=directed)), expected)
+
+
+@both_ways
+def test_ggnn(directed: bool) -> None:
+    layer = randomize(GatedGraphLayer(6, steps=3))
+    peer = load(
+        pyg.GatedGraphConv(6, num_layers=3),
+        weight=layer.weight,
+        rnn__weight_ih=layer.fed.weight,
+        rnn__weight_hh=layer.kept.weight,
+        rnn__bias_ih=layer.fed.bias,
+        rnn__bias_hh=layer.kept.bias,
+    )
+    h = torch.randn(NODES, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    torch.testing.assert_close(layer(h, graph(directed=directed)), peer(h, edges(directed=directed)))
+
+
+@both_ways
+def test_graphsage(directed: bool) -> None:
+    layer = randomize(SAGELayer(FEATURES, 4))
+    peer = load(
+        pyg.SAGEConv(FEATURES, 4),
+        lin_l__weight=layer.neighbor.weight,
+        lin_l__bias=layer.own.bias,
+        lin_r__weight=layer.own.weight,
+    )
+    expected = peer(features(), edges(directed=directed))
+    torch.testing.assert_close(layer(features(), graph(directed=directed)), expected)
+
+
+@both_ways
+@pytest.mark.parametrize("concat", [True, False])
+def test_gat(directed: bool, concat: bool) -> None:
+    layer = randomize(GATLayer(FEATURES, 4, heads=3, concat=concat))
+    peer = load(
+        pyg.GATConv(FEATURES, 4, heads=3, concat=concat),
+        lin__weight=layer.lin.weight,
+        att_src=layer.source,
+        att_dst=layer.target,
+        bias=layer.bias,
+    )
+    expected = peer(features(), edges(directed=directed))
+    torch.testing.assert_close(layer(features(), with_self_loops(graph(directed=directed))), expected)
