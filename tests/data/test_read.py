@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from gfgn import Graph
-from gfgn.data import assemble, tables
+from gfgn.data import adjacency, tables
 from gfgn.data.dataset import Dataset
 from gfgn.data.read import DataError, describe_reading, read, read_with_notes
 
@@ -89,7 +89,8 @@ def expected() -> Graph:
 
 
 def same_graph(found: Graph, wanted: Graph) -> None:
-    for name in (f.name for f in dataclasses.fields(Graph) if f.name != "slot"):
+    assert torch.equal(found.transpose.long(), wanted.transpose)  # 32-bit here
+    for name in (f.name for f in dataclasses.fields(Graph) if f.name not in ("slot", "transpose")):
         one, two = getattr(found, name), getattr(wanted, name)
         if isinstance(one, tuple):
             assert all(map(torch.equal, one, two)), name
@@ -99,7 +100,7 @@ def same_graph(found: Graph, wanted: Graph) -> None:
 
 def check(dataset: Dataset) -> None:
     same_graph(dataset.graph, expected())
-    assert torch.equal(dataset.graph.slot, torch.arange(dataset.graph.num_edges))
+    assert torch.equal(dataset.graph.slot.long(), torch.arange(dataset.graph.num_edges))
     torch.testing.assert_close(dataset.x.to_dense(), torch.from_numpy(X), rtol=1e-6, atol=0)
     assert dataset.y.tolist() == Y.tolist()
     assert dataset.num_classes == 3
@@ -158,7 +159,7 @@ def test_directed_graphs_stay_so_on_request() -> None:
 def test_small_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "NODE_BATCH", 3)
     monkeypatch.setattr(tables, "EDGE_BATCH", 2)
-    monkeypatch.setattr(assemble, "ROWS", 5)
+    monkeypatch.setattr(adjacency, "ROWS", 5)
     monkeypatch.setattr(tables, "BLOCK", 256)
     calls: list[tuple[int, int]] = []
     check(read(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))

@@ -2,6 +2,9 @@
 missing. Real files are looked for in the folder that GFGN_DATA names."""
 
 import dataclasses
+import functools
+import gzip
+import json
 import os
 import shutil
 import sys
@@ -14,7 +17,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gfgn.data import DATASETS, Dataset, load, random_splits, registry
+from gfgn import Graph
+from gfgn.data import DATASETS, Dataset, load, loaders, random_splits
 from gfgn.data.registry import cache_dir, normalize_rows
 
 GEOM_GCN = ("actor", "cornell", "texas", "wisconsin", "cora", "citeseer", "pubmed")
@@ -34,7 +38,9 @@ COUNTS = {
     "minesweeper": (10_000, 39_402, 7, 2, 10),
     "tolokers": (11_758, 519_000, 10, 2, 10),
     "ogbn-arxiv-structure": (169_343, 1_157_799, 128, 40, 1),
+    "ppi-relabelled": (56_944, 793_632, 50, 121, 1),
 }
+METRICS = {"minesweeper": "roc_auc", "tolokers": "roc_auc", "ppi-relabelled": "micro_f1"}
 Loader = Callable[[str], Dataset]
 
 
@@ -74,8 +80,8 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("no network")
 
     monkeypatch.setattr("torch_geometric.data.download_url", refuse)
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
     monkeypatch.setattr("torch_geometric.io.fs.cp", refuse)
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
 
 
 def same(one: Dataset, other: Dataset) -> None:
@@ -105,8 +111,10 @@ def test_counts(name: str, fresh: Loader) -> None:
     assert source.numel() == 2 * edges
     assert (source != target).all()
     assert data.graph.by_source is data.graph.by_target
-    assert data.y.unique().tolist() == list(range(classes))
-    assert data.metric == ("roc_auc" if name in ("minesweeper", "tolokers") else "accuracy")
+    if not data.multilabel:
+        assert data.y.unique().tolist() == list(range(classes))
+    assert data.metric == METRICS.get(name, "accuracy")
+    assert data.graph.num_graphs == DATASETS[name].graphs
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -172,16 +180,53 @@ def test_normalize_rows() -> None:
     assert torch.equal(normalize_rows(x.to_sparse_csr()).to_dense(), expected)
 
 
-def test_the_standin_is_named_one(fresh: Loader) -> None:
-    data = fresh("ogbn-arxiv-structure")
-    assert data.name == "ogbn-arxiv-structure (stand-in)"
-    assert data.description.startswith("a stand-in, not ogbn-arxiv")
-    assert [part.sum().item() for part in data.splits[0]] == [90_941, 29_799, 48_603]
-    assert [name for name, entry in DATASETS.items() if entry.standin] == ["ogbn-arxiv-structure"]
-    entry = DATASETS["ogbn-arxiv-structure"]
+STANDINS = {"ogbn-arxiv-structure": "ogbn-arxiv", "ppi-relabelled": "ppi"}
+
+
+@pytest.mark.parametrize("name", STANDINS)
+def test_a_standin_is_named_one_and_read_like_the_real_one(name: str, fresh: Loader) -> None:
+    data, entry, real = fresh(name), DATASETS[name], DATASETS[STANDINS[name]]
+    assert data.name == f"{name} (stand-in)"
+    assert data.description.startswith(f"a stand-in, not {STANDINS[name]}: ")
     assert entry.kind == "stand-in"
     assert entry.paper is None
+    assert entry.remote == ()
     assert "stand-in" in entry.source
+    assert real.kind == "download"
+    assert isinstance(entry.loader, functools.partial)
+    assert isinstance(real.loader, functools.partial)
+    assert entry.loader.func is real.loader.func
+    assert (entry.metric, entry.graphs, entry.statistics) == (real.metric, real.graphs, real.statistics)
+    assert [Path(file).name for file in entry.files] == [Path(file).name for file in real.files]
+    assert {name for name, entry in DATASETS.items() if entry.standin} == set(STANDINS)
+
+
+def test_the_split_by_time(fresh: Loader) -> None:
+    assert [part.sum().item() for part in fresh("ogbn-arxiv-structure").splits[0]] == [90_941, 29_799, 48_603]
+
+
+def test_ppi_is_24_graphs_split_as_wholes(fresh: Loader) -> None:
+    data = fresh("ppi-relabelled")
+    assert data.multilabel
+    assert data.inductive
+    assert data.graph.batch is not None
+    graphs = [data.graph.batch[mask].unique().tolist() for mask in data.splits[0]]
+    assert graphs == [list(range(20)), [20, 21], [22, 23]]
+    links = 0
+    for part, mask in zip(("train", "valid", "test"), data.splits[0], strict=True):
+        folder = Path(os.environ["GFGN_DATA"]) / "ppi-relabelled" / "raw"
+        assert np.array_equal(data.x[mask].numpy(), np.load(folder / f"{part}_feats.npy").astype(np.float32))
+        assert np.array_equal(data.y[mask].numpy(), np.load(folder / f"{part}_labels.npy").astype(bool))
+        graph = np.load(folder / f"{part}_graph_id.npy")
+        assert np.array_equal(np.diff(graph) != 0, np.diff(data.graph.batch[mask].numpy()) != 0)
+        start = int(mask.nonzero()[0])
+        given = json.loads((folder / f"{part}_graph.json").read_text())["links"]
+        links += len(given)
+        pairs = {(min(e["source"], e["target"]), max(e["source"], e["target"])) for e in given}
+        source, target = data.graph.edge_index[:, mask[data.graph.edge_index[0]]] - start
+        found = {(a, b) for a, b in zip(source.tolist(), target.tolist(), strict=True) if a < b}
+        assert found == {(a, b) for a, b in pairs if a != b}
+    assert links == 818_716  # with self-loops, as the paper counts
 
 
 def test_embedded_datasets_need_no_folder(tmp_path: Path, offline: None) -> None:
@@ -191,7 +236,7 @@ def test_embedded_datasets_need_no_folder(tmp_path: Path, offline: None) -> None
     assert not (tmp_path / "none").exists()
     digits = load("digits")
     assert digits.feature_names[9] == "row 2, column 2"
-    assert digits.graph.row_lengths.min() >= registry.NEIGHBOURS
+    assert digits.graph.row_lengths.min() >= loaders.NEIGHBOURS
 
 
 def test_every_entry_says_where_it_comes_from() -> None:
@@ -199,7 +244,103 @@ def test_every_entry_says_where_it_comes_from() -> None:
         assert name == name.lower()
         assert all((entry.description, entry.source, entry.citation, entry.licence, entry.task))
     in_the_paper = {name for name, entry in DATASETS.items() if entry.paper is not None}
-    assert in_the_paper == {*GEOM_GCN, "blogcatalog", "flickr", "ogbn-arxiv"}
+    assert in_the_paper == {*GEOM_GCN, "blogcatalog", "flickr", "ogbn-arxiv", "ppi"}
+
+
+def test_every_name_of_the_evaluation_and_beyond() -> None:
+    beyond = "minesweeper tolokers roman-empire amazon-ratings questions chameleon-filtered squirrel-filtered"
+    names = {*beyond.split(), "ogbn-products", *STANDINS, "dimensions", "karate", "digits"}
+    assert set(DATASETS) == {*GEOM_GCN, "blogcatalog", "flickr", "ogbn-arxiv", "ppi", *names}
+
+
+def test_every_raw_file_has_one_source() -> None:
+    for name, entry in DATASETS.items():
+        provided = [file for source in entry.remote for file in source.members or (source.path,)]
+        if entry.kind == "download":
+            assert sorted(provided) == sorted(entry.files), name
+            assert all(source.url.startswith("http") for source in entry.remote)
+        else:
+            assert not provided
+
+
+# --- made-up files in the layout of those that are not at hand --------------------------------------------------------
+
+
+def wikipedia(folder: Path, **changes: Any) -> Path:
+    """A graph of six articles in the layout of chameleon_filtered.npz."""
+    part = np.array([0, 0, 1, 1, 2, 2])
+    masks = {f"{name}_masks": np.stack([part == k, part[::-1] == k]) for k, name in enumerate(("train", "val", "test"))}
+    arrays = {
+        "node_features": np.eye(6, 4, dtype=np.float32) * 2 + np.ones((6, 4), np.float32),
+        "node_labels": np.array([0, 1, 2, 3, 4, 0]),
+        "edges": np.array([[0, 1], [1, 0], [2, 2], [4, 3], [3, 5]]),
+        **masks,
+    }
+    path = folder / "chameleon_filtered" / "raw" / "chameleon_filtered.npz"
+    path.parent.mkdir(parents=True)
+    np.savez(path, **(arrays | changes))
+    return path
+
+
+def test_filtered_wikipedia(tmp_path: Path) -> None:
+    path = wikipedia(tmp_path)
+    data = load("chameleon-filtered", tmp_path)
+    assert (data.num_nodes, data.graph.num_edges, data.num_features, data.num_classes) == (6, 6, 4, 5)
+    assert data.graph.edge_index.t().tolist() == [[1, 0], [0, 1], [4, 3], [5, 3], [3, 4], [3, 5]]
+    torch.testing.assert_close(data.x.to_dense().sum(1), torch.ones(6))
+    assert data.splits[0].train.tolist() == [True, True, False, False, False, False]
+    assert data.splits[1].train.tolist() == [False, False, False, False, True, True]
+    path.unlink()
+    path.parent.rmdir()
+    wikipedia(tmp_path / "objects", node_labels=np.array([0, 1, None, 3, 4, 0], dtype=object))
+    with pytest.raises(ValueError, match=r"could not be read .*allow_pickle=False"):
+        load("chameleon-filtered", tmp_path / "objects")
+
+
+def table(path: Path, rows: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+
+def products(root: Path) -> Path:
+    """Seven products in the raw layout of ogbn-products."""
+    base = root / "ogbn_products"
+    table(base / "raw" / "edge.csv.gz", [(0, 1), (1, 2), (2, 2), (5, 3), (6, 0), (1, 0)])
+    table(base / "raw" / "node-feat.csv.gz", [(k, k / 2, -k) for k in range(7)])
+    table(base / "raw" / "node-label.csv.gz", [(k % 3,) for k in range(7)])
+    for part, nodes in (("train", (6, 0)), ("valid", (1,)), ("test", (2, 3, 4, 5))):
+        table(base / "split" / "sales_ranking" / f"{part}.csv.gz", [(node,) for node in nodes])
+    return base
+
+
+@pytest.mark.parametrize("chunk", [2, 1000])
+def test_products(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    products(tmp_path)
+    monkeypatch.setattr(loaders, "CHUNK", chunk)
+    data = load("ogbn-products", tmp_path)
+    assert (data.num_nodes, data.num_features, data.num_classes, len(data.splits)) == (7, 3, 3, 1)
+    expected = Graph.from_edge_index(torch.tensor([[0, 1, 5, 6, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 5, 6]]), num_nodes=7)
+    assert torch.equal(data.graph.edge_index, expected.edge_index)
+    assert torch.equal(data.graph.norm, expected.norm)
+    assert torch.equal(data.x, torch.arange(7.0)[:, None] * torch.tensor([1, 0.5, -1]))
+    assert data.y.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert [mask.nonzero().view(-1).tolist() for mask in data.splits[0]] == [[0, 6], [1], [2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "message"),
+    [
+        ("raw/edge.csv.gz", [(0, 1), (1, 7)], "edge.csv.gz must hold nodes from 0 to 6, found 0 to 7"),
+        ("raw/node-feat.csv.gz", [(1, 2)] * 6, "node-feat.csv.gz must hold a row for each of the 7 labels"),
+        ("raw/node-feat.csv.gz", [(1, 2)] * 8, "node-feat.csv.gz must hold a row for each of the 7 labels"),
+        ("raw/node-label.csv.gz", [("a",)] * 7, "ogbn-products: the files in .* could not be read"),
+    ],
+)
+def test_damaged_products(file: str, rows: list[Any], message: str, tmp_path: Path) -> None:
+    table(products(tmp_path) / file, rows)
+    with pytest.raises(ValueError, match=message):
+        load("ogbn-products", tmp_path)
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------
@@ -210,7 +351,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Path]:
     calls: list[Path] = []
     entry = DATASETS[name]
 
-    def loader(root: Path) -> Dataset:
+    def loader(root: Path) -> Any:
         calls.append(root)
         return entry.loader(root)
 
@@ -218,7 +359,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Path]:
     return calls
 
 
-@pytest.mark.parametrize("name", ["texas", "pubmed", "minesweeper", "ogbn-arxiv-structure"])
+@pytest.mark.parametrize("name", ["texas", "pubmed", "minesweeper", "ogbn-arxiv-structure", "ppi-relabelled"])
 def test_a_second_load_is_the_first_and_reads_the_cache(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +440,10 @@ def test_unknown_name() -> None:
         ("roman-empire", "roman_empire/raw", "heterophilous-graphs of yandex-research on GitHub"),
         ("ogbn-arxiv", "ogbn_arxiv/raw", "Open Graph Benchmark"),
         ("ogbn-arxiv-structure", "ogbn_arxiv_structure/raw", "stand-in"),
+        ("ogbn-products", "ogbn_products/raw", "products.zip"),
+        ("ppi", "ppi/raw", "https://data.dgl.ai/dataset/ppi.zip"),
+        ("ppi-relabelled", "ppi-relabelled/raw", "stand-in"),
+        ("squirrel-filtered", "squirrel_filtered/raw", "heterophilous-graphs of yandex-research on GitHub"),
     ],
 )
 def test_missing_files_say_what_to_fetch_from_where_and_where_to(
@@ -313,21 +458,6 @@ def test_missing_files_say_what_to_fetch_from_where_and_where_to(
     assert "GFGN_DATA" in message
     assert ("no network" in message) == (not DATASETS[name].standin)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()], "a failed download leaves nothing behind"
-
-
-def test_a_download_is_moved_into_place_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for the network: the files come from a folder that has them."""
-    stage("texas", tmp_path / "remote")
-    entry = DATASETS["texas"]
-
-    def fetch(root: Path) -> None:
-        assert root.parent == tmp_path / "local"
-        shutil.copytree(tmp_path / "remote" / "texas", root / "texas")
-
-    monkeypatch.setitem(DATASETS, "texas", dataclasses.replace(entry, fetch=fetch))
-    assert load("texas", tmp_path / "local").num_nodes == 183
-    assert all((tmp_path / "local" / file).is_file() for file in entry.files)
-    assert not list((tmp_path / "local").glob(".download-*"))
 
 
 def test_damaged_raw_files_are_named(tmp_path: Path) -> None:

@@ -1,14 +1,9 @@
 """From edges, features and labels as they stand in a file to a `Dataset`: merging, symmetrising, splits, and a note
 on every repair.
-
-A graph of tens of millions of edges is put together here within a small multiple of its own size: node numbers stay
-32-bit, and the edges are merged as a SciPy matrix whose conversions are counting sorts.
 """
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -19,20 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.adjacency import graph_of, merged, symmetric
 from gfgn.data.dataset import Dataset
 from gfgn.data.splits import Split, random_splits
-from gfgn.data.streams import Stream
-from gfgn.graph import Graph
-from gfgn.ops.rows import Rows, compress
 
 Array: TypeAlias = NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the edge rows done and the edge rows in all."""
 
 NUM_SPLITS = 10
-TRAIN, VAL = 0.48, 0.32
-ROWS = 2**14
-"""Rows of the adjacency that are weighed at once."""
 
 
 class DataError(ValueError):
@@ -88,19 +78,12 @@ def to_float32(values: Array) -> NDArray[np.float32]:
         return values.astype(np.float32)
 
 
-def return_free_memory() -> None:
-    """Gives freed memory back to the system where the C library would keep it; on other systems than Linux, nothing."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
-
-
 def assemble(parts: Parts, name: str, *, undirected: bool, stratify: bool, normalize: bool) -> Dataset:
     """Makes the dataset and adds to `parts.notes`; releases `parts.edges` on the way."""
     # The graph last: it is the largest, and what the others need on the way is free again by then.
     y, splits = _labels_and_splits(parts, stratify)
     x = _normalized(parts) if normalize else parts.x
-    graph = _graph(_adjacency(parts, undirected), symmetric=undirected)
+    graph = graph_of(_adjacency(parts, undirected), undirected=undirected)
     return Dataset(
         name=name,
         graph=graph,
@@ -121,112 +104,38 @@ def _adjacency(parts: Parts, undirected: bool) -> scipy.sparse.csr_array:
     """`A` with a row a target: no self-loops, every edge once, both directions if `undirected`."""
     edges, parts.edges = parts.edges, None
     assert edges is not None
-    source, target, weight = edges.source, edges.target, edges.weight
-    keep = source != target
-    loops = keep.size - int(keep.sum())
+    loops = int((edges.source == edges.target).sum())
     if loops:
         parts.notes.append(f"{number(loops, 'self-loop')} dropped")
-    if weight is not None and (weight == 0).any():
-        zero = (weight == 0) & keep
-        parts.notes.append(f"{number(int(zero.sum()), 'edge')} of weight 0 dropped")
-        keep &= ~zero
-    if not keep.all():
-        source, target, weight = source[keep], target[keep], None if weight is None else weight[keep]
-    size = parts.x.size(0)
-    values = np.ones(source.size, dtype=np.int8) if weight is None else weight
-    with np.errstate(over="ignore"):
-        matrix = scipy.sparse.coo_array((values, (target, source)), shape=(size, size)).tocsr()
-    if weight is None:
-        matrix.data[:] = 1  # the count of repetitions, which may have wrapped around
-    elif not np.isfinite(matrix.data).all():
+    _drop_weightless(edges, parts.notes)
+    given, weighted = edges.source.size - int((edges.source == edges.target).sum()), edges.weight is not None
+    matrix = merged(edges.source, edges.target, edges.weight, parts.x.size(0))
+    del edges
+    if weighted and not np.isfinite(matrix.data).all():
         raise DataError(f"{parts.origin}: weights of repeated edges add up to infinity, expected a finite sum")
-    repeated = source.size - matrix.nnz
-    if repeated:
-        added = "" if weight is None else ", their weights added"
-        parts.notes.append(f"{number(repeated, 'duplicate edge')} merged{added}")
-    return _symmetric(matrix, parts.notes, weight is not None) if undirected else matrix
+    if given > matrix.nnz:
+        added = ", their weights added" if weighted else ""
+        parts.notes.append(f"{number(given - matrix.nnz, 'duplicate edge')} merged{added}")
+    return _symmetric(matrix, parts.notes, weighted) if undirected else matrix
+
+
+def _drop_weightless(edges: Edges, notes: list[str]) -> None:
+    """Takes edges of weight 0 out, which are none; those among them that are self-loops have been counted as such."""
+    if edges.weight is None or edges.weight.all():
+        return
+    zero = edges.weight == 0
+    notes.append(f"{number(int((zero & (edges.source != edges.target)).sum()), 'edge')} of weight 0 dropped")
+    edges.source, edges.target, edges.weight = (part[~zero] for part in (edges.source, edges.target, edges.weight))
 
 
 def _symmetric(matrix: scipy.sparse.csr_array, notes: list[str], weighted: bool) -> scipy.sparse.csr_array:
-    both = scipy.sparse.csr_array(matrix.maximum(matrix.T))
+    both = symmetric(matrix)
     added = both.nnz - matrix.nnz
     raised = weighted and not added and bool((both.data != matrix.data).any())
     if added or raised:
         larger = "; the larger weight where two directions differ" if weighted else ""
         notes.append(f"edges symmetrised: {number(added, 'opposite edge')} added{larger}")
     return both
-
-
-def _graph(matrix: scipy.sparse.csr_array, symmetric: bool) -> Graph:
-    """The `Graph` that `Graph.from_edge_index` would build from the merged edges, without its copies of them.
-
-    Peak memory is that of the result.
-    """
-    num_nodes, entries = matrix.shape[0], matrix.nnz
-    weight = None if matrix.data.dtype == np.int8 else torch.from_numpy(matrix.data)
-    by_target = _rows(matrix.indptr, matrix.indices)
-    places = np.arange(entries, dtype=matrix.indices.dtype)
-    flipped = scipy.sparse.csr_array((places, matrix.indices, matrix.indptr), shape=matrix.shape).tocsc()
-    del places
-    by_source = by_target if symmetric else _rows(flipped.indptr, flipped.indices)
-    same = torch.equal(by_source.ptr, by_target.ptr) and torch.equal(by_source.idx, by_target.idx)
-    transpose = torch.from_numpy(flipped.data.astype(np.int64))
-    del flipped, matrix
-    return_free_memory()
-    norm, share, degree = _weights(by_target, weight, num_nodes)
-    return_free_memory()
-    shared = same and weight is None
-    return Graph(
-        num_nodes=num_nodes,
-        num_graphs=1,
-        by_target=by_target,
-        by_source=by_target if same else by_source,
-        norm=norm,
-        share=share,
-        reverse_norm=norm if shared else norm[transpose],
-        reverse_share=share[transpose],
-        weight=weight,
-        degree=degree,
-        transpose=transpose,
-        slot=torch.arange(entries),
-        batch=None,
-    )
-
-
-def _weights(rows: Rows, weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """`norm`, `share` and `degree` of `Graph`, some rows at a time: 64-bit indices of all edges at once would take as
-    much memory as the rest of the graph."""
-    dtype = torch.get_default_dtype() if weight is None else weight.dtype
-    length = rows.ptr.diff()
-    spans = [(low, min(low + ROWS, num_nodes)) for low in range(0, num_nodes, ROWS)]
-
-    def span(low: int, high: int) -> tuple[slice, Tensor]:
-        """The entries of some rows, and their targets."""
-        return slice(*rows.ptr[[low, high]].tolist()), torch.repeat_interleave(
-            torch.arange(low, high), length[low:high]
-        )
-
-    degree = length.to(dtype)
-    if weight is not None:
-        degree.zero_()
-        for entries, target in (span(*bounds) for bounds in spans):
-            degree.index_add_(0, target, weight[entries])
-    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
-    root = inverse.sqrt()
-    norm, share = (torch.empty(rows.idx.numel(), dtype=dtype) for _ in range(2))
-    for entries, target in (span(*bounds) for bounds in spans):
-        norm[entries] = root[target] * root[rows.idx[entries]]
-        share[entries] = inverse[target]
-    if weight is not None:
-        norm.mul_(weight)
-        share.mul_(weight)
-    return norm, share, degree
-
-
-def _rows(ptr: Array, idx: Array) -> Rows:
-    length = torch.from_numpy(np.diff(ptr).astype(np.int64))
-    row = torch.repeat_interleave(torch.arange(length.numel()), length, output_size=idx.size)
-    return compress(row, torch.from_numpy(idx), length.numel())
 
 
 # --- features -------------------------------------------------------------------------------------
@@ -292,16 +201,17 @@ def _sorted_classes(parts: Parts) -> NDArray[np.int64]:
 
 def _made_splits(parts: Parts, y: NDArray[np.int64], stratify: bool) -> list[Split]:
     labelled = torch.from_numpy(np.flatnonzero(y >= 0))
+    classes = torch.from_numpy(y[y >= 0]) if stratify else None
     try:
-        drawn = random_splits(labelled.numel(), NUM_SPLITS, train=TRAIN, val=VAL)
+        random_splits(labelled.numel(), 1)  # tells too few nodes from classes that are too small
     except ValueError:
         raise DataError(
             f"{parts.origin} has {number(labelled.numel(), 'labelled node')}, expected 3 or more to split"
         ) from None
-    if stratify:
-        drawn = [_stratified(y[y >= 0], k) for k in range(NUM_SPLITS)]
-        if not all(mask.any() for split in drawn for mask in split):
-            raise DataError(f"{parts.origin}: classes are too small to stratify, expected one of 3 nodes or more")
+    try:
+        drawn = random_splits(labelled.numel(), NUM_SPLITS, stratify=classes)
+    except ValueError:
+        raise DataError(f"{parts.origin}: classes are too small to stratify, expected one of 3 nodes or more") from None
     kind = "stratified" if stratify else "random"
     parts.notes.append(f"{NUM_SPLITS} {kind} splits (48% train, 32% val, 20% test) made over the labelled nodes")
     return drawn if labelled.numel() == y.size else [_spread(split, labelled, y.size) for split in drawn]
@@ -312,18 +222,6 @@ def _spread(split: Split, labelled: Tensor, size: int) -> Split:
     masks = torch.zeros(3, size, dtype=torch.bool)
     masks[:, labelled] = torch.stack(list(split))
     return Split(*masks)
-
-
-def _stratified(y: NDArray[np.int64], k: int) -> Split:
-    """Split `k` with the shares met in every class, up to rounding; the same on every machine, see `Stream`."""
-    order = Stream(0, k).permutation(y.size)
-    order = order[np.argsort(y[order], kind="stable")]
-    sizes = np.bincount(y)
-    size = sizes[y[order]]
-    rank = np.arange(y.size) - (np.cumsum(sizes) - sizes)[y[order]]
-    part = np.empty(y.size, dtype=np.int64)
-    part[order] = (rank >= np.round(TRAIN * size)).astype(int) + (rank >= np.round((TRAIN + VAL) * size)).astype(int)
-    return Split(*(torch.from_numpy(part == which) for which in range(3)))
 
 
 def _given_splits(parts: Parts, y: NDArray[np.int64]) -> list[Split]:

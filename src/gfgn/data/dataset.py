@@ -1,4 +1,4 @@
-"""`Dataset`: one graph or several with features, labels and splits, checked once so that nothing behind it checks again."""
+"""`Dataset`: graphs with features, labels and splits, checked once so that nothing behind it checks again."""
 
 from __future__ import annotations
 

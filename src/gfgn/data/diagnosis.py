@@ -24,12 +24,14 @@ BLOCK = 2**24
 def edge_homophily(graph: Graph, y: Tensor) -> float:
     """Share of the edges whose two ends are of one class; NaN without edges.
 
+    Where nodes have many labels, an edge counts for the share of its ends' labels that both have, `|A ∩ B| / |A ∪ B|`.
+
     Args:
         graph: The graph.
-        y: `[N]`, the class of each node, −1 where it is unknown. An edge counts where both ends are known.
+        y: `[N]`, the class of each node, −1 where it is unknown, or `[N, L]`, boolean, its labels. An edge counts where
+            both ends are known, or one has a label.
     """
-    source, target = _labelled_edges(graph, y)
-    return (y[source] == y[target]).double().mean().item()
+    return _agreement(graph, y)[1].mean().item()
 
 
 def node_homophily(graph: Graph, y: Tensor) -> float:
@@ -37,23 +39,42 @@ def node_homophily(graph: Graph, y: Tensor) -> float:
 
     Arguments are those of `edge_homophily`.
     """
-    source, target = _labelled_edges(graph, y)
+    target, same = _agreement(graph, y)
     degree = torch.bincount(target, minlength=graph.num_nodes)
-    same = torch.bincount(target[y[source] == y[target]], minlength=graph.num_nodes)
-    return (same[degree > 0].double() / degree[degree > 0]).mean().item()
+    total = torch.bincount(target, same, minlength=graph.num_nodes)
+    return (total[degree > 0] / degree[degree > 0]).mean().item()
 
 
 def adjusted_homophily(graph: Graph, y: Tensor) -> float:
     """Edge homophily less what the classes' degrees alone would give, scaled so that 1 is the most:
     `(h − Σ_k p_k²) / (1 − Σ_k p_k²)`, where `p_k` is the share of edge ends at nodes of class `k` (Platonov et al.,
-    2023). 0 is what random edges have, whatever the number and sizes of classes; NaN without edges or with one class.
+    2023). 0 is what random edges have, whatever the number and sizes of classes; NaN without edges, with one class, and
+    where nodes have many labels.
 
     Arguments are those of `edge_homophily`.
     """
+    if y.dim() == 2:
+        return math.nan
     source, target = _labelled_edges(graph, y)
     ends = torch.bincount(y[torch.cat([source, target])]).double()
     chance = (ends / ends.sum()).square().sum().item()
     return (edge_homophily(graph, y) - chance) / (1 - chance) if chance < 1 else math.nan
+
+
+def _agreement(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The targets of the edges that count, and how much the two ends of each have in common, from 0 to 1."""
+    if y.dim() != 2:
+        source, target = _labelled_edges(graph, y)
+        return target, (y[source] == y[target]).double()
+    if y.size(0) != graph.num_nodes or y.dtype != torch.bool:
+        raise ValueError(f"y must be [{graph.num_nodes}, L] of bool, got {list(y.shape)} of {y.dtype}")
+    edges, width = graph.edge_index, max(1, BLOCK // max(1, y.size(1)))
+    both, either = [], []
+    for source, target in (block.unbind() for block in edges.split(width, dim=1)):
+        both.append((y[source] & y[target]).sum(1))
+        either.append((y[source] | y[target]).sum(1))
+    shared, total = (torch.cat(counts) if counts else edges.new_empty(0) for counts in (both, either))
+    return edges[1, total > 0], shared[total > 0].double() / total[total > 0]
 
 
 def _labelled_edges(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,7 +163,8 @@ class Description:
         num_edges: Number of pairs of nodes that are joined, in either direction.
         num_features: Number of feature dimensions.
         nonzero: Share of the feature values that are not 0.
-        classes: Number of nodes of each class.
+        num_graphs: Number of graphs.
+        classes: Number of nodes of each class, or with each label.
         unlabelled: Number of nodes without a label.
         splits: Number of splits.
         metric: What scores are.
@@ -157,6 +179,7 @@ class Description:
     num_edges: int
     num_features: int
     nonzero: float
+    num_graphs: int
     classes: list[int]
     unlabelled: int
     splits: int
@@ -192,8 +215,9 @@ def describe(dataset: Dataset) -> Description:
         num_edges=pairs.unique().numel(),
         num_features=dataset.num_features,
         nonzero=int(values.count_nonzero()) / max(1, x.size(0) * x.size(1)),
-        classes=torch.bincount(y[y >= 0], minlength=dataset.num_classes).tolist(),
-        unlabelled=int((y < 0).sum()),
+        num_graphs=graph.num_graphs,
+        classes=(y.sum(0) if dataset.multilabel else torch.bincount(y[y >= 0], minlength=dataset.num_classes)).tolist(),
+        unlabelled=0 if dataset.multilabel else int((y < 0).sum()),
         splits=len(dataset.splits),
         metric=dataset.metric,
         edge_homophily=edge_homophily(graph, y),

@@ -1,46 +1,29 @@
 """The table of named datasets, and `load`, which fetches, reads, caches and normalises them.
 
-To add one, write its loader and give it a line in `DATASETS`. PyG's dataset classes fetch and parse the raw files;
-what they make of them is kept in one file a dataset under `gfgn-cache`, which later loads read instead.
+To add one, write its loader (`gfgn.data.loaders`) and give it a line in `DATASETS`. What a loader makes of the raw
+files is kept in one file a dataset under `gfgn-cache`, which later loads read instead.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import os
 import sys
-import tempfile
-import warnings
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
+from gfgn.data.cache import DAMAGED, VERSION, Arrays, pack, read_cache, stamp, unpack, write_cache
+from gfgn.data.cache import normalize_rows as normalize_rows
 from gfgn.data.dataset import Dataset
 from gfgn.data.dimensions import dimensions
-from gfgn.data.splits import Split, random_splits
-from gfgn.graph import Graph
-from gfgn.ops.rows import compress
-
-Arrays = dict[str, NDArray[Any]]
-
-CACHE_VERSION = 1
-CACHED = {"indptr", "indices", "transpose", "y", "masks", "num_features", "num_classes", "stamp"}
-SPARSE_FROM = 0.9
-"""Share of zeros above which a bag of words is kept as a sparse CSR tensor."""
-NEIGHBOURS = 5
-"""Nearest neighbours that each image of `digits` is joined with."""
+from gfgn.data.download import Source, fetch
+from gfgn.data.loaders import NEIGHBOURS, Raw, build, digits, filtered, from_pyg, karate, ogb, ppi
 
 
 class Statistics(NamedTuple):
@@ -63,29 +46,32 @@ class Entry:
         citation: The paper to cite.
         licence: Its licence, `"see source"` where we know of none.
         statistics: Sizes as loaded: both directions of an edge counted as one, no self-loops.
+        as_published: Whether `statistics` are those that its authors publish, not counted by this package.
         paper: Sizes as the table of the GFGN paper has them, `None` where the paper does not use the dataset. It counts
             some graphs' edges before repeated ones and self-loops are removed.
         files: The raw files, relative to the folder of all datasets; none for an embedded dataset.
-        fetch: Downloads the raw files into a folder laid out as the folder of all datasets; `None`: there is no
-            download.
+        remote: Where the raw files are downloaded from; nowhere: there is no download.
         bag_of_words: Whether features are words' counts or weights, whose rows `load` normalises.
         metric: What scores are, see `Dataset`.
         task: What is predicted.
+        graphs: Number of graphs.
         standin: Whether it only stands in for a published dataset, whose scores its own must never be taken for.
     """
 
-    loader: Callable[[Path], Dataset]
+    loader: Callable[[Path], Raw | Dataset]
     description: str
     source: str
     citation: str
     statistics: Statistics
+    as_published: bool = False
     licence: str = "see source"
     paper: Statistics | None = None
     files: tuple[str, ...] = ()
-    fetch: Callable[[Path], object] | None = None
+    remote: tuple[Source, ...] = ()
     bag_of_words: bool = False
     metric: str = "accuracy"
     task: str = "classes of nodes"
+    graphs: int = 1
     standin: bool = False
 
     @property
@@ -113,11 +99,10 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True) -
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"name must be one of {', '.join(map(repr, DATASETS))}, got {name!r}{hint}")
     folder = Path(root or os.environ.get("GFGN_DATA") or cache_dir()).expanduser()
-    if not entry.files:
-        return entry.loader(folder)
-    arrays = _arrays(name, entry, folder)
-    with _one_thread():
-        return _unpack(name, arrays, normalize)
+    if entry.files:
+        return _dataset(name, entry, unpack(_arrays(name, entry, folder), normalize))
+    found = entry.loader(folder)
+    return found if isinstance(found, Dataset) else _dataset(name, entry, found)
 
 
 def cache_dir() -> Path:
@@ -129,31 +114,33 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or default) / "gfgn"
 
 
-def normalize_rows(x: Tensor) -> Tensor:
-    """`x`, dense or sparse CSR, with every row divided by the sum of its absolute values; a row of zeros stays."""
-    if x.layout == torch.strided:
-        total = x.abs().sum(1, keepdim=True)
-        return x / torch.where(total > 0, total, 1)
-    row = torch.repeat_interleave(torch.arange(x.size(0), device=x.device), x.crow_indices().diff())
-    total = x.values().new_zeros(x.size(0)).index_add(0, row, x.values().abs())
-    return _csr(x.crow_indices(), x.col_indices(), x.values() / torch.where(total > 0, total, 1)[row], x.shape)
-
-
-# --- the cache: one file a dataset, which holds no objects and replaces the old one in one step ----------------------
+def _dataset(name: str, entry: Entry, raw: Raw) -> Dataset:
+    return Dataset(
+        name=f"{name} (stand-in)" if entry.standin else name,
+        graph=raw.graph,
+        x=raw.x,
+        y=raw.y,
+        num_classes=raw.y.size(1) if raw.y.dim() == 2 else int(raw.y.max()) + 1,
+        metric=entry.metric,
+        feature_names=raw.feature_names or [f"feature {k + 1}" for k in range(raw.x.size(1))],
+        splits=raw.splits,
+        description=entry.description,
+    )
 
 
 def _arrays(name: str, entry: Entry, root: Path) -> Arrays:
     """The dataset from its cache, which is made first if it is missing, damaged or older than the raw files."""
-    path = root / "gfgn-cache" / f"{name}-v{CACHE_VERSION}.npz"
+    path = root / "gfgn-cache" / f"{name}-v{VERSION}.npz"
     paths = [root / file for file in entry.files]
-    with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
-        arrays = _read_cache(path)
+    with contextlib.suppress(*DAMAGED):
+        arrays = read_cache(path)
         # The raw files may be gone; the cache stands for itself then.
-        if not all(file.is_file() for file in paths) or str(arrays["stamp"]) == _stamp(paths):
+        if not all(file.is_file() for file in paths) or str(arrays["stamp"]) == stamp(paths):
             return arrays
     _fetch_missing(name, entry, root)
     try:
-        dataset = entry.loader(root)
+        raw = entry.loader(root)
+        assert not isinstance(raw, Dataset)
     except ImportError:
         raise
     except Exception as error:  # whatever a parser of someone else's makes of a damaged file
@@ -161,140 +148,39 @@ def _arrays(name: str, entry: Entry, root: Path) -> Arrays:
             f"{name}: the files in {_folders(entry, root)} could not be read ({_reason(error)}); "
             "remove those that are damaged, and they are fetched again"
         ) from error
-    arrays = {**_pack(dataset, entry.bag_of_words), "stamp": np.array(_stamp(paths))}
+    arrays = pack(raw, entry.bag_of_words)
+    arrays |= {"stamp": np.array(stamp(paths))}
     with contextlib.suppress(OSError):  # a folder that cannot be written to has no cache
-        _write_cache(path, arrays)
+        write_cache(path, arrays)
     return arrays
-
-
-def _stamp(paths: Sequence[Path]) -> str:
-    """Changes when a raw file does."""
-    facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
-
-
-def _read_cache(path: Path) -> Arrays:
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {key: file[key] for key in file.files}
-    missing = CACHED - arrays.keys()
-    if missing:
-        raise ValueError(f"{path} must hold {', '.join(sorted(missing))}")
-    return arrays
-
-
-def _write_cache(path: Path, arrays: Arrays) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        os.replace(part, path)  # noqa: PTH105
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
-
-
-def _pack(dataset: Dataset, sparse: bool) -> Arrays:
-    """The dataset as arrays; `sparse` says to leave zeros out of the features, whichever their layout is."""
-    graph, x = dataset.graph, dataset.x
-    masks = torch.stack([torch.stack(list(split)) for split in dataset.splits])
-    tensors = {"indptr": graph.by_target.ptr, "indices": graph.by_target.idx, "transpose": graph.transpose.int()}
-    tensors["y"] = dataset.y
-    if sparse:
-        x = _to_csr(x)
-        tensors |= {"x_indptr": x.crow_indices(), "x_indices": x.col_indices().int(), "x_data": x.values()}
-    else:
-        tensors["x"] = x
-    arrays: Arrays = {key: value.numpy() for key, value in tensors.items()}
-    return {
-        **arrays,
-        "masks": np.packbits(masks.numpy(), axis=-1),
-        "num_features": np.array(x.size(1)),
-        "num_classes": np.array(dataset.num_classes),
-    }
-
-
-def _unpack(name: str, arrays: Arrays, normalize: bool) -> Dataset:
-    y = torch.from_numpy(arrays["y"])
-    masks = np.unpackbits(arrays["masks"], axis=-1, count=y.numel()).astype(bool)
-    splits = [Split(*map(torch.from_numpy, split)) for split in masks]
-    x = torch.from_numpy(arrays["x"]) if "x" in arrays else _unpack_words(arrays, normalize)
-    return _dataset(name, _unpack_graph(arrays), x, y, splits, int(arrays["num_classes"]))
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Unpacking is many short operations, which threads that wait for each other on a busy machine hold up."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:
-    """A bag of words, sparse where most of it is zero."""
-    pointers, columns, values = (torch.from_numpy(arrays[f"x_{key}"]) for key in ("indptr", "indices", "data"))
-    size = torch.Size([pointers.numel() - 1, int(arrays["num_features"])])
-    x = _csr(pointers, columns.long(), values, size)
-    x = normalize_rows(x) if normalize else x
-    if values.numel() < (1 - SPARSE_FROM) * size.numel():
-        return x
-    stored = (x.values().numpy(), arrays["x_indices"], arrays["x_indptr"])
-    return torch.from_numpy(
-        scipy.sparse.csr_array(stored, shape=(size[0], size[1])).toarray()
-    )  # faster than `to_dense`
-
-
-def _unpack_graph(arrays: Arrays) -> Graph:
-    """The graph without sorting its edges again: they were stored in order."""
-    pointers, idx = torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"])
-    num_nodes = pointers.numel() - 1
-    targets = torch.repeat_interleave(torch.arange(num_nodes), pointers.diff(), output_size=idx.numel())
-    rows = compress(targets, idx, num_nodes)
-    unknown = torch.empty(0, dtype=torch.float16)
-    graph = Graph(
-        num_nodes=num_nodes,
-        num_graphs=1,
-        by_target=rows,
-        by_source=rows,  # undirected: one copy serves both orders
-        weight=None,
-        transpose=torch.from_numpy(arrays["transpose"]).long(),
-        slot=torch.arange(idx.numel()),
-        batch=None,
-        **dict.fromkeys(("norm", "share", "reverse_norm", "reverse_share", "degree"), unknown),
-    )
-    return graph.to(torch.float32)  # a change of dtype works degrees and weights out
-
-
-# --- downloads: made elsewhere and moved, so that an interrupted one leaves nothing half-made ------------------------
 
 
 def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
     missing = [file for file in entry.files if not (root / file).is_file()]
     if not missing:
         return
-    reason = "there is no download for it"
-    if entry.fetch is not None:
+    cause, reason = None, "there is no download for it"
+    if entry.remote:
         try:
-            root.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as part:
-                entry.fetch(Path(part))
-                for file in missing:
-                    (root / file).parent.mkdir(parents=True, exist_ok=True)
-                    os.replace(Path(part) / file, root / file)  # noqa: PTH105
+            fetch(entry.remote, root, missing)
             return
-        except Exception as error:  # connections, archives and parsers fail in ways of their own
-            reason, cause = f"fetching failed ({_reason(error)})", error
-    else:
-        cause = None
+        except Exception as error:  # connections and archives fail in ways of their own
+            cause, reason = error, f"fetching failed ({_reason(error)})"
+        missing = [file for file in entry.files if not (root / file).is_file()]  # some may have come
     names = [Path(file).name for file in missing]
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     raise FileNotFoundError(
-        f"{name} needs {listed}, and {reason}. Get the raw files from {entry.source}, and put them into "
-        f"{_folders(entry, root)}; GFGN_DATA or the argument root can name another folder than {root}"
+        f"{name} needs {listed}, and {reason}. Get the raw files from {entry.source}{_address(entry, missing)}, and "
+        f"put them into {_folders(entry, root)}; GFGN_DATA or the argument root can name another folder than {root}"
     ) from cause
+
+
+def _address(entry: Entry, missing: list[str]) -> str:
+    """Where the first missing file is, in brackets."""
+    for source in entry.remote:
+        if missing[0] in (source.members or (source.path,)):
+            return f" ({source.url}{' and so on' if len(entry.remote) > 1 else ''})"
+    return ""
 
 
 def _folders(entry: Entry, root: Path) -> str:
@@ -302,132 +188,38 @@ def _folders(entry: Entry, root: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
-
-
-# --- what loaders share ----------------------------------------------------------------------------------------------
-
-
-def _dataset(
-    name: str, graph: Graph, x: Tensor, y: Tensor, splits: list[Split], num_classes: int | None = None
-) -> Dataset:
-    entry = DATASETS[name]
-    return Dataset(
-        name=f"{name} (stand-in)" if entry.standin else name,
-        graph=graph,
-        x=x,
-        y=y,
-        num_classes=int(y.max()) + 1 if num_classes is None else num_classes,
-        metric=entry.metric,
-        feature_names=[f"feature {k + 1}" for k in range(x.size(1))],
-        splits=splits,
-        description=entry.description,
-    )
-
-
-def _undirected(edge_index: Tensor, num_nodes: int) -> Graph:
-    return Graph.from_edge_index(torch.cat([edge_index, edge_index.flip(0)], dim=1), num_nodes=num_nodes)
-
-
-def _csr(pointers: Tensor, columns: Tensor, values: Tensor, size: torch.Size) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(pointers, columns, values, size=size, check_invariants=True)
-
-
-def _to_csr(x: Tensor) -> Tensor:
-    if x.layout == torch.sparse_csr:
-        return _csr(x.crow_indices().long(), x.col_indices().long(), x.values(), x.shape)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return x.to_sparse_csr()
-
-
-# --- loaders ---------------------------------------------------------------------------------------------------------
-
-
-def _build(root: Path, cls: str, folder: str = "", **options: Any) -> Any:
-    """An instance of PyG's dataset class `cls`, read from the raw files anew."""
-    import torch_geometric.datasets
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")  # of a CSR tensor that PyG makes
-        return getattr(torch_geometric.datasets, cls)(str(root / folder), force_reload=True, **options)
-
-
-def _from_pyg(root: Path, name: str, build: Callable[[Path], Any]) -> Dataset:
-    data = build(root)[0]
-    if "train_mask" in data:
-        masks = (data.train_mask.bool(), data.val_mask.bool(), data.test_mask.bool())
-        splits = [Split(*(mask[:, k].clone() for mask in masks)) for k in range(masks[0].size(1))]
-    else:
-        splits = random_splits(data.num_nodes)
-    return _dataset(name, _undirected(data.edge_index, data.num_nodes), data.x.float(), data.y.long(), splits)
-
-
-def _from_ogb(root: Path, name: str, folder: str) -> Dataset:
-    """Reads the raw files of an OGB dataset of node classes with a split by time."""
-    import pandas
-
-    def table(file: str, dtype: type[np.generic]) -> Tensor:
-        frame = pandas.read_csv(root / folder / file, header=None, dtype=dtype)
-        return torch.from_numpy(frame.to_numpy(copy=True))
-
-    x, y = table("raw/node-feat.csv.gz", np.float32), table("raw/node-label.csv.gz", np.int64).view(-1)
-    masks = torch.zeros(3, y.numel(), dtype=torch.bool)
-    for mask, part in zip(masks, ("train", "valid", "test"), strict=True):
-        mask[table(f"split/time/{part}.csv.gz", np.int64).view(-1)] = True
-    edge_index = table("raw/edge.csv.gz", np.int64).t()
-    return _dataset(name, _undirected(edge_index, y.numel()), x.contiguous(), y, [Split(*masks)])
-
-
-def _fetch_arxiv(root: Path) -> None:
-    from torch_geometric.data import download_url, extract_zip
-
-    extract_zip(download_url("http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip", str(root)), str(root))
-    (root / "arxiv").rename(root / "ogbn_arxiv")
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 def _dimensions(root: Path) -> Dataset:
     return dimensions()
 
 
-def _karate(root: Path) -> Dataset:
-    from torch_geometric.datasets import KarateClub
-
-    data = KarateClub()[0]
-    dataset = _dataset("karate", _undirected(data.edge_index, 34), data.x, data.y, random_splits(34))
-    return replace(dataset, feature_names=[f"is member {k + 1}" for k in range(34)])
-
-
-def _digits(root: Path) -> Dataset:
-    """Distances between images are compared as integers, ties going to the earlier image: the same graph anywhere."""
-    from sklearn.datasets import load_digits
-
-    images = load_digits()
-    pixels, count = images.data.astype(np.int64), len(images.data)
-    squares = (pixels**2).sum(1)
-    distance = squares[:, None] + squares - 2 * (pixels @ pixels.T)
-    np.fill_diagonal(distance, np.iinfo(np.int64).max)
-    nearest = torch.from_numpy(np.argsort(distance, axis=1, kind="stable")[:, :NEIGHBOURS].copy())
-    edge_index = torch.stack([nearest.reshape(-1), torch.arange(count).repeat_interleave(NEIGHBOURS)])
-    x, y = torch.from_numpy(pixels).float() / 16, torch.from_numpy(images.target).long()
-    dataset = _dataset("digits", _undirected(edge_index, count), x, y, random_splits(count))
-    return replace(dataset, feature_names=[f"row {k // 8 + 1}, column {k % 8 + 1}" for k in range(64)])
-
-
 # --- families of entries that share a source -------------------------------------------------------------------------
 
 GEOM_GCN = "the repository geom-gcn of graphdml-uiuc-jlu on GitHub (folders new_data and splits)"
+GEOM_GCN_URL = "https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn/master"
+PLANETOID_URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
+HETEROPHILOUS_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
+DRIVE_URL = "https://drive.usercontent.google.com/download?id={}&confirm=t"
+OGB_URL = "http://snap.stanford.edu/ogb/data/nodeproppred"
+PPI_URL = "https://data.dgl.ai/dataset/ppi.zip"
 PEI = "Pei et al., Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020"
+PLATONOV = "Platonov et al., A Critical Look at the Evaluation of GNNs under Heterophily, ICLR 2023"
 
 
-def _social(name: str, description: str, sizes: Statistics) -> Entry:
-    build = partial(_build, cls="AttributedGraphDataset", name=name)
+def _archive(url: str, path: str, folder: str, ends: tuple[str, ...]) -> Source:
+    """An archive of whose members each goes to `folder` under the path that it ends in."""
+    return Source(url, path, {f"{folder}/{end}": end for end in ends})
+
+
+def _social(name: str, drive: str, description: str, sizes: Statistics) -> Entry:
+    tables = ("attrs.npz", "edgelist.txt", "labels.txt")
+    archive = _archive(DRIVE_URL.format(drive), f"{name}/{name}.zip", f"{name}/raw", tables)
     return Entry(
-        loader=partial(_from_pyg, name=name, build=build),
-        fetch=build,
-        files=tuple(f"{name}/raw/{file}" for file in ("attrs.npz", "edgelist.txt", "labels.txt")),
+        loader=partial(from_pyg, make=partial(build, cls="AttributedGraphDataset", name=name)),
+        files=tuple(archive.members),
+        remote=(archive,),
         description=description,
         source="the attributed graphs of PANE's authors on Google Drive, as PyG's AttributedGraphDataset has them",
         citation="Huang, Li and Hu, Label Informed Attributed Network Embedding, WSDM 2017; "
@@ -438,12 +230,29 @@ def _social(name: str, description: str, sizes: Statistics) -> Entry:
     )
 
 
+def _geom_gcn(folder: str, name: str) -> tuple[Source, ...]:
+    tables = ("out1_node_feature_label.txt", "out1_graph_edges.txt")
+    return (
+        *(Source(f"{GEOM_GCN_URL}/new_data/{name}/{table}", f"{folder}/{table}") for table in tables),
+        *_geom_gcn_splits(folder, name),
+    )
+
+
+def _geom_gcn_splits(folder: str, name: str) -> tuple[Source, ...]:
+    splits = [f"{name}_split_0.6_0.2_{k}.npz" for k in range(10)]
+    return tuple(Source(f"{GEOM_GCN_URL}/splits/{split}", f"{folder}/{split}") for split in splits)
+
+
+def _paths(sources: tuple[Source, ...]) -> tuple[str, ...]:
+    return tuple(source.path for source in sources)
+
+
 def _web(name: str, sizes: Statistics, edges_in_paper: int) -> Entry:
-    build = partial(_build, cls="WebKB", name=name)
+    remote = _geom_gcn(f"{name}/raw", name)
     return Entry(
-        loader=partial(_from_pyg, name=name, build=build),
-        fetch=build,
-        files=_geom_gcn_files(f"{name}/raw", name),
+        loader=partial(from_pyg, make=partial(build, cls="WebKB", name=name)),
+        files=_paths(remote),
+        remote=remote,
         description=f"web pages of {name.capitalize()}'s computer science department, linked by hyperlinks",
         source=GEOM_GCN,
         citation=f"{PEI}; Craven et al., Learning to Extract Symbolic Knowledge from the World Wide Web, AAAI 1998",
@@ -453,17 +262,12 @@ def _web(name: str, sizes: Statistics, edges_in_paper: int) -> Entry:
     )
 
 
-def _geom_gcn_files(folder: str, name: str) -> tuple[str, ...]:
-    tables = (f"{folder}/out1_node_feature_label.txt", f"{folder}/out1_graph_edges.txt")
-    return (*tables, *(f"{folder}/{name}_split_0.6_0.2_{k}.npz" for k in range(10)))
-
-
 def _actor(sizes: Statistics) -> Entry:
-    build = partial(_build, cls="Actor", folder="actor")
+    remote = _geom_gcn("actor/raw", "film")
     return Entry(
-        loader=partial(_from_pyg, name="actor", build=build),
-        fetch=build,
-        files=_geom_gcn_files("actor/raw", "film"),
+        loader=partial(from_pyg, make=partial(build, cls="Actor", folder="actor")),
+        files=_paths(remote),
+        remote=remote,
         description="actors, joined where they appear on one Wikipedia page",
         source=GEOM_GCN,
         citation=f"{PEI}; Tang et al., Social Influence Analysis in Large-scale Networks, KDD 2009",
@@ -475,15 +279,15 @@ def _actor(sizes: Statistics) -> Entry:
 
 def _citations(title: str, sizes: Statistics, edges_in_paper: int) -> Entry:
     name, folder = title.lower(), f"{title}/geom-gcn/raw"
-    build = partial(_build, cls="Planetoid", name=title, split="geom-gcn")
-    tables = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+    tables = [f"ind.{name}.{table}" for table in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")]
+    remote = (
+        *(Source(f"{PLANETOID_URL}/{table}", f"{folder}/{table}") for table in tables),
+        *_geom_gcn_splits(folder, name),
+    )
     return Entry(
-        loader=partial(_from_pyg, name=name, build=build),
-        fetch=build,
-        files=(
-            *(f"{folder}/ind.{name}.{table}" for table in tables),
-            *(f"{folder}/{name}_split_0.6_0.2_{k}.npz" for k in range(10)),
-        ),
+        loader=partial(from_pyg, make=partial(build, cls="Planetoid", name=title, split="geom-gcn")),
+        files=_paths(remote),
+        remote=remote,
         description=f"papers of {title}, joined by citations",
         source=f"the repository planetoid of kimiyoung on GitHub (folder data), the splits from {GEOM_GCN}",
         citation=f"Sen et al., Collective Classification in Network Data, AI Magazine 2008; splits: {PEI}",
@@ -493,32 +297,64 @@ def _citations(title: str, sizes: Statistics, edges_in_paper: int) -> Entry:
     )
 
 
-def _heterophilous(name: str, description: str, sizes: Statistics, metric: str = "accuracy") -> Entry:
-    build, file = partial(_build, cls="HeterophilousGraphDataset", name=name), name.replace("-", "_")
+def _heterophilous(name: str, **fields: Any) -> Entry:
+    stem = name.replace("-", "_")
+    file = f"{stem}/raw/{stem}.npz"
+    by_pyg = partial(from_pyg, make=partial(build, cls="HeterophilousGraphDataset", name=name))
     return Entry(
-        loader=partial(_from_pyg, name=name, build=build),
-        fetch=build,
-        files=(f"{file}/raw/{file}.npz",),
-        description=description,
+        # PyG has no class for the filtered graphs, which have the same layout.
+        loader=partial(filtered, file=file) if name.endswith("-filtered") else by_pyg,
+        files=(file,),
+        remote=(Source(f"{HETEROPHILOUS_URL}/{stem}.npz", file),),
         source="the repository heterophilous-graphs of yandex-research on GitHub (folder data)",
-        citation="Platonov et al., A Critical Look at the Evaluation of GNNs under Heterophily, ICLR 2023",
-        statistics=sizes,
-        metric=metric,
-    )
-
-
-def _arxiv(name: str, folder: str, **fields: Any) -> Entry:
-    tables = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
-    parts = ("split/time/train.csv.gz", "split/time/valid.csv.gz", "split/time/test.csv.gz")
-    return Entry(
-        loader=partial(_from_ogb, name=name, folder=folder),
-        files=tuple(f"{folder}/{file}" for file in (*tables, *parts)),
-        citation="Hu et al., Open Graph Benchmark: Datasets for Machine Learning on Graphs, NeurIPS 2020",
-        licence="ODC-BY",
-        statistics=Statistics(169_343, 1_157_799, 128, 40),
+        citation=fields.pop("citation", PLATONOV),
         **fields,
     )
 
+
+def _wikipedia(animal: str, sizes: Statistics) -> Entry:
+    return _heterophilous(
+        f"{animal}-filtered",
+        description=f"Wikipedia's articles on {animal}s, by traffic, joined by links; repeated articles taken out",
+        citation=f"{PLATONOV}; Rozemberczki et al., Multi-scale Attributed Node Embedding, 2021; {PEI}",
+        statistics=sizes,
+        as_published=True,
+        bag_of_words=True,
+    )
+
+
+def _ogb(folder: str, split: str, download: str | None = None, **fields: Any) -> Entry:
+    tables = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
+    parts = tuple(f"split/{split}/{part}.csv.gz" for part in ("train", "valid", "test"))
+    archive = _archive(f"{OGB_URL}/{download}.zip", f"{folder}/{download}.zip", folder, (*tables, *parts))
+    return Entry(
+        loader=partial(ogb, folder=folder, split=split),
+        files=tuple(archive.members),
+        remote=() if download is None else (archive,),
+        citation="Hu et al., Open Graph Benchmark: Datasets for Machine Learning on Graphs, NeurIPS 2020",
+        **fields,
+    )
+
+
+def _ppi(folder: str, download: bool, **fields: Any) -> Entry:
+    tables = ("feats.npy", "graph_id.npy", "graph.json", "labels.npy")
+    names = tuple(f"{part}_{table}" for part in ("train", "valid", "test") for table in tables)
+    archive = _archive(PPI_URL, f"{folder}/ppi.zip", f"{folder}/raw", names)
+    return Entry(
+        loader=partial(ppi, folder=folder),
+        files=tuple(archive.members),
+        remote=(archive,) if download else (),
+        citation="Zitnik and Leskovec, Predicting Multicellular Function through Multi-layer Tissue Networks, 2017; "
+        "Hamilton, Ying and Leskovec, Inductive Representation Learning on Large Graphs, NeurIPS 2017",
+        statistics=Statistics(56_944, 793_632, 50, 121),
+        metric="micro_f1",
+        task="labels of nodes, many at once, in graphs not seen in training",
+        graphs=24,
+        **fields,
+    )
+
+
+ARXIV = Statistics(169_343, 1_157_799, 128, 40)
 
 DATASETS: dict[str, Entry] = {
     "dimensions": Entry(
@@ -530,14 +366,14 @@ DATASETS: dict[str, Entry] = {
         statistics=Statistics(1_200, 11_842, 36, 6),
     ),
     "karate": Entry(
-        loader=_karate,
+        loader=karate,
         description="members of a karate club, joined where they met outside it; four communities found by modularity",
         source="PyG's KarateClub, part of the package",
         citation="Zachary, An Information Flow Model for Conflict and Fission in Small Groups, 1977",
         statistics=Statistics(34, 78, 34, 4),
     ),
     "digits": Entry(
-        loader=_digits,
+        loader=digits,
         description=f"images of handwritten digits, each joined with the {NEIGHBOURS} nearest",
         source="scikit-learn's load_digits, part of the package, from the UCI repository",
         citation="Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998",
@@ -545,10 +381,16 @@ DATASETS: dict[str, Entry] = {
         statistics=Statistics(1_797, 6_309, 64, 10),
     ),
     "blogcatalog": _social(
-        "blogcatalog", "bloggers who follow each other, with their keywords", Statistics(5_196, 171_743, 8_189, 6)
+        "blogcatalog",
+        "178PqGqh67RUYMMP6-SoRHDoIBh8ku5FS",
+        "bloggers who follow each other, with their keywords",
+        Statistics(5_196, 171_743, 8_189, 6),
     ),
     "flickr": _social(
-        "flickr", "photographers who follow each other, with their tags", Statistics(7_575, 239_738, 12_047, 9)
+        "flickr",
+        "1tZp3EB20fAC27SYWwa-x66_8uGsuU62X",
+        "photographers who follow each other, with their tags",
+        Statistics(7_575, 239_738, 12_047, 9),
     ),
     "actor": _actor(Statistics(7_600, 26_659, 932, 5)),
     "cornell": _web("cornell", Statistics(183, 277, 1_703, 5), 295),
@@ -557,40 +399,82 @@ DATASETS: dict[str, Entry] = {
     "cora": _citations("Cora", Statistics(2_708, 5_278, 1_433, 7), 5_429),
     "citeseer": _citations("CiteSeer", Statistics(3_327, 4_552, 3_703, 6), 4_732),
     "pubmed": _citations("PubMed", Statistics(19_717, 44_324, 500, 3), 44_338),
-    "ogbn-arxiv": _arxiv(
-        "ogbn-arxiv",
+    "ogbn-arxiv": _ogb(
         "ogbn_arxiv",
-        fetch=_fetch_arxiv,
+        "time",
+        "arxiv",
         description="computer science papers on arXiv, joined by citations, split by year",
         source="the Open Graph Benchmark of Stanford's SNAP group (arxiv.zip, its folder arxiv named ogbn_arxiv)",
-        paper=Statistics(169_343, 1_166_243, 128, 40),
+        licence="ODC-BY",
+        statistics=ARXIV,
+        paper=ARXIV._replace(edges=1_166_243),
     ),
-    "ogbn-arxiv-structure": _arxiv(
-        "ogbn-arxiv-structure",
+    "ogbn-arxiv-structure": _ogb(
         "ogbn_arxiv_structure",
+        "time",
         description="a stand-in, not ogbn-arxiv: its edges, labels and split, but features drawn at random by class",
         source="the development files of this package (a stand-in in the raw layout of ogbn-arxiv)",
+        licence="ODC-BY",
+        statistics=ARXIV,
+        standin=True,
+    ),
+    "ppi": _ppi(
+        "ppi",
+        download=True,
+        description="proteins of 24 human tissues, a graph each, joined where they interact; their functions",
+        source="the copy of GraphSAGE's files that DGL's authors keep (ppi.zip)",
+        paper=Statistics(56_944, 818_716, 50, 121),
+    ),
+    "ppi-relabelled": _ppi(
+        "ppi-relabelled",
+        download=False,
+        description="a stand-in, not ppi: its graphs, features (as 0 and 1) and split, but labels derived anew from "
+        "gene ontology annotations of other dates",
+        source="the development files of this package (a stand-in in the raw layout of PPI)",
         standin=True,
     ),
     "minesweeper": _heterophilous(
-        "minesweeper", "cells of a grid, some of them mines", Statistics(10_000, 39_402, 7, 2), "roc_auc"
+        "minesweeper",
+        description="cells of a grid, some of them mines",
+        statistics=Statistics(10_000, 39_402, 7, 2),
+        metric="roc_auc",
     ),
     "tolokers": _heterophilous(
         "tolokers",
-        "crowd workers, joined by common tasks; who was banned?",
-        Statistics(11_758, 519_000, 10, 2),
-        "roc_auc",
+        description="crowd workers, joined by common tasks; who was banned?",
+        statistics=Statistics(11_758, 519_000, 10, 2),
+        metric="roc_auc",
     ),
     "roman-empire": _heterophilous(
-        "roman-empire", "words of an encyclopedia's article, by syntactic role", Statistics(22_662, 32_927, 300, 18)
+        "roman-empire",
+        description="words of an encyclopedia's article, by syntactic role",
+        statistics=Statistics(22_662, 32_927, 300, 18),
+        as_published=True,
     ),
     "amazon-ratings": _heterophilous(
-        "amazon-ratings", "products bought together, by mean rating", Statistics(24_492, 93_050, 300, 5)
+        "amazon-ratings",
+        description="products bought together, by mean rating",
+        statistics=Statistics(24_492, 93_050, 300, 5),
+        as_published=True,
     ),
     "questions": _heterophilous(
         "questions",
-        "users who answered each other; who stayed active?",
-        Statistics(48_921, 153_540, 301, 2),
-        "roc_auc",
+        description="users who answered each other; who stayed active?",
+        statistics=Statistics(48_921, 153_540, 301, 2),
+        as_published=True,
+        metric="roc_auc",
+    ),
+    "chameleon-filtered": _wikipedia("chameleon", Statistics(890, 8_854, 2_325, 5)),
+    "squirrel-filtered": _wikipedia("squirrel", Statistics(2_223, 46_998, 2_089, 5)),
+    "ogbn-products": _ogb(
+        "ogbn_products",
+        "sales_ranking",
+        "products",
+        description="products of a shop, joined where they are bought together, split by sales",
+        source="the Open Graph Benchmark of Stanford's SNAP group (products.zip, its folder named ogbn_products)",
+        licence="Amazon license, see source",
+        # Its authors count 61,859,140 lines of the file, 128 of which join a node with itself.
+        statistics=Statistics(2_449_029, 61_859_012, 100, 47),
+        as_published=True,
     ),
 }

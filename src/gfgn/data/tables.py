@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.assemble import Array, DataError, Edges, Parts, Progress, number, return_free_memory, some, to_float32
+from gfgn.data.adjacency import return_free_memory
+from gfgn.data.assemble import Array, DataError, Edges, Parts, Progress, number, some, to_float32
 from gfgn.data.splits import Split
 
 NODE_BATCH = 2**16
