@@ -1,17 +1,11 @@
 """Rows and helpers that the tests of the store, of studies and of reports share."""
 
-import itertools
-import os
-import random
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-from gfgn.experiments.record import DatasetRecord, Protocol, Row
-from gfgn.train import Replica, Run
+from gfgn.experiments.record import DatasetRecord, Row
+from gfgn.train import Protocol, Replica, Run
 
 RECORD = DatasetRecord(
     name="toy",
@@ -29,8 +23,9 @@ PROTOCOL = Protocol(5, 5)
 
 
 def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any) -> Row:
-    """A row of the toy dataset; `fields` are of the run, of the replica, `record` or `search`."""
+    """A row of the toy dataset; `fields` are of the run, of the replica, `record`, `protocol` or `search`."""
     hyper = {name: fields.pop(name) for name in ("lr", "weight_decay", "dropout", "lam", "options") if name in fields}
+    protocol = fields.pop("protocol", PROTOCOL)
     record, search = fields.pop("record", RECORD), fields.pop("search", "")
     run = Run(
         **{
@@ -48,21 +43,7 @@ def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any)
             **fields,
         }
     )
-    return Row.of(run, record, PROTOCOL, search=search)
-
-
-def kill_at_random(command: list[str], times: int, longest: float, seed: int = 0, **environment: str) -> list[float]:
-    """Starts the command `times` times and kills it after a random time with a signal that it cannot catch; returns
-    those times. A command that ends before its time must end well."""
-    draw = random.Random(seed)
-    waits = []
-    for _ in itertools.repeat(None, times):
-        process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
-        waits.append(draw.uniform(0, longest))
-        time.sleep(waits[-1])
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() in (0, -signal.SIGKILL)
-    return waits
+    return Row.of(run, record, protocol, search=search)
 
 
 def python(code: str, *arguments: str | Path) -> list[str]:

@@ -16,8 +16,8 @@ import pytest
 from experiments.stores import PROTOCOL, RECORD, python, row
 
 from gfgn.data import dimensions
-from gfgn.experiments import DatasetRecord, Protocol, Store, StoreError, identify
-from gfgn.train import Replica
+from gfgn.experiments import DatasetRecord, Store, StoreError, identify
+from gfgn.train import Protocol, Replica
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ def test_data_model_split_and_protocol_identify_the_run() -> None:
             dataclasses.replace(RECORD, split_fingerprints=("other",)),
         )
         for model in ("mlp", "gfgn-graph")
-        for protocol in (Protocol(5, 5), Protocol(6, 5), Protocol(5, 6))
+        for protocol in (Protocol(5, 5), Protocol(6, 5), Protocol(5, 6), Protocol(5, 5, clip=1.0))
         for search in ("", "abc")
     }
-    assert len(keys) == 5 * 2 * 3 * 2
+    assert len(keys) == 5 * 2 * 4 * 2
     assert all(len(key) == 32 and int(key, 16) >= 0 for key in keys)
 
 
@@ -73,7 +73,7 @@ def test_what_does_not_change_the_run_does_not_identify_it() -> None:
 def test_an_identity_stays_the_same_across_releases() -> None:
     """Otherwise an old store would be trained again."""
     replica = Replica(3, 4, lr=0.005, weight_decay=5e-5, dropout=0.8, lam=2.0, options=(("hidden", 32),))
-    assert identify(RECORD, "gfgn-pair", replica, Protocol(400, 100)) == "33058089fdfbe35a9d39960d8759a18a"
+    assert identify(RECORD, "gfgn-pair", replica, Protocol(400, 100)) == "7a939b8981f85ea2d4892380814cc20b"
 
 
 def test_record_of_a_dataset() -> None:
@@ -94,10 +94,11 @@ def test_a_row_comes_back_as_it_was(store: Store) -> None:
     rows = [
         row(0, 1, lr=0.005, lam=2, options=(("hidden", 32), ("pool", "max")), gates={"min": 0.125, "below_055": 1.0}),
         row(1, model="mlp", val=0.1 + 0.2),
+        row(2, model="sgc", protocol=Protocol(5, 5, clip=0.5, schedule="cosine")),
     ]
-    assert store.add(rows) == 2
+    assert store.add(rows) == 3
     assert store.rows() == rows
-    (first, second) = store.rows()
+    first, second, _ = store.rows()
     assert first.replica.options == (("hidden", 32), ("pool", "max"))
     assert first.versions.keys() == {"gfgn", "torch", "torch_geometric", "python"}
     assert first.device

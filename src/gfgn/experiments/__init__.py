@@ -1,20 +1,27 @@
-"""Experiments: comparing models on a dataset, and reading the gates they learn."""
+"""Experiments: studies that a store keeps, grids and searches, comparisons of models, and the gates they learn."""
 
 from gfgn.data.diagnosis import smoothness
 from gfgn.experiments.compare import Comparison, compare
 from gfgn.experiments.gates import gates_by_dimension
-from gfgn.experiments.record import DatasetRecord, Protocol, Row, identify
+from gfgn.experiments.record import DatasetRecord, Row, identify
 from gfgn.experiments.store import Store, StoreError
+from gfgn.experiments.study import PAPER_GRID, Candidate, Selection, grid, make_replicas, run_study, select
 
 __all__ = [
+    "PAPER_GRID",
+    "Candidate",
     "Comparison",
     "DatasetRecord",
-    "Protocol",
     "Row",
+    "Selection",
     "Store",
     "StoreError",
     "compare",
     "gates_by_dimension",
+    "grid",
     "identify",
+    "make_replicas",
+    "run_study",
+    "select",
     "smoothness",
 ]

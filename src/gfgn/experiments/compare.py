@@ -19,7 +19,7 @@ import torch
 import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.train.loop import train_replicas
-from gfgn.train.models import HIDDEN, MODELS, builder
+from gfgn.train.models import HIDDEN, MODELS, find_model
 from gfgn.train.replica import Replica, Run
 from gfgn.train.statistics import Summary, difference, summarize
 
@@ -154,7 +154,7 @@ def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -
     if len(set(models)) < len(models):
         raise ValueError(f"models must be different from each other, got {', '.join(models)}")
     for model in models:
-        builder(model)
+        find_model(model)
     if not dataset.splits:
         raise ValueError(f"dataset must have labels to train on, {dataset.name!r} has none")
     if not 1 <= splits <= len(dataset.splits):

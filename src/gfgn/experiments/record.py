@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import platform
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -17,26 +17,9 @@ import torch_geometric
 
 import gfgn
 from gfgn.data.dataset import Dataset
+from gfgn.train.batch import Protocol
+from gfgn.train.models import MODELS
 from gfgn.train.replica import Replica, Run
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How long a run trains.
-
-    Attributes:
-        max_epochs: Largest number of epochs.
-        patience: Epochs without improvement after which a run ends.
-    """
-
-    max_epochs: int = 400
-    patience: int = 100
-
-    def __post_init__(self) -> None:
-        for name in ("max_epochs", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or larger, got {getattr(self, name)}")
-
 
 PROTOCOL = Protocol()
 
@@ -99,7 +82,7 @@ class Row:
         model: Name of the model.
         replica: Split, seed and hyper-parameters.
         split_fingerprint: Of the masks of the split.
-        protocol: How long it was to train.
+        protocol: How it was trained.
         search: Hash of the search that ended the run before its time, empty for a run that ended by itself.
         val: Best validation score.
         test: Test score at that epoch; NaN for a run that a search ended.
@@ -148,7 +131,7 @@ class Row:
         Args:
             run: The run.
             dataset: What it was trained on.
-            protocol: How long it was to train.
+            protocol: How it was trained.
             device: Where.
             search: Hash of the search it belongs to; kept only if the search ended the run.
         """
@@ -194,7 +177,7 @@ def identify(
         dataset: What it is trained on.
         model: Name of the model.
         replica: Split, seed and hyper-parameters.
-        protocol: How long it is to train.
+        protocol: How it is trained.
         search: Hash of the search that ended the run before its time; empty for a run that ended by itself.
     """
     replica = canonical(model, replica)
@@ -205,7 +188,7 @@ def identify(
         "seed": replica.seed,
         "floats": [float(replica.lr), float(replica.weight_decay), float(replica.dropout), float(replica.lam)],
         "options": dict(replica.options),
-        "protocol": [protocol.max_epochs, protocol.patience],
+        "protocol": [protocol.max_epochs, protocol.patience, beyond(protocol)],
         "search": search,
     }
     return digest(parts)
@@ -224,7 +207,15 @@ def is_gfgn(model: str) -> bool:
 
 def canonical(model: str, replica: Replica) -> Replica:
     """The replica as runs are told apart by: a model without gates ignores λ, which is then 1."""
-    return replica if is_gfgn(model) else replace(replica, lam=1.0)
+    entry = MODELS.get(model)
+    return replica if entry is None or entry.gated else replace(replica, lam=1.0)
+
+
+def beyond(protocol: Protocol) -> dict[str, Any]:
+    """What a protocol sets beyond the length of training. What is as usual is left out, so that a further setting does
+    not change what earlier runs are identified by."""
+    names = [setting.name for setting in fields(protocol)[2:]]
+    return {name: getattr(protocol, name) for name in names if getattr(protocol, name) != getattr(PROTOCOL, name)}
 
 
 @cache

@@ -11,13 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gfgn.data.dataset import Dataset
-from gfgn.experiments.record import PROTOCOL, DatasetRecord, Protocol, Row, identify
+from gfgn.experiments.record import PROTOCOL, DatasetRecord, Row, beyond, identify
+from gfgn.train.batch import Protocol
 from gfgn.train.replica import Replica
 
 if TYPE_CHECKING:
@@ -29,16 +29,17 @@ PATIENCE_FOR_LOCKS = 60.0
 """Seconds to wait for another process that writes."""
 COLUMNS = (
     *("key", "dataset", "dataset_fingerprint", "standin", "metric", "model", "split", "split_fingerprint", "seed"),
-    *("lr", "weight_decay", "dropout", "lam", "options", "max_epochs", "patience", "search"),
-    *("val", "test", "epoch", "epochs", "seconds", "num_parameters", "gates"),
+    *("lr", "weight_decay", "dropout", "lam", "options", "max_epochs", "patience", "protocol"),
+    *("search", "val", "test", "epoch", "epochs", "seconds", "num_parameters", "gates"),
     *("gfgn_version", "torch_version", "torch_geometric_version", "python_version", "device", "date"),
 )
 NUMBERS = {"standin", "split", "seed", "max_epochs", "patience", "epoch", "epochs", "num_parameters"}
 REALS = {"lr", "weight_decay", "dropout", "lam", "val", "test", "seconds"}
-UNFILTERED = {"options", "gates"}  # JSON
+JSON = {"options": "option", "protocol": "protocol", "gates": "gate"}
+"""Columns that hold several values, and what the columns begin with that these become in an export."""
 ORDER = (
-    "dataset, dataset_fingerprint, model, max_epochs, patience, lr, weight_decay, dropout, lam, options, split, seed, "
-    "search, key"
+    "dataset, dataset_fingerprint, model, max_epochs, patience, lr, weight_decay, dropout, lam, options, "
+    "protocol, split, seed, search, key"
 )
 
 
@@ -124,7 +125,7 @@ class Store:
             dataset: What the runs were trained on.
             model: Name of the model.
             replicas: The runs to look for.
-            protocol: How long they were to train.
+            protocol: How they were trained.
             search: Hash of a search: runs that it ended before their time count too, unless they are there whole.
         """
         record = dataset if isinstance(dataset, DatasetRecord) else DatasetRecord.of(dataset)
@@ -172,8 +173,8 @@ class Store:
 
     def to_csv(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
         """Writes rows to a CSV file, see `rows`, and returns its path. Gate summaries and further options of models
-        become columns of their own, `gate_mean` and `option_hidden` for example. The file appears whole or not at
-        all."""
+        and training become columns of their own, `gate_mean` or `option_hidden` for example. The file appears
+        whole or not at all."""
         path, (header, table) = Path(path), self._table(dropped, filters)
         with _whole_file(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -255,8 +256,8 @@ class Store:
         conditions = [] if dropped else ["search = ''"]
         values: list[Any] = []
         for name, wanted in filters.items():
-            if name not in COLUMNS or name in UNFILTERED:
-                known = ", ".join(column for column in COLUMNS if column not in UNFILTERED)
+            if name not in COLUMNS or name in JSON:
+                known = ", ".join(column for column in COLUMNS if column not in JSON)
                 raise ValueError(f"filters must be of {known}, got {name!r}")
             several = list(wanted) if isinstance(wanted, list | tuple | set | frozenset | range) else [wanted]
             conditions.append(f"{name} IN ({', '.join('?' * len(several))})")
@@ -284,14 +285,14 @@ class Store:
         records = self._select(dropped, filters)
         header: list[str] = []
         for name in COLUMNS:
-            if name not in UNFILTERED:
+            if name not in JSON:
                 header.append(name)
                 continue
             contents = [json.loads(record.pop(name) or "{}") for record in records]
             inner = list(dict.fromkeys(key for content in contents for key in content))
-            header += [f"{name[:-1]}_{key}" for key in inner]
+            header += [f"{JSON[name]}_{key}" for key in inner]
             for record, content in zip(records, contents, strict=True):
-                record.update((f"{name[:-1]}_{key}", content.get(key)) for key in inner)
+                record.update((f"{JSON[name]}_{key}", content.get(key)) for key in inner)
         return header, [[record[name] for name in header] for record in records]
 
 
@@ -356,9 +357,10 @@ def _pack(row: Row) -> tuple[Any, ...]:
         **{name: getattr(row, name) for name in COLUMNS if hasattr(row, name)},
         **{name: getattr(replica, name) for name in ("split", "seed")},
         **{name: float(getattr(replica, name)) for name in ("lr", "weight_decay", "dropout", "lam")},
-        **asdict(row.protocol),
+        **{name: getattr(row.protocol, name) for name in ("max_epochs", "patience")},
         **{f"{name}_version": version for name, version in row.versions.items()},
         "options": json.dumps(dict(replica.options), sort_keys=True),
+        "protocol": json.dumps(beyond(row.protocol), sort_keys=True),
         "gates": None if row.gates is None else json.dumps(row.gates),
         "standin": int(row.standin),
     }
@@ -375,7 +377,7 @@ def _unpack(record: Mapping[str, Any]) -> Row:
         **{name: record[name] for name in same},
         standin=bool(record["standin"]),
         replica=Replica(**hyper, options=tuple(json.loads(record["options"]).items())),
-        protocol=Protocol(record["max_epochs"], record["patience"]),
+        protocol=Protocol(record["max_epochs"], record["patience"], **json.loads(record["protocol"])),
         val=_number(record["val"]),
         test=_number(record["test"]),
         gates=None if record["gates"] is None else json.loads(record["gates"]),
