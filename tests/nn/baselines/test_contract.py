@@ -11,6 +11,7 @@ from gfgn.nn.baselines import BASELINES
 
 every_model = pytest.mark.parametrize("name", BASELINES)
 replicated = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.replicas])
+inductive = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.inductive])
 FACTS = {"num_nodes": NODES}
 
 
@@ -58,10 +59,8 @@ def test_sparse_features_are_dense_ones(name: str) -> None:
     torch.testing.assert_close(model(x.to_sparse_csr(), g), model(x, g))
 
 
-@every_model
+@inductive
 def test_nodes_may_be_renamed(name: str) -> None:
-    if not BASELINES[name].inductive:
-        pytest.skip("its parameters or its geometry belong to the nodes of one graph")
     model = make(name).eval()
     order = torch.randperm(NODES, generator=torch.Generator().manual_seed(2))
     place = order.argsort()
@@ -77,10 +76,8 @@ def test_a_directed_graph_and_one_without_edges(name: str) -> None:
         assert torch.isfinite(model(features(), g)).all()
 
 
-@every_model
+@inductive
 def test_graphs_side_by_side_do_not_meet(name: str) -> None:
-    if not BASELINES[name].inductive:
-        pytest.skip("it knows one graph")
     model = make(name).eval()
     first, second = edges(0), edges(5)
     batch = torch.arange(2).repeat_interleave(NODES)

@@ -10,9 +10,13 @@ from gfgn.nn.baselines.appnp import APPNP
 from gfgn.nn.baselines.arma import ARMALayer
 from gfgn.nn.baselines.common import with_self_loops
 from gfgn.nn.baselines.gat import GATLayer
+from gfgn.nn.baselines.gatv2 import GATv2Layer
 from gfgn.nn.baselines.gcn import GCN
+from gfgn.nn.baselines.gcnii import GCNII
 from gfgn.nn.baselines.ggnn import GatedGraphLayer
 from gfgn.nn.baselines.graphsage import SAGELayer
+from gfgn.nn.baselines.linkx import LINKX
+from gfgn.nn.baselines.resgated import ResGatedLayer, unscaled
 from gfgn.nn.baselines.sgc import SGC
 
 both_ways = pytest.mark.parametrize("directed", [False, True])
@@ -114,3 +118,61 @@ def test_gat(directed: bool, concat: bool) -> None:
     )
     expected = peer(features(), edges(directed=directed))
     torch.testing.assert_close(layer(features(), with_self_loops(graph(directed=directed))), expected)
+
+
+@both_ways
+@pytest.mark.parametrize("concat", [True, False])
+def test_gatv2(directed: bool, concat: bool) -> None:
+    layer = randomize(GATv2Layer(FEATURES, 4, heads=3, concat=concat))
+    peer = load(
+        pyg.GATv2Conv(FEATURES, 4, heads=3, concat=concat),
+        lin_l__weight=layer.source.weight,
+        lin_l__bias=layer.source.bias,
+        lin_r__weight=layer.target.weight,
+        lin_r__bias=layer.target.bias,
+        att=layer.attention,
+        bias=layer.bias,
+    )
+    expected = peer(features(), edges(directed=directed))
+    torch.testing.assert_close(layer(features(), with_self_loops(graph(directed=directed))), expected)
+
+
+@both_ways
+def test_resgated(directed: bool) -> None:
+    layer = randomize(ResGatedLayer(FEATURES, 4))
+    values = {
+        f"lin_{name}__{part}": getattr(getattr(layer, name), part)
+        for name in ("key", "query", "value")
+        for part in ("weight", "bias")
+    }
+    peer = load(pyg.ResGatedGraphConv(FEATURES, 4), lin_skip__weight=layer.skip.weight, bias=layer.skip.bias, **values)
+    expected = peer(features(), edges(directed=directed))
+    torch.testing.assert_close(layer(features(), unscaled(graph(directed=directed))), expected)
+
+
+@pytest.mark.parametrize("hidden", [FEATURES, 7])
+def test_gcnii(hidden: int) -> None:
+    model = randomize(GCNII(FEATURES, 3, 0.0, hidden=hidden, layers=4, alpha=0.2, theta=0.7))
+    h = initial = model.embed(features()).relu()
+    for k, weight in enumerate(model.weight, start=1):
+        peer = load(pyg.GCN2Conv(hidden, alpha=0.2, theta=0.7, layer=k), weight1=weight.t())
+        h = peer(h, initial, edges()).relu()
+    torch.testing.assert_close(model(features(), graph()), model.out(h))
+
+
+def test_linkx() -> None:
+    model = randomize(LINKX(FEATURES, 3, 0.0, num_nodes=NODES, hidden=7, layers=1))
+    peer = load(
+        pyg.LINKX(NODES, FEATURES, 7, 3, num_layers=1),
+        edge_lin__weight=model.nodes,
+        edge_lin__bias=model.nodes_bias,
+        node_mlp__lins__0__weight=model.features.weight,
+        node_mlp__lins__0__bias=model.features.bias,
+        cat_lin1__weight=model.join_nodes.weight,
+        cat_lin1__bias=model.join_nodes.bias,
+        cat_lin2__weight=model.join_features.weight,
+        cat_lin2__bias=torch.zeros(7),
+        final_mlp__lins__0__weight=model.mlp.lins[0].weight,
+        final_mlp__lins__0__bias=model.mlp.lins[0].bias,
+    ).eval()
+    torch.testing.assert_close(model(features(), graph()), peer(features(), edges()))

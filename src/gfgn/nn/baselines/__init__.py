@@ -3,7 +3,22 @@
 Each is a module whose `forward(x, graph)` gives logits, in a file of its own whose `ENTRY` tells the registry about it.
 """
 
-from gfgn.nn.baselines import appnp, arma, gat, gcn, ggnn, graphsage, sgc
+from gfgn.nn.baselines import (
+    acm_gcn,
+    appnp,
+    arma,
+    gat,
+    gatv2,
+    gcn,
+    gcnii,
+    ggnn,
+    gprgnn,
+    graphsage,
+    h2gcn,
+    linkx,
+    resgated,
+    sgc,
+)
 from gfgn.nn.baselines.entry import Baseline, Parameter, baseline
 
 __all__ = ["BASELINES", "Baseline", "Parameter", "baseline"]
@@ -16,4 +31,11 @@ BASELINES: dict[str, Baseline] = {
     "ggnn": ggnn.ENTRY,
     "appnp": appnp.ENTRY,
     "graphsage": graphsage.ENTRY,
+    "gcnii": gcnii.ENTRY,
+    "gprgnn": gprgnn.ENTRY,
+    "h2gcn": h2gcn.ENTRY,
+    "acm-gcn": acm_gcn.ENTRY,
+    "linkx": linkx.ENTRY,
+    "resgated": resgated.ENTRY,
+    "gatv2": gatv2.ENTRY,
 }

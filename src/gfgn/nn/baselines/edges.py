@@ -77,10 +77,13 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
 
 def attend(alpha: Tensor, z: Tensor, graph: Graph) -> Tensor:
     """`out_i = Σ_j α_ij z_j` with an `α` a head: `[E, heads]` and `[N, heads·d]` give `[N, heads·d]`."""
-    heads = alpha.size(1)
-    message = from_source(z, graph)
-    weighted = message.reshape(message.size(0), heads, -1) * alpha.unsqueeze(2)
-    return sum_by_target(weighted.reshape(message.shape), graph)
+    return weigh(alpha, from_source(z, graph), graph)
+
+
+def weigh(alpha: Tensor, message: Tensor, graph: Graph) -> Tensor:
+    """`out_i = Σ_j α_ij m_ij` with an `α` a head: `[E, heads]` and messages `[E, heads·d]` give `[N, heads·d]`."""
+    weighted = message.unflatten(1, (alpha.size(1), -1)) * alpha.unsqueeze(2)
+    return sum_by_target(weighted.flatten(1), graph)
 
 
 def _one_each(idx: Tensor) -> Rows:

@@ -1,0 +1,82 @@
+"""`acm-gcn`: adaptive channel mixing of what the graph smooths, what it sharpens, and what it leaves alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.inits import glorot
+
+from gfgn.graph import Graph
+from gfgn.nn.baselines.common import apply_all, glorot_linear, random_walk, reset, widths, with_self_loops
+from gfgn.nn.baselines.entry import baseline, hidden, layers
+
+CHANNELS = 3
+
+
+class ACMLayer(nn.Module):
+    """Three channels, mixed by weights of each node's own.
+
+    H_L = ReLU(P H W_L),    H_H = ReLU((I − P) H W_H),    H_I = ReLU(H W_I),    P = D̃⁻¹ Ã
+    [α_L α_H α_I] = softmax([σ(H_L w_L) σ(H_H w_H) σ(H_I w_I)] W_mix / 3)
+    H' = α_L H_L + α_H H_H + α_I H_I
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.lins = nn.ModuleList(glorot_linear(in_channels, out_channels, bias=False) for _ in range(CHANNELS))
+        self.score = nn.Parameter(torch.empty(CHANNELS, out_channels))
+        self.mix = nn.Parameter(torch.empty(CHANNELS, CHANNELS))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        reset(*self.lins)
+        for row in self.score:
+            glorot(row.view(-1, 1))
+        glorot(self.mix)
+
+    def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+        low, high, own = apply_all(tuple(self.lins), x, dropout, self.training)
+        smooth_low, smooth_high = random_walk(torch.cat([low, high], dim=1), looped).chunk(2, dim=1)
+        channels = torch.stack([smooth_low, high - smooth_high, own], dim=1).relu()
+        scores = (channels * self.score).sum(2).sigmoid()
+        alpha = (scores @ self.mix / CHANNELS).softmax(1)
+        return (channels * alpha.unsqueeze(2)).sum(1)
+
+
+class ACMGCN(nn.Module):
+    """The network of *Revisiting Heterophily For Graph Neural Networks* (Luan et al., 2022), ACM-GCN: layers as in
+    `ACMLayer`, whose output is not negative already.
+
+    Args:
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        dropout: Rate, on the input of every layer.
+        hidden: Hidden units.
+        layers: Number of layers.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.convs = nn.ModuleList(ACMLayer(*pair) for pair in widths(in_channels, hidden, layers, out_channels))
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        reset(*self.convs)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        looped = with_self_loops(graph)
+        for conv in self.convs:
+            x = conv(x, looped, self.dropout)
+        return x
+
+
+ENTRY = baseline(
+    ACMGCN,
+    "Luan et al., Revisiting Heterophily For Graph Neural Networks, NeurIPS 2022",
+    {"hidden": hidden(), "layers": layers()},
+    group="beyond",
+)

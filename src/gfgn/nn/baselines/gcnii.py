@@ -1,0 +1,86 @@
+"""`gcnii`: deep graph convolution with initial residual and identity mapping."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.inits import glorot
+
+from gfgn import ops
+from gfgn.graph import Graph
+from gfgn.nn.baselines.common import apply, glorot_linear, reset, with_self_loops
+from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+
+
+class GCNII(nn.Module):
+    """The network of *Simple and Deep Graph Convolutional Networks* (Chen et al., 2020).
+
+    `H^(0) = ReLU(X W_in)`, then with `P = D̃^(−1/2) Ã D̃^(−1/2)`, `Ã = A + I`, for `l = 1 … L`
+
+        H^(l) = ReLU(((1 − α) P H^(l−1) + α H^(0)) ((1 − β_l) I + β_l W^(l))),    β_l = log(θ / l + 1)
+
+    and a linear map to the classes.
+
+    Args:
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        dropout: Rate, on the input of every layer and of both linear maps.
+        hidden: Hidden units.
+        layers: L.
+        alpha: α, the share of the initial features.
+        theta: θ, the strength of the layers' own maps (λ in the paper).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        dropout: float | Tensor = 0.5,
+        *,
+        hidden: int = 64,
+        layers: int = 64,
+        alpha: float = 0.2,
+        theta: float = 0.5,
+    ) -> None:
+        super().__init__()
+        if layers < 1:
+            raise ValueError(f"layers must be 1 or larger, got {layers}")
+        self.dropout = dropout
+        self.alpha = alpha
+        self.theta = theta
+        self.embed = glorot_linear(in_channels, hidden)
+        self.weight = nn.Parameter(torch.empty(layers, hidden, hidden))
+        self.out = glorot_linear(hidden, out_channels)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        reset(self.embed, self.out)
+        for weight in self.weight:
+            glorot(weight)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        looped = with_self_loops(graph)
+        h = apply(self.embed, x, self.dropout, self.training).relu()
+        initial = self.alpha * h
+        for layer, weight in enumerate(self.weight, start=1):
+            beta = math.log(self.theta / layer + 1)
+            h = ops.dropout(h, self.dropout, self.training)
+            mixed = (1 - self.alpha) * ops.propagate(h, looped) + initial
+            h = ((1 - beta) * mixed + beta * ops.linear(mixed, weight)).relu()
+        return apply(self.out, h, self.dropout, self.training)
+
+
+ENTRY = baseline(
+    GCNII,
+    "Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020",
+    {
+        "hidden": hidden(),
+        "layers": layers(64, (2, 4, 8, 16, 32, 64)),
+        "alpha": Parameter(0.2, (0.1, 0.2, 0.5), "share of the initial features, α"),
+        "theta": Parameter(0.5, (0.5, 1.0, 1.5), "strength of the layers' own maps, λ in its paper"),
+    },
+    group="beyond",
+)

@@ -1,0 +1,50 @@
+"""`acm-gcn` against loops over scalars."""
+
+from tiny import (
+    CLASSES,
+    FEATURES,
+    NODES,
+    Row,
+    add,
+    dot,
+    edges,
+    features,
+    graph,
+    linear,
+    matches,
+    mean,
+    neighbors,
+    randomize,
+    relu,
+    scale,
+    sigmoid,
+    softmax,
+)
+
+from gfgn.nn.baselines.acm_gcn import ACMGCN, ACMLayer
+
+
+def layer(rows: list[Row], conv: ACMLayer, around: list[list[int]]) -> list[Row]:
+    low, high, own = ([linear(row, lin.weight) for row in rows] for lin in conv.lins)
+    width = len(low[0])
+    score, mix = conv.score.tolist(), conv.mix.tolist()
+    out = []
+    for i in range(NODES):
+        channels = [
+            relu(mean([low[j] for j in around[i]], width)),
+            relu(add(high[i], scale(-1, mean([high[j] for j in around[i]], width)))),
+            relu(own[i]),
+        ]
+        scores = sigmoid([dot(channel, w) for channel, w in zip(channels, score, strict=True)])
+        alpha = softmax([sum(scores[a] * mix[a][b] for a in range(3)) / 3 for b in range(3)])
+        out.append(add(*[scale(a, channel) for a, channel in zip(alpha, channels, strict=True)]))
+    return out
+
+
+def test_model_is_the_papers_equation() -> None:
+    model = randomize(ACMGCN(FEATURES, CLASSES, 0.0, hidden=4)).eval()
+    around = [[i, *others] for i, others in enumerate(neighbors(edges()))]
+    rows = features().tolist()
+    for conv in model.convs:
+        rows = layer(rows, conv, around)
+    matches(model(features(), graph()), rows)

@@ -1,0 +1,56 @@
+"""`h2gcn` against loops over scalars."""
+
+import math
+
+import pytest
+from tiny import (
+    CLASSES,
+    FEATURES,
+    NODES,
+    Row,
+    add,
+    edges,
+    features,
+    graph,
+    linear,
+    matches,
+    neighbors,
+    randomize,
+    relu,
+    scale,
+)
+
+from gfgn.nn.baselines.h2gcn import H2GCN, two_steps_away
+
+
+def second_neighbors(around: list[list[int]]) -> list[list[int]]:
+    return [sorted({k for j in around[i] for k in around[j]} - set(around[i]) - {i}) for i in range(NODES)]
+
+
+def aggregate(rows: list[Row], around: list[list[int]]) -> list[Row]:
+    nothing = [0.0] * len(rows[0])
+    return [
+        add(nothing, *[scale(1 / math.sqrt(len(around[i]) * len(around[j])), rows[j]) for j in around[i] if around[j]])
+        for i in range(NODES)
+    ]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_second_neighborhood(directed: bool) -> None:
+    expected = second_neighbors(neighbors(edges(directed=directed)))
+    found = neighbors(two_steps_away(graph(directed=directed)).edge_index)
+    assert [sorted(row) for row in found] == expected
+    assert any(expected)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_model_is_the_papers_equation(rounds: int) -> None:
+    model = randomize(H2GCN(FEATURES, CLASSES, 0.0, hidden=4, rounds=rounds)).eval()
+    near = neighbors(edges())
+    far = second_neighbors(near)
+    r = [relu(linear(row, model.embed.weight, model.embed.bias)) for row in features().tolist()]
+    seen = [list(row) for row in r]
+    for _ in range(rounds):
+        r = [a + b for a, b in zip(aggregate(r, near), aggregate(r, far), strict=True)]
+        seen = [old + new for old, new in zip(seen, r, strict=True)]
+    matches(model(features(), graph()), [linear(row, model.out.weight, model.out.bias) for row in seen])
