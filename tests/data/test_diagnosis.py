@@ -63,6 +63,39 @@ def test_adjusted_homophily_is_the_assortativity_of_classes(case: tuple[nx.Graph
     assert close(found, nx.attribute_assortativity_coefficient(known, "label"))
 
 
+@given(labelled(), st.integers(1, 3), st.integers(0, 2**31))
+@settings(deadline=None)
+def test_homophily_of_many_labels_by_loops(case: tuple[nx.Graph, Tensor], num_labels: int, seed: int) -> None:
+    known, _ = case
+    y = torch.rand(len(known), num_labels, generator=torch.Generator().manual_seed(seed)) < 0.4
+    labels = [set(row.nonzero().view(-1).tolist()) for row in y]
+
+    def shares(edges: list[tuple[int, int]]) -> list[float]:
+        sets = [(labels[u] & labels[v], labels[u] | labels[v]) for u, v in edges]
+        return [len(both) / len(either) for both, either in sets if either]
+
+    def mean(values: list[float]) -> float:
+        return float(np.mean(values)) if values else math.nan
+
+    graph = Graph.from_networkx(known)
+    assert close(edge_homophily(graph, y), mean(shares(list(known.edges))))
+    found = [shares([(u, v) for v in known[u]]) for u in known]
+    assert close(node_homophily(graph, y), mean([mean(values) for values in found if values]))
+    assert math.isnan(adjusted_homophily(graph, y))
+
+
+def test_description_of_many_labels_and_graphs() -> None:
+    y = torch.tensor([[1, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1]], dtype=torch.bool)
+    edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    graph = Graph.from_edge_index(edges, num_nodes=4, batch=torch.tensor([0, 0, 1, 1]))
+    found = describe(Dataset("two", graph, torch.rand(4, 2), y, 3, "micro_f1", ["a", "b"], []))
+    assert found.classes == [3, 0, 2]
+    assert (found.unlabelled, found.num_graphs, found.num_edges) == (0, 2, 2)
+    assert found.edge_homophily == 0.25
+    with pytest.raises(ValueError, match=r"y must be \[4, L\] of bool, got \[4, 3\] of torch.int64"):
+        edge_homophily(graph, y.long())
+
+
 def test_unknown_labels_do_not_count() -> None:
     graph = Graph.from_networkx(nx.path_graph(4))
     y = torch.tensor([0, 0, -1, 1])

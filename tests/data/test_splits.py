@@ -1,11 +1,14 @@
 """Random splits: disjoint, covering, and the same everywhere."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gfgn.data import random_splits
+from gfgn.data import DATASETS, random_splits
+from gfgn.data.fingerprint import fingerprint_of_split
 
 
 @given(num_nodes=st.integers(5, 400), count=st.integers(1, 4), seed=st.integers(0, 2**31))
@@ -36,6 +39,82 @@ def test_splits_and_seeds_differ() -> None:
     assert len({tuple(mask.tolist()) for mask in masks}) == 6
 
 
+# --- stratified ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=5).filter(lambda sizes: max(sizes) >= 3),
+    unknown=st.integers(0, 5),
+    seed=st.integers(0, 2**31),
+)
+def test_stratified_parts_meet_the_shares_in_every_class(sizes: list[int], unknown: int, seed: int) -> None:
+    y = torch.cat([torch.full((size,), k) for k, size in enumerate(sizes)] + [torch.full((unknown,), -1)])
+    y = y[torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))]
+    for split in random_splits(y.numel(), 2, seed, stratify=y):
+        assert torch.equal(torch.stack(list(split)).sum(0), (y >= 0).long())
+        for k, size in enumerate(sizes):
+            assert abs(int((split.train & (y == k)).sum()) - 0.48 * size) <= 0.5
+            assert abs(int((split.test & (y == k)).sum()) - 0.2 * size) <= 0.5
+
+
+def test_the_stratified_draw_is_pinned() -> None:
+    split = random_splits(12, 2, seed=7, stratify=torch.arange(12) % 2)[1]
+    assert split.train.nonzero().view(-1).tolist() == [1, 2, 3, 8, 10, 11]
+    assert split.test.nonzero().view(-1).tolist() == [6, 9]
+
+
+def test_more_stratified_splits_do_not_change_the_first() -> None:
+    y = torch.arange(100) % 3
+    few, many = random_splits(100, 2, seed=3, stratify=y), random_splits(100, 5, seed=3, stratify=y)
+    for one, other in zip(few, many, strict=False):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert len({tuple(split.train.tolist()) for split in many}) == 5
+
+
+# --- stored by hash --------------------------------------------------------------------------------------------------
+
+STORED = {
+    "blogcatalog": (
+        5_196,
+        [
+            "d6f9e48ac814bc321e563878e1b31fda",
+            "daaf3a775178a58e67b77d48652f325b",
+            "ae679163693896934da622750e96f2bf",
+            "c52e555eb2b77bcf331d1aba839e5784",
+            "e9f84de79e83a50c7e2e0a01766633b0",
+            "f8cfe22ed16e13d663bc757ee21bcda9",
+            "69c5cb63f40a1a22f3fc22701797d7ac",
+            "4dc2048ad540111ce500958d5d6f1218",
+            "95089fd4445c4e9edf18ae53588706c5",
+            "557d26d5c7ed22ac3cccf2b0df866a68",
+        ],
+    ),
+    "flickr": (
+        7_575,
+        [
+            "8e8d4a3c4fd071bbb8a0a3f5fbbed28c",
+            "1e280ffd153d638e0be484e7eccbea8f",
+            "f05c8194ffca729ce95a94f2173a0a51",
+            "7f74067618342a3422c1c9dc4a15ab13",
+            "b66249b68ac80856617f2ff910836e53",
+            "3f852670b070442f38d2151fef264dbf",
+            "61e8139e09bc2a397021036436cb6d53",
+            "3ca1fca4f76113b9070d1bcf00d95a48",
+            "62e857c6360d61a96cbb87c63e7782ac",
+            "35c2ed6bbbcb4dc81afe5fb5c1489c9c",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_the_ten_splits_of_the_paper_are_stored_by_hash(name: str) -> None:
+    """Every published number on these graphs is one on these splits, on every machine and with every release."""
+    num_nodes, expected = STORED[name]
+    assert DATASETS[name].statistics.nodes == num_nodes
+    assert [fingerprint_of_split(split) for split in random_splits(num_nodes)] == expected
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -43,8 +122,14 @@ def test_splits_and_seeds_differ() -> None:
         ({"train": 0.7, "val": 0.3}, "sum below 1, got 0.7 and 0.3"),
         ({"num_nodes": 2}, "num_nodes must be large enough .* got 2"),
         ({"seed": -1}, "seed must be made of non-negative integers"),
+        ({"stratify": torch.zeros(49, dtype=torch.int64)}, r"stratify must be \[50\] of int64, got \[49\]"),
+        ({"stratify": torch.zeros(50)}, r"stratify must be \[50\] of int64, got \[50\] of torch.float32"),
+        ({"stratify": torch.zeros(50, 2, dtype=torch.bool)}, r"stratify must be \[50\] of int64, got \[50, 2\]"),
+        ({"stratify": torch.full((50,), -2)}, "stratify must hold classes from 0, or −1 .* got -2"),
+        ({"stratify": torch.full((50,), -1)}, "stratify must have a class of 3 nodes or more"),
+        ({"stratify": torch.arange(50)}, "stratify must have a class of 3 nodes or more"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, float], message: str) -> None:
+def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        random_splits(**{"num_nodes": 50, **arguments})  # type: ignore[arg-type]
+        random_splits(**{"num_nodes": 50, **arguments})

@@ -1,5 +1,6 @@
 """Datasets: the registry of named ones, readers of a user's own files, splits and generators."""
 
+from gfgn.data.contextual_sbm import contextual_sbm
 from gfgn.data.dataset import Dataset
 from gfgn.data.dimensions import dimensions
 from gfgn.data.read import DataError, Reading, describe_reading, read, read_with_notes
@@ -12,6 +13,7 @@ __all__ = [
     "Dataset",
     "Reading",
     "Split",
+    "contextual_sbm",
     "describe_reading",
     "dimensions",
     "load",
