@@ -4,24 +4,31 @@ from gfgn.data.diagnosis import smoothness
 from gfgn.experiments.compare import Comparison, compare
 from gfgn.experiments.gates import gates_by_dimension
 from gfgn.experiments.record import DatasetRecord, Row, identify
+from gfgn.experiments.search import Choice, LogUniform, Uniform, random_search, sample, successive_halving
 from gfgn.experiments.store import Store, StoreError
 from gfgn.experiments.study import PAPER_GRID, Candidate, Selection, grid, make_replicas, run_study, select
 
 __all__ = [
     "PAPER_GRID",
     "Candidate",
+    "Choice",
     "Comparison",
     "DatasetRecord",
+    "LogUniform",
     "Row",
     "Selection",
     "Store",
     "StoreError",
+    "Uniform",
     "compare",
     "gates_by_dimension",
     "grid",
     "identify",
     "make_replicas",
+    "random_search",
     "run_study",
+    "sample",
     "select",
     "smoothness",
+    "successive_halving",
 ]

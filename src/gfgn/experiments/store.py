@@ -126,7 +126,7 @@ class Store:
             model: Name of the model.
             replicas: The runs to look for.
             protocol: How they were trained.
-            search: Hash of a search: runs that it ended before their time count too, unless they are there whole.
+            search: Hash of a search: where it ended a run before its time, the row of that is found.
         """
         record = dataset if isinstance(dataset, DatasetRecord) else DatasetRecord.of(dataset)
         whole = [identify(record, model, replica, protocol) for replica in replicas]
@@ -135,7 +135,7 @@ class Store:
             return [found.get(key) for key in whole]
         ended = [identify(record, model, replica, protocol, search) for replica in replicas]
         found |= self._by_key(ended)
-        return [found.get(key) or found.get(other) for key, other in zip(whole, ended, strict=True)]
+        return [found.get(other) or found.get(key) for key, other in zip(whole, ended, strict=True)]
 
     def missing(
         self,
