@@ -1,0 +1,65 @@
+"""`gaan` against loops over scalars."""
+
+import pytest
+from tiny import (
+    CLASSES,
+    FEATURES,
+    NODES,
+    Row,
+    add,
+    dot,
+    edges,
+    features,
+    graph,
+    leaky,
+    linear,
+    matches,
+    mean,
+    neighbors,
+    randomize,
+    scale,
+    sigmoid,
+    softmax,
+)
+
+from gfgn.nn.baselines.gaan import GaAN, GaANLayer
+
+HEADS, KEY, VALUE, POOL = 2, 3, 2, 4
+
+
+def part(row: Row, head: int) -> Row:
+    width = len(row) // HEADS
+    return row[head * width : (head + 1) * width]
+
+
+def layer(rows: list[Row], conv: GaANLayer, around: list[list[int]]) -> list[Row]:
+    query, key, value, pool = (
+        [linear(row, lin.weight, lin.bias) for row in rows] for lin in (conv.query, conv.key, conv.value, conv.pool)
+    )
+    out = []
+    for i in range(NODES):
+        top = [max((pool[j][c] for j in around[i]), default=0.0) for c in range(POOL)]
+        gate = sigmoid(
+            add(
+                linear(rows[i], conv.gate_own.weight, conv.gate_own.bias),
+                linear(top, conv.gate_max.weight),
+                linear(mean([rows[j] for j in around[i]], len(rows[i])), conv.gate_mean.weight),
+            )
+        )
+        heads: Row = []
+        for k in range(HEADS):
+            alpha = softmax([dot(part(query[i], k), part(key[j], k)) for j in around[i]])
+            terms = [scale(a, leaky(part(value[j], k), 0.1)) for a, j in zip(alpha, around[i], strict=True)]
+            heads += scale(gate[k], add([0.0] * VALUE, *terms))
+        own = linear(rows[i], conv.out_own.weight, conv.out_own.bias)
+        out.append(add(own, linear(heads, conv.out_heads.weight)))
+    return out
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_model_is_the_papers_equation(directed: bool) -> None:
+    model = randomize(GaAN(FEATURES, CLASSES, 0.0, hidden=4, heads=HEADS, key=KEY, value=VALUE, pool=POOL)).eval()
+    around = neighbors(edges(directed=directed))
+    first, second = model.convs
+    hidden = [leaky(row, 0.1) for row in layer(features().tolist(), first, around)]
+    matches(model(features(), graph(directed=directed)), layer(hidden, second, around))
