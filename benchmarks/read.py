@@ -2,7 +2,8 @@
 
     python benchmarks/read.py [--edges 10000000 2000000] [--networkx-up-to 2000000]
 
-The files are made in a temporary folder first. Every contender runs in a process of its own, so that its peak is its
+The files are made in a temporary folder first, once without and once with a column of weights, which NetworkX is not
+tried on. Every contender runs in a process of its own, so that its peak is its
 own; `imports_mib` is the peak once the packages are imported and nothing is read yet.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 FEATURES, CLASSES, CHUNK = 16, 5, 2**20
 
 
-def make(folder: Path, num_nodes: int, num_edges: int, seed: int = 0) -> None:
+def make(folder: Path, num_nodes: int, num_edges: int, weighted: bool, seed: int = 0) -> None:
     """Writes `nodes.parquet` and `edges.parquet`, the edges chunk by chunk."""
     import numpy as np
     import pyarrow as pa
@@ -31,12 +32,14 @@ def make(folder: Path, num_nodes: int, num_edges: int, seed: int = 0) -> None:
     nodes = {"id": ids, "label": pa.array(generator.integers(CLASSES, size=num_nodes))}
     nodes |= {f"f{k}": pa.array(generator.normal(size=num_nodes).astype(np.float32)) for k in range(FEATURES)}
     pq.write_table(pa.table(nodes), folder / "nodes.parquet")
-    schema = pa.schema({"source": pa.string(), "target": pa.string()})
+    columns = {"source": pa.string(), "target": pa.string()} | ({"weight": pa.float32()} if weighted else {})
+    schema = pa.schema(columns)
     with pq.ParquetWriter(folder / "edges.parquet", schema) as writer:
         for start in range(0, num_edges, CHUNK):
             size = min(CHUNK, num_edges - start)
             ends = [ids.take(pa.array(generator.integers(num_nodes, size=size))) for _ in range(2)]
-            writer.write_table(pa.table(ends, schema=schema))
+            weight = [pa.array(generator.random(size, dtype=np.float32) + np.float32(0.5))] if weighted else []
+            writer.write_table(pa.table([*ends, *weight], schema=schema))
 
 
 def peak_mib() -> float:
@@ -75,15 +78,16 @@ def with_networkx(folder: Path) -> dict[str, object]:
 CONTENDERS = {"gfgn": with_gfgn, "pandas + NetworkX": with_networkx}
 
 
-def problem(num_edges: int, with_peer: bool) -> dict[str, object]:
-    num_nodes = num_edges // 10
+def problem(num_edges: int, weighted: bool, with_peer: bool) -> dict[str, object]:
+    num_nodes, title = num_edges // 10, f"{num_edges:,} edges{' with weights' if weighted else ''}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # In a process of its own as well: the peak of a child starts from that of its parent.
         call = [sys.executable, __file__]
-        subprocess.run([*call, "--make", name, "--edges", str(num_edges)], check=True)
+        weights = ["--weights"] if weighted else []
+        subprocess.run([*call, "--make", name, "--edges", str(num_edges), *weights], check=True)
         size = sum(file.stat().st_size for file in folder.iterdir()) / 2**20
-        print(f"{num_edges:,} edges, {num_nodes:,} nodes, files of {size:.0f} MiB", flush=True)
+        print(f"{title}, {num_nodes:,} nodes, files of {size:.0f} MiB", flush=True)
         rows = []
         for contender in CONTENDERS if with_peer else ("gfgn",):
             done = subprocess.run([*call, "--child", contender, name], check=True, capture_output=True, text=True)
@@ -96,7 +100,7 @@ def problem(num_edges: int, with_peer: bool) -> dict[str, object]:
             )
             rows.append(row)
     facts = {"nodes": num_nodes, "edges": num_edges, "features": FEATURES, "files_mib": size}
-    return {"title": f"{num_edges:,} edges", **facts, "rows": rows}
+    return {"title": title, **facts, "rows": rows}
 
 
 def main() -> None:
@@ -106,14 +110,19 @@ def main() -> None:
     )
     parser.add_argument("--networkx-up-to", type=int, default=10**12, help="leaves NetworkX out of larger graphs")
     parser.add_argument("--make", help=argparse.SUPPRESS)
+    parser.add_argument("--weights", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.make:
-        make(Path(options.make), options.edges[0] // 10, options.edges[0])
+        make(Path(options.make), options.edges[0] // 10, options.edges[0], options.weights)
     elif options.child:
         print(json.dumps(CONTENDERS[options.child[0]](Path(options.child[1]))))
     else:
-        problems = [problem(edges, edges <= options.networkx_up_to) for edges in options.edges]
+        problems = [
+            problem(edges, weighted, not weighted and edges <= options.networkx_up_to)
+            for edges in options.edges
+            for weighted in (False, True)
+        ]
         import common  # PyTorch with it; a child's peak starts from its parent's, so not before the children
 
         common.write("read", "cpu", problems)

@@ -150,8 +150,7 @@ def read_tables(nodes: Path, edges: Path, prefix: str, progress: Progress | None
     kinds = {"numeric": sum(c.kind != "one-hot" for c in columns), "one-hot": sum(len(c.values) for c in columns)}
     array = _as_numpy(ids)
     del ids
-    _arrow().default_memory_pool().release_unused()
-    return_free_memory()
+    _return_memory()
     return Parts(
         origin=node_table.label,
         edges=found,
@@ -164,6 +163,12 @@ def read_tables(nodes: Path, edges: Path, prefix: str, progress: Progress | None
         ids=array,
         notes=notes,
     )
+
+
+def _return_memory() -> None:
+    """Gives back what PyArrow and the C library keep of freed memory."""
+    _arrow().default_memory_pool().release_unused()
+    return_free_memory()
 
 
 # --- ids ------------------------------------------------------------------------------------------
@@ -191,6 +196,8 @@ def _ids(nodes: Table, edges: Table) -> Any:
     ids = pa.chunked_array(chunks).combine_chunks()
     if _arrow("pyarrow.compute").count_distinct(ids).as_py() < len(ids):
         _name_duplicate(ids.to_pylist(), nodes.label)
+    chunks.clear()
+    _return_memory()
     return ids
 
 
@@ -228,7 +235,8 @@ def _edges(table: Table, ids: Any, nodes: str, notes: list[str], progress: Progr
     if extra:
         notes.append(f"{table.label}: columns without a meaning here left out: {some(extra)}")
     total, row = table.count() if progress else 0, 0
-    ends: list[Array] = []
+    sources: list[NDArray[np.int32]] = []
+    targets: list[NDArray[np.int32]] = []
     weights: list[NDArray[np.float32]] = []
     names = ["source", "target", "weight"] if weighted else ["source", "target"]
     for columns in table.batches(names, EDGE_BATCH):
@@ -239,16 +247,25 @@ def _edges(table: Table, ids: Any, nodes: str, notes: list[str], progress: Progr
         place = pc.fill_null(pc.index_in(both, value_set=ids), -1).to_numpy().reshape(2, -1)
         if (place < 0).any():
             _name_unknown(place, columns, row, table.label, nodes)
-        ends.append(place)
+        sources.append(place[0].copy())
+        targets.append(place[1].copy())
         if weighted:
             weights.append(_weights(columns[2], table.label, row))
         row += len(columns[0])
         if progress:
             progress(row, max(total, row))
-    if not ends:
+        del columns, both, place
+        _return_memory()
+    if not row:
         raise DataError(f"{table.label} holds no rows, expected one an edge")
-    source, target = (np.concatenate([pair[k] for pair in ends]) for k in (0, 1))
-    return Edges(source, target, np.concatenate(weights) if weighted else None)
+    return Edges(_joined(sources), _joined(targets), _joined(weights) if weighted else None)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """The parts as one array; the list is empty then, so that they are not held twice."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 def _name_unknown(place: Array, columns: Sequence[Any], row: int, label: str, nodes: str) -> None:
