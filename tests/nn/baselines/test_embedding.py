@@ -1,4 +1,4 @@
-"""Embeddings in the plane: Isomap against scikit-learn's, landmarks, parts without a path, the cache, gensim."""
+"""Embeddings in the plane: Isomap against scikit-learn's, landmarks, parts of a graph, the cache, gensim."""
 
 import sys
 import types
@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.sparse.csgraph import connected_components
 from tiny import NODES, edges, graph
 
 from gfgn import Graph
 from gfgn.nn.baselines import embedding
-from gfgn.nn.baselines.embedding import connected, embed, isomap, poincare
+from gfgn.nn.baselines.embedding import embed, isomap, parts, poincare, undirected
 
 
 def grid(rows: int, columns: int) -> Graph:
@@ -37,7 +36,7 @@ def test_isomap_is_scikit_learns() -> None:
 
     g = grid(5, 9)
     peer = Isomap(n_neighbors=None, radius=1.5, metric="precomputed", n_components=2)
-    assert aligned(isomap(g), peer.fit_transform(connected(g)))
+    assert aligned(isomap(g), peer.fit_transform(undirected(g)))
 
 
 def test_all_nodes_as_landmarks_are_exact() -> None:
@@ -60,16 +59,16 @@ def test_it_is_the_same_every_time() -> None:
     assert np.array_equal(first, isomap(grid(20, 15)))
 
 
-def test_parts_are_hung_onto_the_largest() -> None:
-    """Nodes 0-3 are a star around 1, 4-5 a pair, 6 alone."""
-    g = Graph.from_edge_index(torch.tensor([[1, 2, 3, 4], [0, 1, 1, 5]]), 7)
-    joined = connected(g)
-    assert connected_components(joined)[0] == 1
-    added = {(int(u), int(v)) for u, v in zip(*joined.nonzero(), strict=True)} - {
-        pair for u, v in g.edge_index.t().tolist() for pair in ((u, v), (v, u))
-    }
-    assert added == {(1, 4), (4, 1), (1, 6), (6, 1)}
-    assert np.isfinite(isomap(g)).all()
+def test_parts_are_embedded_apart() -> None:
+    """A part lies where it would lie alone, whatever else is in the graph."""
+    alone = grid(4, 6)
+    both = torch.cat([alone.edge_index + 3, torch.tensor([[0], [1]]), torch.tensor([[27, 28], [28, 29]])], dim=1)
+    g = Graph.from_edge_index(both, 30)
+    assert parts(g).tolist() == [0, 0, 1, *[2] * 24, *[3] * 3]
+    points = isomap(g)
+    assert np.allclose(points[3:27], isomap(alone))
+    assert np.array_equal(points[:3], np.zeros((3, 2)))
+    assert np.allclose(sorted(points[27:, 0]), [-1, 0, 1])
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3])
@@ -108,6 +107,7 @@ def test_poincare_is_gensims(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "gensim.models.poincare", module)
     expected = np.stack([np.arange(NODES), -np.arange(NODES)], axis=1)
+    expected[-1] = 0  # no edges
     assert np.array_equal(poincare(graph()), expected)
 
 

@@ -25,6 +25,7 @@ from tiny import (
 
 from gfgn import Graph
 from gfgn.nn.baselines import geom_gcn
+from gfgn.nn.baselines.embedding import parts
 from gfgn.nn.baselines.geom_gcn import BINS, GeomGCN, GeomGCNLayer, geometry, neighborhoods, pairs_in_the_plane
 
 
@@ -36,7 +37,13 @@ def points() -> np.ndarray:
 
 
 def close_pairs(places: np.ndarray, count: int) -> set[tuple[int, int]]:
-    distance = {(i, j): math.dist(places[i], places[j]) for i in range(NODES) for j in range(NODES) if i != j}
+    part = parts(graph())
+    distance = {
+        (i, j): math.dist(places[i], places[j])
+        for i in range(NODES)
+        for j in range(NODES)
+        if i != j and part[i] == part[j]
+    }
     radius = sorted(distance.values())[count - 1]
     return {pair for pair, value in distance.items() if value <= radius}
 
@@ -101,13 +108,23 @@ def test_sum_over_virtual_nodes_is_one_map_of_their_concatenation() -> None:
 
 def test_pairs_in_the_plane_are_the_closest() -> None:
     places = points().astype(np.int64)
-    for count in (1, 7, 40, NODES * (NODES - 1)):
-        found = pairs_in_the_plane(places, count)
+    for count in (1, 7, 40, (NODES - 1) * (NODES - 2)):  # the last node is a part of its own
+        found = pairs_in_the_plane(places, parts(graph()), count)
         assert set(map(tuple, found.T.tolist())) == close_pairs(points(), count)
         assert found.shape[1] >= count
-    assert pairs_in_the_plane(places, 0).shape == (2, 0)
-    every = pairs_in_the_plane(np.zeros((5, 2), dtype=np.int64), 3)
-    assert every.shape == (2, 20)
+    assert pairs_in_the_plane(places, parts(graph()), 0).shape == (2, 0)
+    nowhere, one, two = np.zeros((5, 2), dtype=np.int64), np.zeros(5, dtype=np.int64), np.array([0, 0, 1, 1, 1])
+    assert pairs_in_the_plane(nowhere, one, 3).shape == (2, 20)
+    assert set(map(tuple, pairs_in_the_plane(nowhere, two, 100).T.tolist())) == {
+        (0, 1),
+        (1, 0),
+        (2, 3),
+        (3, 2),
+        (2, 4),
+        (4, 2),
+        (3, 4),
+        (4, 3),
+    }
 
 
 def test_nodes_may_be_renamed_with_their_places() -> None:

@@ -54,15 +54,23 @@ def isomap(graph: Graph, exact: int = EXACT, landmarks: int = LANDMARKS) -> Poin
     """Isomap (Tenenbaum et al., 2000) on the graph itself: the plane in which distances are nearest to the numbers of
     steps between nodes.
 
-    Edges count in both directions and without weights. Parts that no path joins are hung onto the largest: an edge
-    joins the node of most neighbours in each with that of the largest. Up to `exact` nodes, all distances are taken;
-    beyond, those from `landmarks` nodes drawn at random with a fixed seed, by which the others are placed (de Silva
-    and Tenenbaum, 2004), in memory that grows with `landmarks · N` rather than `N²`.
+    Edges count in both directions and without weights. Parts of the graph that no path joins have no distance from one
+    another: each has a plane of its own around `(0, 0)`. Up to `exact` nodes, all distances are taken; beyond, those
+    from `landmarks` nodes drawn at random with a fixed seed, by which the others are placed (de Silva and Tenenbaum,
+    2004), in memory that grows with `landmarks · N` rather than `N²`.
     """
-    adjacency = connected(graph)
-    size = graph.num_nodes
-    if size <= 2:
-        return np.zeros((size, 2))
+    adjacency = undirected(graph)
+    points = np.zeros((graph.num_nodes, 2))
+    part = parts(graph)
+    order = np.argsort(part, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
+        if members.size > 2:
+            points[members] = _isomap_of_one(adjacency[members][:, members], exact, landmarks)
+    return points
+
+
+def _isomap_of_one(adjacency: Any, exact: int, landmarks: int) -> Points:
+    size = adjacency.shape[0]
     if size <= exact:
         from sklearn.decomposition import KernelPCA
 
@@ -90,47 +98,36 @@ def place_by_landmarks(squared: Points, chosen: npt.NDArray[np.int64]) -> Points
 
 
 def poincare(graph: Graph) -> Points:
-    """Poincaré embedding (Nickel and Kiela, 2017) in the unit disc, by gensim."""
+    """Poincaré embedding (Nickel and Kiela, 2017) in the unit disc, by gensim; `(0, 0)` for a node without edges."""
     try:
         module: Any = importlib.import_module("gensim.models.poincare")
     except ImportError as error:
         raise ImportError("embedding='poincare' needs gensim, which is not installed") from error
-    edges = connected(graph).tocoo()
-    relations = [(str(u), str(v)) for u, v in zip(edges.row, edges.col, strict=True)]
-    if not relations:
-        return np.zeros((graph.num_nodes, 2))
-    model = module.PoincareModel(relations, size=2, seed=0, workers=1)
-    model.train(epochs=50)
-    return np.stack([np.asarray(model.kv[str(node)], dtype=np.float64) for node in range(graph.num_nodes)])
+    edges = undirected(graph).tocoo()
+    points = np.zeros((graph.num_nodes, 2))
+    if edges.nnz > 0:
+        relations = [(str(u), str(v)) for u, v in zip(edges.row, edges.col, strict=True)]
+        model = module.PoincareModel(relations, size=2, seed=0, workers=1)
+        model.train(epochs=50)
+        for node in np.unique(edges.row):
+            points[node] = model.kv[str(node)]
+    return points
 
 
-def connected(graph: Graph) -> Any:
-    """The undirected adjacency as a SciPy CSR array, its parts joined by one edge each; see `isomap`."""
+def undirected(graph: Graph) -> Any:
+    """The adjacency with edges in both directions and without weights, as a SciPy CSR array."""
     source, target = graph.edge_index.cpu().numpy()
-    size = graph.num_nodes
-    count, part = _parts(source, target, size)
-    if count > 1:
-        degree = np.bincount(np.concatenate([source, target]), minlength=size)
-        by_degree = np.argsort(-degree, kind="stable")
-        _, first = np.unique(part[by_degree], return_index=True)
-        hubs = by_degree[first]
-        centre = hubs[np.bincount(part).argmax()]
-        hubs = hubs[hubs != centre]
-        source, target = np.concatenate([source, hubs]), np.concatenate([target, np.full_like(hubs, centre)])
-    return _undirected(source, target, size)
-
-
-def _parts(source: npt.NDArray[np.int64], target: npt.NDArray[np.int64], size: int) -> tuple[int, Any]:
-    count, part = connected_components(_undirected(source, target, size), directed=False)
-    return int(count), part
-
-
-def _undirected(source: npt.NDArray[np.int64], target: npt.NDArray[np.int64], size: int) -> Any:
     both = np.concatenate([source, target]), np.concatenate([target, source])
-    matrix = scipy.sparse.csr_array((np.ones(both[0].size), both), shape=(size, size))
+    matrix = scipy.sparse.csr_array((np.ones(both[0].size), both), shape=(graph.num_nodes, graph.num_nodes))
     matrix.sum_duplicates()
     matrix.data[:] = 1
     return matrix
+
+
+def parts(graph: Graph) -> npt.NDArray[np.int64]:
+    """`[N]`: the connected part that each node belongs to."""
+    part: npt.NDArray[np.int64] = connected_components(undirected(graph), directed=False)[1].astype(np.int64)
+    return part
 
 
 EMBEDDINGS: dict[str, Callable[[Graph], Points]] = {"isomap": isomap, "poincare": poincare}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import apply_all, glorot_linear, per_graph, reset
-from gfgn.nn.baselines.embedding import EMBEDDINGS, Points, embed
+from gfgn.nn.baselines.embedding import EMBEDDINGS, Points, embed, parts
 from gfgn.nn.baselines.entry import Parameter, baseline, layers
 
 DIRECTIONS = 4
@@ -84,8 +84,9 @@ class GeomGCN(nn.Module):
     """The network of *Geom-GCN: Geometric Graph Convolutional Networks* (Pei et al., 2020): layers as in
     `GeomGCNLayer` with ReLU between them; the last takes the mean over virtual nodes.
 
-    `ρ` is the smallest distance at which nodes have as many neighbours in the plane, on average, as in the graph. The
-    plane is worked out at the first use of a graph; with `cache` and `fingerprint` it is kept on disk.
+    `ρ` is the smallest distance at which nodes have as many neighbours in the plane, on average, as in the graph; parts
+    of the graph that no path joins are not neighbours in the plane either. The plane is worked out at the first use of
+    a graph; with `cache` and `fingerprint` it is kept on disk.
 
     Args:
         in_channels: Number of features.
@@ -151,7 +152,7 @@ def neighborhoods(graph: Graph, points: Points) -> Geometry:
     """Sorts the neighbours in the graph and in the plane into bins."""
     places = on_grid(points)
     near = graph.edge_index.cpu().numpy()
-    close = pairs_in_the_plane(places, graph.num_edges)
+    close = pairs_in_the_plane(places, parts(graph), graph.num_edges)
     source, target = np.concatenate([near, close], axis=1)
     kind = np.repeat([0, DIRECTIONS], [near.shape[1], close.shape[1]])
     bins = kind + direction(places, source, target)
@@ -180,17 +181,17 @@ def direction(
     return found
 
 
-def pairs_in_the_plane(places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    """`[2, E]`, both directions: the pairs within the smallest distance at which there are `count` or more of them."""
+def pairs_in_the_plane(places: npt.NDArray[np.int64], part: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """`[2, E]`, both directions: the pairs of one part within the smallest distance at which there are `count` of them,
+    or more where several are equally far."""
     size = len(places)
-    wanted = min(count, size * (size - 1))
-    if wanted == 0:
+    if min(size, count) == 0:
         return np.zeros((2, 0), dtype=np.int64)
-    tree = cKDTree(places.astype(np.float64))
-    low, high = 0.0, 4 / GRID
+    low, high = 0.0, 3 / GRID  # no two places are further apart
+    tree = cKDTree(np.column_stack([places, part * (2 * high)]))
     for _ in range(64):
         middle = (low + high) / 2
-        enough = tree.count_neighbors(tree, middle) - size >= wanted
+        enough = tree.count_neighbors(tree, middle) - size >= count
         low, high = (low, middle) if enough else (middle, high)
     found = tree.count_neighbors(tree, high) - size
     if found > MOST_PAIRS:
