@@ -5,25 +5,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 import gfgn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
-    from torch import Tensor
 
     from gfgn.data import Dataset
     from gfgn.data.diagnosis import Description
     from gfgn.experiments import Comparison
-    from gfgn.train import Run
+    from gfgn.report.terminal import Counter
+
+STORE, TABLE = "runs.sqlite", "runs.csv"
 
 app = typer.Typer(
     add_completion=False,
@@ -69,11 +69,22 @@ def _options(
     pass
 
 
+class Grid(StrEnum):
+    """What configurations a comparison tries."""
+
+    none = "none"
+    paper = "paper"
+
+
 @app.command()
 def compare(
     data: Annotated[
-        str, typer.Argument(help="Name of a dataset (see `gfgn datasets`), or a folder, zip or npz with a graph.")
-    ] = "dimensions",
+        list[str] | None,
+        typer.Argument(
+            help="Names of datasets (see `gfgn datasets`), or folders, zips or npz files with a graph.",
+            show_default="dimensions",
+        ),
+    ] = None,
     models: Annotated[str, typer.Option(help="Names of models, separated by commas.")] = (
         "mlp,gcn,gfgn-graph,gfgn-neighbor,gfgn-pair"
     ),
@@ -81,43 +92,81 @@ def compare(
         int | None, typer.Option(help="Number of splits.", show_default="4, or all if there are fewer")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds for each split.")] = 1,
+    grid: Annotated[
+        Grid,
+        typer.Option(help="paper: tune every model on the grid of the paper; none: one configuration for all."),
+    ] = Grid.none,
     epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
-    out: Annotated[Path, typer.Option(help="Folder for runs.csv and report.html.")] = Path("gfgn-report"),
+    out: Annotated[Path, typer.Option(help="Folder for runs.sqlite, runs.csv and report.html.")] = Path("gfgn-report"),
+    device: Annotated[str, typer.Option(help="cpu, cuda or mps; auto: cuda if there is one.")] = "auto",
     check: Annotated[
         bool, typer.Option("--check", help="Say what was understood of a graph of your own; no training.")
     ] = False,
 ) -> None:
-    """Train models on a graph over splits and seeds; print the table, write the report.
+    """Train models on graphs over splits and seeds; print the tables, write the report.
 
-    Without DATA: a generated graph, no download, well under a minute.
+    Without DATA: a generated graph, no download, well under a minute. Run again, it trains only what is missing.
     """
     from rich.console import Console
 
     start = time.perf_counter()
     console = Console(stderr=True)
     names = [name.strip() for name in models.split(",") if name.strip()]
-    finished: list[Run] = []
+    counts: list[Counter] = []
     try:
-        dataset = _open(data, check, console)
-        comparison = _train(dataset, names, splits, seeds, epochs, out, console, finished)
-        with console.status("reading the gates") if console.is_terminal else nullcontext():
-            gates = _gates(comparison.dataset)
-        from gfgn.report import write_report
-
-        report = write_report(comparison, out / "report.html", gates)
+        opened = [_open(each, check, console) for each in data or ["dimensions"]]
+        if check:
+            return
+        settings: dict[str, Any] = {"models": names, "seeds": seeds, "max_epochs": epochs, "grid": _grid(grid)}
+        found = [dataset for dataset in opened if dataset is not None]
+        comparisons, written = _compare(found, settings, splits, out, device, console, counts)
     except (ValueError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
-        kept = f"{len(finished)} finished runs are kept in {out / 'runs.csv'}" if finished else "no run had finished"
+        made = sum(count.made for count in counts)
+        kept = f"{made} finished runs are kept in {out / STORE}" if made else "no run had finished"
         typer.echo(f"gfgn: interrupted; {kept}", err=True)
         raise typer.Exit(130) from None
-    _print(comparison)
-    typer.echo(f"{len(comparison.runs)} runs, {time.perf_counter() - start:.1f} s in all")
-    typer.echo(f"report: {report}    every run: {comparison.path}")
+    from gfgn.report.terminal import show_comparisons
+
+    show_comparisons(_stdout(), comparisons)
+    there = f", {counts[0].kept:,} more were there already" if counts[0].kept else ""
+    typer.echo(f"{counts[0].made:,} runs{there}, {time.perf_counter() - start:.1f} s in all")
+    typer.echo(f"report: {written}    every run: {out / TABLE}")
 
 
-def _open(data: str, check: bool, console: Console) -> Dataset:
-    """The dataset of that name, or the graph at that path; with `check`, what was understood of it, and the end."""
+@app.command()
+def report(
+    source: Annotated[Path, typer.Argument(help="A store (runs.sqlite), or the folder that has one.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write.", show_default="report.html beside it")] = None,
+) -> None:
+    """Write the HTML report again, from a store alone."""
+    from gfgn.experiments import Store, read_comparisons
+    from gfgn.report import write_report
+
+    path = source / STORE if source.is_dir() else source
+    try:
+        with Store(path, read_only=True) as store:
+            comparisons, runs = read_comparisons(store), len(store)
+        if not comparisons:
+            raise ValueError(f"{path} holds {runs} runs but no comparison to report; `gfgn compare` makes one")
+        written = write_report(comparisons, out or path.parent / "report.html")
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+    for comparison in comparisons:
+        for model, (have, need) in comparison.incomplete.items():
+            typer.echo(f"left out: {model} on {comparison.dataset.name}, which has {have:,} of {need:,} runs so far")
+    typer.echo(f"report: {written}")
+
+
+def _grid(grid: Grid) -> list[dict[str, Any]] | None:
+    from gfgn.experiments import PAPER_GRID
+
+    return PAPER_GRID if grid is Grid.paper else None
+
+
+def _open(data: str, check: bool, console: Console) -> Dataset | None:
+    """The dataset of that name, or the graph at that path; with `check`, what was understood of it is said instead."""
     from gfgn.data import DATASETS, describe_reading, load, read_with_notes
 
     if data.lower() not in DATASETS and not Path(data).exists() and Path(data).name != data:
@@ -130,98 +179,69 @@ def _open(data: str, check: bool, console: Console) -> Dataset:
         reading = read_with_notes(data)
     if check:
         typer.echo(describe_reading(reading))
-        raise typer.Exit
+        return None
     for note in reading.notes:
         console.print(f"{data}: {note}", highlight=False, soft_wrap=True)
     return reading.dataset
 
 
-def _train(
-    dataset: Dataset,
-    models: list[str],
+def _compare(
+    datasets: Sequence[Dataset],
+    settings: dict[str, Any],
     splits: int | None,
-    seeds: int,
-    epochs: int,
     out: Path,
+    device: str,
     console: Console,
-    finished: list[Run],
-) -> Comparison:
-    from gfgn.experiments import compare as run_all
+    counts: list[Counter],
+) -> tuple[list[Comparison], Path]:
+    """Trains what is missing, dataset by dataset, and writes the files. The report is of all that the store has."""
+    from gfgn.experiments import Store, read_comparisons
+    from gfgn.experiments.compare import make_plan, run_comparison
+    from gfgn.experiments.gates import gates_note
+    from gfgn.report import write_report
+    from gfgn.report.terminal import watching
 
-    if splits is None:
-        splits = min(4, max(len(dataset.splits), 1))
-    if dataset.metric != "accuracy":
-        raise ValueError(f"gfgn compare measures accuracy; {dataset.name} is measured by {dataset.metric}")
-    total = splits * seeds
-    with _progress(console, models, total) as show:
-
-        def done(run: Run) -> None:
-            finished.append(run)
-            show(run)
-
-        return run_all(dataset, models, splits, seeds, out=out, max_epochs=epochs, progress=done)
-
-
-@contextmanager
-def _progress(console: Console, models: list[str], total: int) -> Iterator[Callable[[Run], None]]:
-    """A bar a model on a terminal, a plain line a model elsewhere."""
-    if not console.is_terminal:
-        seen: dict[str, list[Run]] = {}
-
-        def line(run: Run) -> None:
-            runs = seen.setdefault(run.model, [])
-            runs.append(run)
-            if len(runs) == total:
-                seconds = sum(each.seconds for each in runs)
-                print(f"{run.model}: {total} runs, {seconds:.1f} s", file=sys.stderr, flush=True)
-
-        yield line
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        tasks = {model: bar.add_task(model, total=total, start=False) for model in models}
-
-        def step(run: Run) -> None:
-            bar.start_task(tasks[run.model])
-            bar.advance(tasks[run.model])
-
-        yield step
+    names = [dataset.name for dataset in datasets]
+    if len(set(names)) < len(names):
+        raise ValueError(f"DATA must be graphs of different names, got {', '.join(names)}")
+    device = _device(device)
+    plans = [
+        make_plan(dataset, splits=min(4, max(len(dataset.splits), 1)) if splits is None else splits, **settings)
+        for dataset in datasets
+    ]
+    _check_table(out / TABLE)
+    with Store(out / STORE) as store:
+        try:
+            with watching(console, sum(plan.count(model) for plan in plans for model in plan.models)) as watcher:
+                counts.append(watcher)
+                for dataset, plan in zip(datasets, plans, strict=True):
+                    run_comparison(store, dataset, plan, device, watcher)
+            for dataset in datasets:
+                with console.status(f"gates of {dataset.name}") if console.is_terminal else nullcontext():
+                    gates_note(store, dataset)
+        finally:
+            store.to_csv(out / TABLE)
+        found = {comparison.dataset.name: comparison for comparison in read_comparisons(store)}
+    return [found[name] for name in names], write_report(list(found.values()), out / "report.html")
 
 
-def _gates(dataset: Dataset) -> dict[str, Tensor] | None:
-    from gfgn.experiments.gates import LEVELS, MAX_DIMENSIONS, gates_by_dimension
+def _device(name: str) -> str:
+    import torch
 
-    if dataset.num_features > MAX_DIMENSIONS:
-        return None
-    return {level: gates_by_dimension(dataset, level) for level in LEVELS}
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return "cuda" if there["cuda"] else "cpu"
+    kind = name.partition(":")[0]
+    if not there.get(kind, False):
+        known = ", ".join(device for device, present in there.items() if present)
+        raise ValueError(f"--device must be auto or one that this machine has ({known}), got {name!r}")
+    return name
 
 
-def _print(comparison: Comparison) -> None:
-    from rich.table import Table
-
-    from gfgn.experiments.compare import is_gfgn
-    from gfgn.report.html import interval, percent, signed
-
-    baseline = comparison.best_baseline
-    table = Table(box=None, pad_edge=False, title=None, header_style="bold")
-    table.add_column("model")
-    table.add_column(f"test {comparison.dataset.metric}, %", justify="right")
-    table.add_column("95% interval", justify="right")
-    if baseline is not None:
-        table.add_column(f"against {baseline}", justify="right")
-    for model, summary in comparison.summary().items():
-        cells = [model, percent(summary), interval(summary).replace("[", r"\[")]
-        gain = comparison.gain(model)
-        if baseline is not None:
-            against = "" if gain is None else f"{signed(gain.mean)} {interval(gain, sign=True)}"
-            cells.append(against.replace("[", r"\["))
-        table.add_row(*cells, style="bold" if is_gfgn(model) else None)
-    console = _stdout()
-    console.print(f"{comparison.dataset.name}: {comparison.dataset.description}", soft_wrap=True, highlight=False)
-    console.print(f"All models: {comparison.settings}.", soft_wrap=True, highlight=False)
-    console.print(table)
+def _check_table(path: Path) -> None:
+    """The table is written anew: what is there must be one of ours."""
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith("key,dataset,"):
+        raise ValueError(f"--out must be a folder whose {TABLE} gfgn may write, and {path} is something else")
 
 
 @datasets.callback(invoke_without_command=True)

@@ -1,7 +1,7 @@
 """Experiments: studies that a store keeps, grids and searches, comparisons of models, and the gates they learn."""
 
 from gfgn.data.diagnosis import smoothness
-from gfgn.experiments.compare import Comparison, compare
+from gfgn.experiments.compare import Comparison, Watcher, compare, read_comparisons
 from gfgn.experiments.gates import gates_by_dimension
 from gfgn.experiments.record import DatasetRecord, Row, identify
 from gfgn.experiments.search import Choice, LogUniform, Uniform, random_search, sample, successive_halving
@@ -20,12 +20,14 @@ __all__ = [
     "Store",
     "StoreError",
     "Uniform",
+    "Watcher",
     "compare",
     "gates_by_dimension",
     "grid",
     "identify",
     "make_replicas",
     "random_search",
+    "read_comparisons",
     "run_study",
     "sample",
     "select",

@@ -6,13 +6,15 @@ identity, so that each gate speaks of one input dimension.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from gfgn.data.dataset import Dataset
+from gfgn.data.diagnosis import smoothness
+from gfgn.experiments.store import Store
 from gfgn.graph import Graph
 from gfgn.nn import GFGNConv
 from gfgn.train.loop import fitting_threads
@@ -94,3 +96,30 @@ def gates_by_dimension(
             cross_entropy(reader(x, dataset.graph)[train], dataset.y[train]).backward()
             optimizer.step()
     return reader.gates(x, dataset.graph)
+
+
+def gates_note(store: Store, dataset: Dataset) -> dict[str, Any] | None:
+    """The mean gate of each dimension at every level, from the store if it has them and otherwise put there; `None`
+    where there are too many dimensions, or several labels a node.
+
+    `"levels"` has them by level, and either `"smooth"` says which dimensions follow the graph by construction, or
+    `"roughness"` how much each varies along edges.
+    """
+    kept = store.notes("gates").get(dataset.name)
+    if kept is not None and kept["fingerprint"] == dataset.fingerprint:
+        return kept
+    if dataset.num_features > MAX_DIMENSIONS or dataset.multilabel:
+        return None
+    smooth = dataset.smooth_dimensions
+    note = {
+        "fingerprint": dataset.fingerprint,
+        "levels": {level: _rounded(gates_by_dimension(dataset, level)) for level in LEVELS},
+        "smooth": None if smooth is None else smooth.tolist(),
+        "roughness": None if smooth is not None else _rounded(smoothness(dataset)),
+    }
+    store.note("gates", dataset.name, note)
+    return note
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, 4) for value in values.double().tolist()]

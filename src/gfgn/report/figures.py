@@ -12,12 +12,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
+from numpy.typing import NDArray
 
-from gfgn.data.dataset import Dataset
-from gfgn.data.diagnosis import Description, smoothness
-from gfgn.experiments.compare import Comparison, is_gfgn
+from gfgn.data.diagnosis import Description
+from gfgn.experiments.compare import Comparison
+from gfgn.experiments.record import is_gfgn
 
+Floats = NDArray[np.float64]
+METRICS = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "micro_f1": "micro-F1"}
 # Blue and orange after Okabe and Ito: told apart by colour-blind readers, on a white page and on a dark one.
 BLUE, ORANGE = "#2C8FD1", "#E69F00"
 INK = "#010203"  # stands for the page's text colour, see `to_svg`
@@ -39,7 +41,7 @@ STYLE: Any = {
 }
 
 
-def runs_figure(comparison: Comparison) -> str:
+def runs_figure(comparison: Comparison, name: str = "runs") -> str:
     """Every run as a dot, one row a model, with the mean and its 95% interval above."""
     models = comparison.models
     with mpl.rc_context(STYLE):
@@ -52,26 +54,26 @@ def runs_figure(comparison: Comparison) -> str:
             axes.plot([100 * summary.low, 100 * summary.high], [row - 0.28] * 2, color=INK, linewidth=1.6)
             axes.plot(100 * summary.mean, row - 0.28, "o", color=INK, markersize=4.5)
         _rows(axes, list(models))
-        axes.set_xlabel(f"test {comparison.dataset.metric}, %")
-        return to_svg(figure, "runs")
+        axes.set_xlabel(f"test {METRICS[comparison.dataset.metric]}, %")
+        return to_svg(figure, name)
 
 
-def gates_figure(gates: Mapping[str, Tensor], dataset: Dataset) -> str:
-    """The gate of every feature dimension: by whether it follows the graph, or against its smoothness if the
-    dataset does not say."""
+def gates_figure(gates: Mapping[str, Any], name: str = "gates") -> str:
+    """The gate of every feature dimension: by whether it follows the graph, or against its smoothness if that is not
+    known; see `gfgn.experiments.gates.gates_note`."""
+    levels = {level: np.array(values) for level, values in gates["levels"].items()}
     with mpl.rc_context(STYLE):
-        if dataset.smooth_dimensions is None:
-            return to_svg(gates_by_smoothness(gates, smoothness(dataset).cpu().numpy()), "gates")
-        return to_svg(gates_by_truth(gates, dataset.smooth_dimensions.cpu().numpy()), "gates")
+        if gates["smooth"] is None:
+            return to_svg(gates_by_smoothness(levels, np.array(gates["roughness"])), name)
+        return to_svg(gates_by_truth(levels, np.array(gates["smooth"])), name)
 
 
-def gates_by_truth(gates: Mapping[str, Tensor], smooth: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Figure:
+def gates_by_truth(gates: Mapping[str, Floats], smooth: NDArray[np.bool_]) -> Figure:
     """The gate of every dimension in one row a level, by whether the dimension follows the graph."""
     figure = Figure(figsize=(WIDTH, 1.0 + 0.8 * len(gates)), layout="constrained")
     axes = figure.add_subplot()
     kinds = ((smooth, BLUE, "follows the graph", -0.17), (~smooth, ORANGE, "does not", 0.17))
-    for row, values in enumerate(gates.values()):
-        gate = values.cpu().numpy()
+    for row, gate in enumerate(gates.values()):
         for mask, color, label, shift in kinds:
             height = row + shift + 0.05 * ((np.arange(mask.sum()) % 3) - 1)
             name = label if row == 0 else None
@@ -83,12 +85,12 @@ def gates_by_truth(gates: Mapping[str, Tensor], smooth: np.ndarray[tuple[int], n
     return figure
 
 
-def gates_by_smoothness(gates: Mapping[str, Tensor], rough: np.ndarray[tuple[int], np.dtype[np.float32]]) -> Figure:
+def gates_by_smoothness(gates: Mapping[str, Floats], rough: Floats) -> Figure:
     """The gate of every dimension against its roughness, one panel a level."""
     figure = Figure(figsize=(WIDTH, 0.6 + 1.5 * len(gates)), layout="constrained")
     panels = np.atleast_1d(figure.subplots(len(gates), 1, sharex=True, sharey=True))
     for axes, (level, values) in zip(panels, gates.items(), strict=True):
-        axes.scatter(rough, values.cpu().numpy(), s=22, color=BLUE, alpha=0.75, linewidths=0)
+        axes.scatter(rough, values, s=22, color=BLUE, alpha=0.75, linewidths=0)
         axes.grid(axis="y", color=FAINT, alpha=0.25, linewidth=0.6)
         axes.set_ylabel(f"{level} level")
     panels[-1].set_xlabel("roughness fᵀLf / fᵀf of a feature dimension (0: smooth, 1: noise)")
