@@ -67,6 +67,8 @@ def neighbor_level(
         propagated, pooled = ops.propagate_and_mean(z, graph)
     else:
         propagated, pooled = ops.propagate(z, graph), ops.NEIGHBOR_POOL[pool](z, graph)
+    if not return_scores:
+        return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, around = gate.chunk(2, dim=1)
     s = lam * torch.sigmoid(ops.head_linear(z, own) + ops.head_linear(pooled, around))
     return torch.lerp(z, propagated, s), s

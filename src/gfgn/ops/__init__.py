@@ -28,6 +28,7 @@ __all__ = [
     "backends",
     "compute_dtype",
     "dropout",
+    "gated_neighbor",
     "gated_pair",
     "gated_propagate",
     "head_linear",
@@ -65,7 +66,7 @@ def neighbor_sum(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
 
 def neighbor_mean(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
     """`out_i = Σ_{j∈N(i)} x_j / |N(i)|`, 0 where a node has no neighbours; weights do not count."""
-    return neighbor_sum(x, graph, backend) * _inverse_count(x, graph)
+    return neighbor_sum(x, graph, backend) * _inverse_count(graph).to(x.dtype).unsqueeze(1)
 
 
 def neighbor_max(x: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
@@ -80,10 +81,12 @@ def propagate_and_mean(x: Tensor, graph: Graph, backend: str | None = None) -> t
     backend = choose(x.device.type, x.dtype, backend, _needs_reference(graph))
     if backend == "reference":
         return propagate(x, graph, backend), neighbor_mean(x, graph, backend)
-    weighted, plain = library.spmm_pair(
-        x, list(graph.by_target), graph.norm, list(graph.by_source), graph.reverse_norm, backend
+    rows, reverse_rows = list(graph.by_target), list(graph.by_source)
+    inverse = _inverse_count(graph)
+    both: tuple[Tensor, Tensor] = library.propagate_and_mean(
+        x, rows, graph.norm, inverse, reverse_rows, graph.reverse_norm, backend
     )
-    return weighted, plain * _inverse_count(x, graph)
+    return both
 
 
 def gated_propagate(z: Tensor, s: Tensor, graph: Graph, backend: str | None = None) -> Tensor:
@@ -171,6 +174,37 @@ def gated_pair(z: Tensor, gate: Tensor, graph: Graph, lam: float | Tensor = 1.0,
     return out
 
 
+def gated_neighbor(
+    z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: float | Tensor = 1.0, backend: str | None = None
+) -> Tensor:
+    """The output of the neighbour level, `(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`.
+
+    Args:
+        z: `[N, heads·d]`, the features that are gated.
+        around: `[N, heads·d]`, what the neighbours give: `propagate` of `z`.
+        mean: `[N, heads·d]`, what the gate sees of the neighbours: `neighbor_mean` of `z`.
+        gate: `[heads, 2d, d]`, what each head makes of `[z ‖ mean]`.
+        lam: λ, one number or a `[heads·d]` tensor with a value a column.
+        backend: `None` for the automatic choice.
+    """
+    if gate.dim() != 3 or gate.size(1) != 2 * gate.size(2) or z.size(1) != gate.size(0) * gate.size(2):
+        raise ValueError(
+            f"gated_neighbor: gate must have shape [heads, 2d, d] with heads·d = {z.size(1)}, got {list(gate.shape)}"
+        )
+    for name, value in (("around", around), ("mean", mean)):
+        if value.shape != z.shape:
+            raise ValueError(f"gated_neighbor: {name} must have shape {list(z.shape)}, got {list(value.shape)}")
+    needs_reference = "lam" if isinstance(lam, Tensor) and lam.requires_grad else None
+    backend = choose(z.device.type, z.dtype, backend, needs_reference)
+    if backend == "reference":
+        return reference.gated_neighbor(z, around, mean, gate, lam)
+    lam = _lam_by_column(lam, z, compute_dtype(z.dtype))
+    out: Tensor = library.gated_neighbor(
+        z.contiguous(), around.contiguous(), mean.contiguous(), gate.to(z.dtype), lam, backend
+    )
+    return out
+
+
 def pair_scores(a: Tensor, b: Tensor, graph: Graph, lam: float | Tensor = 1.0) -> Tensor:
     """The gates `s_ij = λ σ(a_i + b_j)` themselves, `[E, D]` in the order of the edges the graph was given; 0 for a
     self-loop that was removed."""
@@ -187,19 +221,25 @@ def _spmm(x: Tensor, graph: Graph, values: Tensor | None, reverse_values: Tensor
     return cast(Tensor, library.spmm(x, rows, values, reverse_rows, reverse_values, backend))
 
 
-def _inverse_count(x: Tensor, graph: Graph) -> Tensor:
-    return graph.row_lengths.clamp(min=1).to(compute_dtype(x.dtype)).reciprocal().to(x.dtype).unsqueeze(1)
+def _inverse_count(graph: Graph) -> Tensor:
+    """`[N]`: one over the number of neighbours."""
+    return graph.row_lengths.clamp(min=1).to(graph.norm.dtype).reciprocal()
 
 
 def _pair_edges(lam: float | Tensor, z: Tensor, graph: Graph) -> tuple[Tensor | list[Tensor], ...]:
     """λ and the edges as the pair operators take them."""
-    if not isinstance(lam, Tensor):
-        lam = graph.norm.new_full((z.size(1),), lam)
-    elif lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
-        raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
-    lam = lam.to(z.device, graph.norm.dtype).expand(z.size(1)).contiguous()
+    lam = _lam_by_column(lam, z, graph.norm.dtype)
     forward = (graph.norm, graph.share, list(graph.by_target))
     return lam, *forward, graph.reverse_norm, graph.reverse_share, list(graph.by_source)
+
+
+def _lam_by_column(lam: float | Tensor, z: Tensor, dtype: torch.dtype) -> Tensor:
+    """`[D]`: λ for every column of `z`."""
+    if not isinstance(lam, Tensor):
+        return torch.full((z.size(1),), lam, dtype=dtype, device=z.device)
+    if lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
+        raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
+    return lam.to(z.device, dtype).expand(z.size(1)).contiguous()
 
 
 def _needs_reference(graph: Graph, lam: float | Tensor = 1.0) -> str | None:

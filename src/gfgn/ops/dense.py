@@ -54,6 +54,8 @@ def dropout(
     if backend == "reference":
         entry = torch.arange(x.numel(), device=x.device).view(x.shape)
         return x * (keep(entry, key, rate) / (1 - rate)).to(x.dtype)
+    if not is_batched(x) and not x.requires_grad and (is_batched(key) or is_batched(rate)):
+        return cast(Tensor, library.dropout_shared(key.reshape(1), rate.reshape(1), x, backend))
     return cast(Tensor, library.dropout(x, key.reshape(1), rate.reshape(1), backend))
 
 

@@ -35,3 +35,29 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     # and is the faster way to the blocks on its diagonal, though the rest is thrown away.
     blocks = (x.t() @ grad).view(heads, x.size(1) // heads, heads, grad.size(1) // heads)
     return blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1).contiguous()
+
+
+def neighbor_gate(z: Tensor, mean: Tensor, gate: Tensor) -> Tensor:
+    """`σ([z ‖ mean] W_s)`, one `W_s` a head."""
+    own, other = gate.chunk(2, dim=1)
+    return head_matmul(mean, other, onto=head_matmul(z, own)).sigmoid_()
+
+
+def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
+    """`(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`, by products and passes over whole tensors."""
+    s = neighbor_gate(z, mean, gate).mul_(lam.to(z.dtype))
+    return torch.lerp(z, around, s, out=s)
+
+
+def gated_neighbor_backward(
+    grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of `gated_neighbor` for `z`, `around`, `mean` and the gate."""
+    own, other = gate.chunk(2, dim=1)
+    sigma, heads = neighbor_gate(z, mean, gate), gate.size(0)
+    slope = (around - z).mul_(grad).mul_(lam.to(z.dtype)).mul_(sigma).mul_(1 - sigma)
+    grad_around = sigma.mul_(lam.to(z.dtype)).mul_(grad)
+    grad_z = head_matmul(slope, own.transpose(1, 2), onto=grad - grad_around)
+    grad_mean = head_matmul(slope, other.transpose(1, 2))
+    grad_gate = torch.cat([head_weight_gradient(x, slope, heads) for x in (z, mean)], dim=1)
+    return grad_z, grad_around, grad_mean, grad_gate

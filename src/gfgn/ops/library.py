@@ -164,40 +164,52 @@ def _spmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return spmm(grad, *ctx.transposed, ctx.backend), None, None, None, None, None
 
 
-def _spmm_pair(
-    x: Tensor, rows: Pattern, values: Tensor, reverse_rows: Pattern, reverse_values: Tensor, backend: str
+def _propagate_and_mean(
+    x: Tensor,
+    rows: Pattern,
+    values: Tensor,
+    inverse: Tensor,
+    reverse_rows: Pattern,
+    reverse_values: Tensor,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
-    """`Σ_j v_ij x_j` and `Σ_j x_j` from one walk."""
-    return kernels(backend).spmm_pair(x, Rows(*rows), values)
+    """`Σ_j v_ij x_j` and `inverse_i Σ_j x_j` from one walk."""
+    return kernels(backend).spmm_pair(x, Rows(*rows), values, inverse)
 
 
-def _spmm_pair_fake(x: Tensor, rows: Pattern, *_: Any) -> tuple[Tensor, Tensor]:
+def _propagate_and_mean_fake(x: Tensor, rows: Pattern, *_: Any) -> tuple[Tensor, Tensor]:
     return _spmm_fake(x, rows), _spmm_fake(x, rows)
 
 
-def _spmm_pair_transposed(
+def _both_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    *_, rows, values, inverse, reverse_rows, reverse_values, ctx.backend = inputs
+    ctx.transposed = (reverse_rows, reverse_values, inverse, rows, values)
+
+
+def _propagate_and_mean_transposed(
     weighted: Tensor,
-    plain: Tensor,
+    mean: Tensor,
     rows: Pattern,
     values: Tensor,
+    inverse: Tensor,
     reverse_rows: Pattern,
     reverse_values: Tensor,
     backend: str,
 ) -> Tensor:
-    """`Σ_i v_ij weighted_i + Σ_i plain_i` from one walk: the transpose of `spmm_pair`."""
-    return kernels(backend).spmm_pair_backward(weighted, plain, Rows(*rows), values)
+    """`Σ_i v_ij weighted_i + inverse_i mean_i` from one walk: the transpose of `propagate_and_mean`."""
+    return kernels(backend).spmm_pair_backward(weighted, mean, Rows(*rows), values, inverse)
 
 
-def _spmm_pair_transposed_fake(weighted: Tensor, plain: Tensor, rows: Pattern, *_: Any) -> Tensor:
+def _propagate_and_mean_transposed_fake(weighted: Tensor, mean: Tensor, rows: Pattern, *_: Any) -> Tensor:
     return _spmm_fake(weighted, rows)
 
 
-def _spmm_pair_backward(ctx: Any, weighted: Tensor, plain: Tensor) -> tuple[Any, ...]:
-    return spmm_pair_transposed(weighted, plain, *ctx.transposed, ctx.backend), None, None, None, None, None
+def _propagate_and_mean_backward(ctx: Any, weighted: Tensor, mean: Tensor) -> tuple[Any, ...]:
+    return propagate_and_mean_transposed(weighted, mean, *ctx.transposed, ctx.backend), *[None] * 6
 
 
-def _spmm_pair_transposed_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return *spmm_pair(grad, *ctx.transposed, ctx.backend), None, None, None, None, None
+def _propagate_and_mean_transposed_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return *propagate_and_mean(grad, *ctx.transposed, ctx.backend), *[None] * 6
 
 
 # --- the pair level -------------------------------------------------------------------------------
@@ -308,6 +320,8 @@ def _head_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         heads = weight.size(0)
         grad_weight = torch.bmm(by_head(x, heads).transpose(1, 2), by_head(grad.contiguous(), heads))
         return head_linear(grad.contiguous(), weight.transpose(1, 2)), grad_weight
+    if not ctx.needs_input_grad[0]:  # features that are data
+        return None, head_weight_gradient(x, grad.contiguous(), weight.size(0))
     grads: tuple[Tensor, Tensor] = head_linear_gradient(grad.contiguous(), x, weight)
     return grads
 
@@ -404,6 +418,47 @@ def _last_backward() -> bool:
     return keeps is not None and not torch.compiler.is_compiling() and not keeps()
 
 
+# --- the neighbour level ---------------------------------------------------------------------------
+
+
+def _gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor, backend: str) -> Tensor:
+    """`(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`, `W_s` a matrix a head and `λ` a value a column."""
+    return elementwise(backend).gated_neighbor(z, around, mean, gate, lam)
+
+
+def _gated_neighbor_fake(z: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(z)
+
+
+def _gated_neighbor_gradient(
+    grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor, backend: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients with respect to `z`, `around`, `mean` and the gate."""
+    return elementwise(backend).gated_neighbor_backward(grad, z, around, mean, gate, lam)
+
+
+def _gated_neighbor_gradient_fake(
+    grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, *_: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return torch.empty_like(z), torch.empty_like(z), torch.empty_like(z), torch.empty_like(gate)
+
+
+def _gated_neighbor_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, ctx.backend = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _gated_neighbor_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    z, around, mean, gate, lam = ctx.saved_tensors
+    if torch.is_grad_enabled():  # to be differentiated again
+        inputs = (z.clone(), around.clone(), mean.clone(), gate.clone())
+        out = reference.gated_neighbor(*inputs, lam)
+        grads = torch.autograd.grad(out, inputs, grad, create_graph=True)
+    else:
+        grads = gated_neighbor_gradient(grad.contiguous(), z, around, mean, gate, lam, ctx.backend)
+    return *grads, None, None
+
+
 # --- the graph level ------------------------------------------------------------------------------
 
 
@@ -497,7 +552,7 @@ def _sparse_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 def _dropout(x: Tensor, keys: Tensor, rate: Tensor, backend: str) -> Tensor:
     """Dropout by hash: `x` is `[N, R·D]`, one block of columns for each of the `R` keys, and value `n D + d` survives
     in block `r` by a hash of it and `keys[r]`."""
-    return elementwise(backend).dropout(x, keys, rate)
+    return elementwise(backend).dropout(x, keys, rate, shared=False)
 
 
 def _dropout_fake(x: Tensor, *_: Any) -> Tensor:
@@ -511,6 +566,15 @@ def _dropout_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return dropout(grad.contiguous(), *ctx.saved_tensors, ctx.backend), None, None, None
+
+
+def _dropout_shared(keys: Tensor, rate: Tensor, x: Tensor, backend: str) -> Tensor:
+    """`dropout` where all replicas have the same `x`, `[N, D]`, which is data: `[N, R·D]`."""
+    return elementwise(backend).dropout(x, keys, rate, shared=True)
+
+
+def _dropout_shared_fake(keys: Tensor, rate: Tensor, x: Tensor, backend: str) -> Tensor:
+    return x.new_empty(x.size(0), x.size(1) * keys.numel())
 
 
 def _shared_linear(weight: Tensor, x: Tensor) -> Tensor:
@@ -531,9 +595,15 @@ def _shared_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 spmm = Operator(_spmm, _spmm_fake, _sum_context, _spmm_backward, features=1)
-spmm_pair = Operator(_spmm_pair, _spmm_pair_fake, _sum_context, _spmm_pair_backward, features=1)
-spmm_pair_transposed = Operator(
-    _spmm_pair_transposed, _spmm_pair_transposed_fake, _sum_context, _spmm_pair_transposed_backward, features=2
+propagate_and_mean = Operator(
+    _propagate_and_mean, _propagate_and_mean_fake, _both_context, _propagate_and_mean_backward, features=1
+)
+propagate_and_mean_transposed = Operator(
+    _propagate_and_mean_transposed,
+    _propagate_and_mean_transposed_fake,
+    _both_context,
+    _propagate_and_mean_transposed_backward,
+    features=2,
 )
 pair_aggregate = Operator(
     _pair_aggregate, _pair_aggregate_fake, _pair_context, _pair_backward, features=3, columns=(3,)
@@ -553,6 +623,19 @@ sparse_linear = Operator(
     _sparse_linear, _spmm_fake, _sparse_linear_context, _sparse_linear_backward, features=1, columns=(7, 8)
 )
 dropout = Operator(_dropout, _dropout_fake, _dropout_context, _dropout_backward, features=1, columns=(1, 2))
+dropout_shared = Operator(_dropout_shared, _dropout_shared_fake, features=0, columns=(0, 1))
+gated_neighbor = Operator(
+    _gated_neighbor,
+    _gated_neighbor_fake,
+    _gated_neighbor_context,
+    _gated_neighbor_backward,
+    features=3,
+    columns=(4,),
+    heads=(3,),
+)
+gated_neighbor_gradient = Operator(
+    _gated_neighbor_gradient, _gated_neighbor_gradient_fake, features=4, columns=(5,), heads=(4,)
+)
 shared_linear = Operator(
     _shared_linear, _shared_linear_fake, _shared_linear_context, _shared_linear_backward, features=1
 )

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import numba_kernels
+from gfgn.ops.heads import gated_neighbor, gated_neighbor_backward
 from gfgn.ops.numba_kernels import (
     _announced,
     _array,
@@ -28,6 +29,8 @@ from gfgn.ops.numba_kernels import (
     meet,
     take,
 )
+
+__all__ = ["adam", "dropout", "gated_neighbor", "gated_neighbor_backward"]
 
 CHUNK = 1 << 14
 """Elements in one task."""
@@ -65,6 +68,7 @@ class Dropout(NamedTuple):
     rows: int
     replicas: int
     width: int
+    shared: bool
 
 
 @inlined
@@ -76,13 +80,13 @@ def mixed(h: Any) -> Any:
 
 
 @inlined
-def drop_run(op: Any, place: int, number: int, count: int, replica: int) -> None:
+def drop_run(op: Any, place: int, source: int, number: int, count: int, replica: int) -> None:
     """`count` consecutive values, the first being number `number` of its replica; none crosses 2³²."""
     key = np.uint32(np.uint32(op.keys[replica]) ^ np.uint32((number >> 32) * 0x9E3779B1))
     low, cut, scale = np.uint32(number), op.cut[replica], op.scale[replica]
     for c in range(count):
         h = mixed(np.uint32(np.uint32(low + np.uint32(c)) ^ key))
-        op.out[place + c] = op.x[place + c] * scale if np.uint64(h) >= cut else 0.0
+        op.out[place + c] = op.x[source + c] * scale if np.uint64(h) >= cut else 0.0
 
 
 @kernel
@@ -96,23 +100,25 @@ def dropout_kernel(op: Any, shared: Any) -> None:
             near = min(op.width, (((number >> 32) + 1) << 32) - number)
             for replica in range(op.replicas):
                 place = (row * op.replicas + replica) * op.width
-                drop_run(op, place, number, near, replica)
+                source = number if op.shared else place
+                drop_run(op, place, source, number, near, replica)
                 if near < op.width:
-                    drop_run(op, place + near, number + near, op.width - near, replica)
+                    drop_run(op, place + near, source + near, number + near, op.width - near, replica)
         task = done(work, 0)
     meet(work, 0, work.number)
 
 
-def dropout(x: Tensor, keys: Tensor, rate: Tensor) -> Tensor:
+def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
     """Drops values of `x`, `[N, R·D]`: number `n D + d` of replica `r` by a hash of it and `keys[r]`.
 
     Args:
-        x: `[N, R·D]`; replica `r` owns the `r`-th run of `D` columns.
+        x: `[N, R·D]`; replica `r` owns the `r`-th run of `D` columns. If `shared`, `[N, D]`, the same for all.
         keys: `[R]`, int64, of which the low 32 bits count.
         rate: `[R]`, in [0, 1).
+        shared: Whether all replicas have the same values.
     """
     dtype, replicas = _compute_dtype(x), keys.numel()
-    rows, columns = x.shape
+    rows, columns = x.size(0), x.size(1) * (replicas if shared else 1)
     out = _fresh(rows, columns, dtype=dtype)
     if out.numel() == 0:
         return out.to(x.dtype)
@@ -126,6 +132,7 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor) -> Tensor:
         rows,
         replicas,
         columns // replicas,
+        shared,
     )
     _run(dropout_kernel, dtype, op, -(-rows // max(1, CHUNK // columns)))
     return out.to(x.dtype)

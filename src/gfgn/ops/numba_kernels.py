@@ -1106,15 +1106,16 @@ def spmm(x: Tensor, rows: Rows, values: Tensor | None) -> Tensor:
     return out
 
 
-def spmm_pair(x: Tensor, rows: Rows, values: Tensor) -> tuple[Tensor, Tensor]:
-    """`spmm(x, rows, values)` and `spmm(x, rows, None)`, gathering once."""
+def spmm_pair(x: Tensor, rows: Rows, values: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    """`spmm(x, rows, values)` and `inverse_i · spmm(x, rows, None)_i`, gathering once."""
     weighted, plain = _plain(spmm_pair_kernel, _walk(rows, x, fields=1, sums=2), x, None, values, 2)
-    return weighted, plain
+    return weighted, plain.mul_(inverse.to(plain.dtype).unsqueeze(1))
 
 
-def spmm_pair_backward(g_weighted: Tensor, g_plain: Tensor, rows_t: Rows, values_t: Tensor) -> Tensor:
-    """The gradient of `spmm_pair` with respect to `x`: `Σ_e values_e g_weighted[idx_e] + g_plain[idx_e]`."""
+def spmm_pair_backward(g_weighted: Tensor, g_mean: Tensor, rows_t: Rows, values_t: Tensor, inverse: Tensor) -> Tensor:
+    """The gradient of `spmm_pair` with respect to `x`: `Σ_e values_e g_weighted[idx_e] + (inverse g_mean)[idx_e]`."""
     walk = _walk(rows_t, g_weighted, fields=2, sums=1)
+    g_plain = g_mean * inverse.to(g_mean.dtype).unsqueeze(1)
     (out,) = _plain(spmm_pair_backward_kernel, walk, g_weighted, g_plain, values_t, 1)
     return out
 

@@ -62,3 +62,10 @@ def pair_aggregate(
     kept = 1 - zeros.index_add(0, target, s * share.to(dtype).unsqueeze(1))
     taken = zeros.index_add(0, target, s * norm.to(dtype).unsqueeze(1) * wide.index_select(0, source))
     return (kept * wide + taken).to(z.dtype)
+
+
+def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: float | Tensor) -> Tensor:
+    """`(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`, one `W_s` a head."""
+    own, other = gate.to(z.dtype).chunk(2, dim=1)
+    s = lam * torch.sigmoid(head_linear(z, own) + head_linear(mean, other))
+    return ((1 - s) * z + s * around).to(z.dtype)

@@ -7,7 +7,7 @@ values, alone or among a thousand replicas, on any device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -31,7 +31,20 @@ class _Sides:
     reverse_entry: Tensor
     """For every entry by columns its place by rows."""
     version: int
+    _dense: list[Tensor] = field(default_factory=list)
 
+    def dense(self, x: Tensor) -> Tensor | None:
+        """The matrix with its zeros, if on a GPU a product with it is the faster one; kept once made."""
+        if self.values.numel() < DENSE * x.numel() or x.numel() > LARGEST_DENSE:
+            return None
+        if not self._dense:
+            self._dense.append(x.to_dense())
+        return self._dense[0]
+
+
+DENSE = 0.05
+"""Share of stored values from which on a GPU multiplies zeros sooner than it gathers rows."""
+LARGEST_DENSE = 2**28
 
 _sides: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
@@ -68,6 +81,9 @@ def sparse_linear(
     if not dropped:
         if backend == "reference":
             return reference.spmm(weight, sides.rows, sides.values)
+        dense = sides.dense(x) if weight.is_cuda else None
+        if dense is not None:
+            return cast(Tensor, library.shared_linear(weight, dense.to(weight.dtype)))
         reverse = (list(sides.reverse_rows), sides.reverse_values)
         return cast(Tensor, library.spmm(weight, list(sides.rows), sides.values, *reverse, backend))
     assert key is not None

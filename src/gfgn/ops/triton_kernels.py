@@ -139,7 +139,7 @@ def _finish(
             tl.store(out1 + at, second, mask=mask)
     elif OP == "spmm_pair":
         first = sum0
-        tl.store(out1 + at, sum1, mask=mask)
+        tl.store(out1 + at, sum1 * tl.load(y0 + row, mask=valid, other=0.0).to(tl.float32), mask=mask)
     elif OP == "sparse_linear":
         first = sum0 * tl.load(scale + column // width, mask=present, other=0.0)[None, :]
     else:
@@ -194,6 +194,11 @@ def _gather(
         j = tl.load(idx + e, mask=here, other=0).to(tl.int64)
         at = j[:, None] * columns + column[None, :]
         mask = here[:, None] & present[None, :]
+        if OP == "sparse_linear":  # what is dropped is not even read
+            number = e
+            if entry is not None:
+                number = tl.load(entry + e, mask=here, other=0)
+            mask = _both(mask, _hash(number[:, None], keys) >= cut)
         g0 = tl.load(x0 + at, mask=mask, other=0.0).to(tl.float32)
         if w0 is not None:
             v0 = tl.load(w0 + e, mask=here, other=0.0).to(tl.float32)[:, None]
@@ -219,17 +224,12 @@ def _gather(
             sum1 += _stack(g0, UNROLL)
         elif OP == "spmm_pair_backward":
             g1 = tl.load(x1 + at, mask=mask, other=0.0).to(tl.float32)
-            sum0 += _stack(v0 * g0 + g1, UNROLL)
+            v1 = tl.load(x2 + j, mask=here, other=0.0).to(tl.float32)[:, None]
+            sum0 += _stack(v0 * g0 + v1 * g1, UNROLL)
         elif OP == "gated_backward":
             gate_at = j[:, None] * gate_stride + column[None, :]
             gate = tl.load(x1 + gate_at, mask=mask, other=0.0).to(tl.float32)
             sum0 += _stack(v0 * (g0 * gate), UNROLL)
-        elif OP == "sparse_linear":
-            number = e
-            if entry is not None:
-                number = tl.load(entry + e, mask=here, other=0)
-            kept = tl.where(_hash(number[:, None], keys) >= cut, v0, 0.0)
-            sum0 += _stack(kept * g0, UNROLL)
         elif w0 is not None:
             sum0 += _stack(v0 * g0, UNROLL)
         else:
@@ -457,19 +457,19 @@ def spmm(x: Tensor, rows: Rows, values: Tensor | None) -> Tensor:
     return out
 
 
-def spmm_pair(x: Tensor, rows: Rows, values: Tensor) -> tuple[Tensor, Tensor]:
-    """`Σ_e values_e x[idx_e]` and `Σ_e x[idx_e]`, with one gather for both."""
+def spmm_pair(x: Tensor, rows: Rows, values: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    """`Σ_e values_e x[idx_e]` and `inverse_i Σ_e x[idx_e]`, with one gather for both."""
     (x,) = _checked(x)
     outs = _result(x, rows), _result(x, rows)
-    _launch("spmm_pair", rows, outs, (x,), (), (values,), sums=2)
+    _launch("spmm_pair", rows, outs, (x,), (inverse,), (values,), sums=2)
     return outs
 
 
-def spmm_pair_backward(g_weighted: Tensor, g_plain: Tensor, rows_t: Rows, values_t: Tensor) -> Tensor:
-    """The gradient of `spmm_pair` for `x`: `Σ_e values_e g_weighted[idx_e] + g_plain[idx_e]` over the transpose."""
-    g_weighted, g_plain = _checked(g_weighted, g_plain)
+def spmm_pair_backward(g_weighted: Tensor, g_mean: Tensor, rows_t: Rows, values_t: Tensor, inverse: Tensor) -> Tensor:
+    """The gradient of `spmm_pair` for `x`: `Σ_e values_e g_weighted[idx_e] + (inverse g_mean)[idx_e]`."""
+    g_weighted, g_mean = _checked(g_weighted, g_mean)
     out = _result(g_weighted, rows_t)
-    _launch("spmm_pair_backward", rows_t, (out,), (g_weighted, g_plain), (), (values_t,))
+    _launch("spmm_pair_backward", rows_t, (out,), (g_weighted, g_mean, inverse), (), (values_t,))
     return out
 
 

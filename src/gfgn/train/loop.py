@@ -1,21 +1,35 @@
-"""`train_replicas`: trains one model once for every replica of a list."""
+"""`train_replicas`: trains one model for every replica of a list, many at a time."""
 
 from __future__ import annotations
 
+import gc
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from gfgn.data.dataset import Dataset
-from gfgn.train.models import HIDDEN, builder
-from gfgn.train.replica import Replica, Run
+from gfgn.train.batch import Batch, Program, Protocol
+from gfgn.train.checkpoint import Checkpoint
+from gfgn.train.models import HIDDEN, Model, find_model
+from gfgn.train.replica import Replica, Run, Status
+from gfgn.train.task import Task, make_task, with_sparse_features
 
+CHECK = {"cpu": 1, "cuda": 20}
+"""Epochs between two looks at who has come to an end: an answer of a GPU has to be waited for."""
+FEW_LEFT = {"cpu": 0.9, "cuda": 0.6}
+"""Share of replicas alive below which the others leave: a GPU's program has to be captured anew."""
+CACHE = 1 << 22
+"""Bytes of hidden units of a batch on the CPU: about what a cache holds."""
 SMALL = 2**23
 """Values in an edge-wise tensor below which one thread is the better choice."""
+
+Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
 
 
 def train_replicas(
@@ -25,8 +39,21 @@ def train_replicas(
     max_epochs: int = 400,
     patience: int = 100,
     device: torch.device | str = "cpu",
+    *,
+    clip: float | None = None,
+    schedule: str = "constant",
+    class_weights: bool = False,
+    graphs_per_step: int | None = None,
     progress: Callable[[Run], None] | None = None,
+    status: Callable[[Status], None] | None = None,
+    history: bool = True,
     keep_state: bool = False,
+    gates: bool = True,
+    batch_size: int | None = None,
+    rungs: Sequence[int] = (),
+    prune: Prune | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 50,
 ) -> list[Run]:
     """Trains `model` for every replica and returns one `Run` a replica, in order.
 
@@ -41,53 +68,51 @@ def train_replicas(
         replicas: The runs to make.
         max_epochs: Largest number of epochs.
         patience: Epochs without improvement after which a run ends.
-        device: Where to train.
+        device: Where to train: `"cpu"`, `"cuda"` or `"mps"`.
+        clip: Largest norm of a run's gradient, or `None`.
+        schedule: Of the learning rate: `"constant"`, `"cosine"` or `"step"`, see `gfgn.train.Protocol`.
+        class_weights: Whether every class has the same weight in the loss, however many nodes it has.
+        graphs_per_step: If every graph of `data` belongs to one part of the split, how many training graphs make up a
+            step; `None` for all of them.
         progress: Called with each run as it finishes.
+        status: Called now and then with how far the runs are.
+        history: Whether runs keep their losses and scores of every epoch.
         keep_state: Whether runs keep the parameters of their best epoch.
+        gates: Whether runs of a model with gates keep a summary of those.
+        batch_size: How many replicas train at a time; as many as fit if `None`.
+        rungs: Epochs at which `prune` is asked.
+        prune: Given the epoch, all replicas still in training and their best validation scores so far, says which go
+            on. One that does not is `dropped`, and its test score is not read.
+        checkpoint: Folder in which training is saved now and then, and from which the same call goes on after it was
+            interrupted; `None` to save nothing.
+        checkpoint_every: Epochs between two saves.
     """
-    build = builder(model)
-    if data.metric != "accuracy":
-        raise ValueError(f"data must be measured by accuracy, the only measure so far; {data.name} is by {data.metric}")
-    for name, value in (("max_epochs", max_epochs), ("patience", patience)):
-        if value < 1:
-            raise ValueError(f"{name} must be 1 or larger, got {value}")
-    for replica in replicas:
-        _check_split(data, replica.split)
-
-    data = data.to(device)
-    cuda = [data.x.device] if data.x.is_cuda else []
-    runs = []
-    for replica in replicas:
-        start = time.perf_counter()
-        with torch.random.fork_rng(devices=cuda), fitting_threads(data):
-            torch.manual_seed(replica.seed)
-            net = build(data.num_features, data.num_classes, replica).to(device)
-            best, history = _fit(net, data, replica, max_epochs, patience)
-            net.load_state_dict(best.state)
-            test, _ = _evaluate(net, data, data.splits[replica.split].test)
-        run = Run(
-            replica=replica,
-            model=model,
-            val=best.score,
-            test=test,
-            epoch=best.epoch,
-            history=history,
-            seconds=time.perf_counter() - start,
-            num_parameters=sum(p.numel() for p in net.parameters()),
-            state=best.state if keep_state else None,
-        )
-        runs.append(run)
-        if progress is not None:
-            progress(run)
-    return runs
+    entry = find_model(model)
+    if not entry.replicas:
+        raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
+    if data.inductive and not entry.inductive:
+        raise ValueError(f"model must run on graphs it has not seen for {data.name!r}, got {model!r}, which does not")
+    protocol = Protocol(max_epochs, patience, clip, schedule, class_weights, graphs_per_step)
+    _check(data, replicas, protocol, batch_size, rungs, prune)
+    if not replicas:
+        return []
+    options = {"history": history, "keep_state": keep_state, "gates": gates}
+    training = _Training(
+        model, entry, with_sparse_features(data.to(device)), replicas, protocol, options, progress, status
+    )
+    if checkpoint is not None:
+        training.saves = Checkpoint(Path(checkpoint), model, data, replicas, protocol, checkpoint_every)
+    with fitting_threads(data, len(replicas)):
+        training.train(batch_size, sorted(set(rungs)), prune)
+    return [training.runs[place] for place in range(len(replicas))]
 
 
 @contextmanager
-def fitting_threads(data: Dataset) -> Iterator[None]:
+def fitting_threads(data: Dataset, replicas: int = 1) -> Iterator[None]:
     """One thread for a small graph: its operations are too short to share, and on a busy machine threads that wait
     for each other make them many times slower."""
     before = torch.get_num_threads()
-    if data.graph.num_edges * HIDDEN < SMALL:
+    if (data.graph.num_edges + data.num_nodes) * HIDDEN * replicas < SMALL:
         torch.set_num_threads(1)
     try:
         yield
@@ -95,48 +120,255 @@ def fitting_threads(data: Dataset) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _Best:
-    """The best epoch so far and its parameters."""
+@dataclass(frozen=True)
+class _Group:
+    """Replicas that can share a program."""
 
-    def __init__(self) -> None:
-        self.score, self.loss, self.epoch = float("-inf"), float("inf"), -1
-        self.state: dict[str, Tensor] = {}
+    program: Program
+    task: Task
+    splits: list[int]
+    """The splits of the task's masks."""
+    places: list[int]
+    """The replicas, by their places in the list."""
 
-    def update(self, score: float, loss: float, epoch: int, net: nn.Module) -> None:
-        if self.epoch >= 0 and (score, -loss) <= (self.score, -self.loss):
+
+class _Training:
+    """One call of `train_replicas`."""
+
+    def __init__(
+        self,
+        name: str,
+        entry: Model,
+        data: Dataset,
+        replicas: Sequence[Replica],
+        protocol: Protocol,
+        options: dict[str, bool],
+        progress: Callable[[Run], None] | None,
+        status: Callable[[Status], None] | None,
+    ) -> None:
+        self.name, self.entry, self.data, self.replicas, self.protocol = name, entry, data, replicas, protocol
+        self.options, self.progress, self.status = options, progress, status
+        self.device = data.y.device
+        self.runs: dict[int, Run] = {}
+        self.saves: Checkpoint | None = None
+        self.start = time.perf_counter()
+        self.spent = [0.0] * len(replicas)
+        self.work = 0
+        """Epochs trained, summed over replicas."""
+
+    # --- groups and batches -----------------------------------------------------------------------
+
+    def train(self, batch_size: int | None, rungs: list[int], prune: Prune | None) -> None:
+        groups = [self._group(places) for places in self._alike()]
+        if prune is None:
+            for group in groups:
+                self._train_group(group, batch_size)
             return
-        self.score, self.loss, self.epoch = score, loss, epoch
-        self.state = {name: value.detach().clone() for name, value in net.state_dict().items()}
+        batches = []
+        for group in groups:
+            size = batch_size or self._fitting(group)
+            batches += [(self._batch(group, some), some) for some in _cut(group.places, size)]
+        for rung in [*rungs, self.protocol.max_epochs]:
+            for batch, places in batches:
+                self._run(batch, places, rung)
+            if rung < self.protocol.max_epochs:
+                self._prune(batches, rung, prune)
+
+    def _alike(self) -> list[list[int]]:
+        """Replicas that can share a program: the same structure and, where parts are graphs, the same split."""
+        groups: dict[Any, list[int]] = {}
+        for place, replica in enumerate(self.replicas):
+            groups.setdefault((replica.options, self.data.inductive and replica.split), []).append(place)
+        return list(groups.values())
+
+    def _group(self, places: list[int]) -> _Group:
+        facts = {"num_nodes": self.data.num_nodes}
+        settings = self.entry.settings(self.name, self.replicas[places[0]], facts)
+        program = Program(self.entry, settings, self.data, self.device)
+        splits = sorted({self.replicas[place].split for place in places})
+        return _Group(program, make_task(self.data, splits, self.protocol.graphs_per_step), splits, places)
+
+    def _batch(self, group: _Group, places: Sequence[int]) -> Batch:
+        replicas = [self.replicas[place] for place in places]
+        splits = [group.splits.index(replica.split) for replica in replicas]
+        return Batch(group.program, group.task, self.data, replicas, splits, self.protocol)
+
+    def _train_group(self, group: _Group, batch_size: int | None) -> None:
+        """Trains replicas batch by batch, in smaller ones when the memory was not enough."""
+        size = batch_size or self._fitting(group)
+        left = group.places
+        while left:
+            some = left[:size]
+            try:
+                self._run(self._batch(group, some), some, self.protocol.max_epochs)
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+                size = max(1, min(size, len(left)) // 2)
+                gc.collect()
+            left = [place for place in left if place not in self.runs]
+            if left and self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _fitting(self, group: _Group) -> int:
+        """How many replicas to train at a time."""
+        count = len(group.places)
+        if self.device.type == "cpu":
+            hidden = 4 * HIDDEN * (group.task.val.graph.num_nodes + 1)
+            return max(1, min(count, CACHE // hidden))
+        if self.device.type != "cuda":
+            return min(count, 16)
+        free, _ = torch.cuda.mem_get_info(self.device)
+        if self._guess(group) * count < 0.1 * free:
+            return count
+        before = torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        probe = group.places[:2]
+        batch = self._batch(group, probe)
+        batch.train_step(0)
+        batch.validate()
+        each = (torch.cuda.max_memory_allocated(self.device) - before) / len(probe)
+        del batch
+        torch.cuda.empty_cache()
+        return max(1, min(count, int(0.7 * free / each)))
+
+    def _guess(self, group: _Group) -> int:
+        """Bytes that a replica takes, on the high side: its parameters with all that Adam and the best epoch add, and
+        what the layers keep for every node and every edge."""
+        parameters = sum(parameter.numel() for parameter in group.program.module.parameters())
+        graph = self.data.graph
+        return 4 * (8 * parameters + HIDDEN * (32 * graph.num_nodes + 12 * graph.num_edges))
+
+    # --- one batch --------------------------------------------------------------------------------
+
+    def _run(self, batch: Batch, places: list[int], until: int) -> None:
+        """Trains a batch up to an epoch; who comes to an end leaves, and `places` with it."""
+        if self.saves is not None and batch.epoch == 0:
+            for place, run in self.saves.resume(batch, places).items():
+                self._finish(place, run)
+        every, few = CHECK.get(self.device.type, 10), FEW_LEFT.get(self.device.type, 0.6)
+        while places and batch.epoch < until:
+            start, epoch = time.perf_counter(), batch.epoch
+            batch.run(min(every, until - batch.epoch))
+            alive = batch.alive()
+            self._count(places, batch.epoch - epoch, time.perf_counter() - start)
+            if sum(alive) <= few * len(places) or sum(alive) == 0:
+                self._leave(batch, places, [not lives for lives in alive])
+            self._report(batch, places)
+            if self.saves is not None:
+                self.saves.save(batch, places, self.runs)
+
+    def _count(self, places: list[int], epochs: int, seconds: float) -> None:
+        self.work += epochs * len(places)
+        for place in places:
+            self.spent[place] += seconds / len(places)
+
+    def _leave(self, batch: Batch, places: list[int], leaving: Sequence[bool], dropped: bool = False) -> None:
+        gone = [k for k, leaves in enumerate(leaving) if leaves]
+        if not gone:
+            return
+        for k, run in zip(gone, self._results(batch.take(gone), [places[k] for k in gone], dropped), strict=True):
+            self._finish(places[k], run)
+        stay = [k for k, leaves in enumerate(leaving) if not leaves]
+        batch.keep(stay)
+        places[:] = [places[k] for k in stay]
+
+    def _results(self, batch: Batch, places: list[int], dropped: bool) -> list[Run]:
+        """The runs of a batch all of whose replicas have ended."""
+        start, count = time.perf_counter(), len(places)
+        tests = [math.nan] * count if dropped else batch.test_scores()
+        gates = batch.gates() if self.options["gates"] and not dropped else [None] * count
+        states = batch.states() if self.options["keep_state"] else [None] * count
+        histories = batch.histories()
+        scores, best = batch.scores(), batch.tensors["best_epoch"].tolist()
+        share = (time.perf_counter() - start) / count
+        runs = []
+        for k, place in enumerate(places):
+            epochs = min(batch.epoch, best[k] + self.protocol.patience + 1)
+            kept = {name: values[:epochs] for name, values in histories[k].items()} if self.options["history"] else {}
+            runs.append(
+                Run(
+                    replica=self.replicas[place],
+                    model=self.name,
+                    val=scores[k],
+                    test=tests[k],
+                    epoch=best[k],
+                    epochs=epochs,
+                    history=kept,
+                    seconds=self.spent[place] + share,
+                    num_parameters=batch.num_parameters,
+                    state=states[k],
+                    gates=gates[k],
+                    dropped=dropped,
+                )
+            )
+        return runs
+
+    def _finish(self, place: int, run: Run) -> None:
+        self.runs[place] = run
+        if self.progress is not None:
+            self.progress(run)
+
+    def _prune(self, batches: list[tuple[Batch, list[int]]], epoch: int, prune: Prune) -> None:
+        """Asks who goes on, over all batches at once."""
+        asked = [(batch, places, k) for batch, places in batches for k in range(len(places))]
+        if not asked:
+            return
+        scores = {id(batch): batch.scores() for batch, _ in batches}
+        kept = prune(epoch, [self.replicas[p[k]] for _, p, k in asked], [scores[id(b)][k] for b, _, k in asked])
+        if len(kept) != len(asked):
+            raise ValueError(f"prune must answer for each of {len(asked)} replicas, got {len(kept)} answers")
+        answer = {places[k]: bool(stays) for (_, places, k), stays in zip(asked, kept, strict=True)}
+        for batch, places in batches:
+            self._leave(batch, places, [not answer[place] for place in places], dropped=True)
+
+    def _report(self, batch: Batch, places: list[int]) -> None:
+        if self.status is None:
+            return
+        seconds = time.perf_counter() - self.start
+        ended = [run.epochs for run in self.runs.values()]
+        expected = sum(ended) / len(ended) if ended else self.protocol.max_epochs
+        left = max(0.0, len(self.replicas) * max(expected, batch.epoch) - self.work)
+        best = max([*(run.val for run in self.runs.values()), *(batch.scores() if places else [])])
+        self.status(
+            Status(
+                replicas=len(self.replicas),
+                finished=len(self.runs),
+                alive=len(places),
+                epoch=batch.epoch,
+                best_val=best,
+                seconds=seconds,
+                seconds_left=left * seconds / self.work if self.work else None,
+            )
+        )
 
 
-def _fit(
-    net: nn.Module, data: Dataset, replica: Replica, max_epochs: int, patience: int
-) -> tuple[_Best, dict[str, list[float]]]:
-    split = data.splits[replica.split]
-    optimizer = torch.optim.Adam(net.parameters(), lr=replica.lr, weight_decay=replica.weight_decay)
-    best = _Best()
-    history: dict[str, list[float]] = {"train_loss": [], "val_loss": [], "val": []}
-    for epoch in range(max_epochs):
-        net.train()
-        optimizer.zero_grad()
-        loss = cross_entropy(net(data.x, data.graph)[split.train], data.y[split.train])
-        loss.backward()
-        optimizer.step()
-        score, val_loss = _evaluate(net, data, split.val)
-        for name, value in (("train_loss", loss.item()), ("val_loss", val_loss), ("val", score)):
-            history[name].append(value)
-        best.update(score, val_loss, epoch, net)
-        if epoch - best.epoch >= patience:
-            break
-    return best, history
+def _cut(places: list[int], size: int) -> list[list[int]]:
+    return [places[first : first + size] for first in range(0, len(places), size)]
 
 
-@torch.no_grad()
-def _evaluate(net: nn.Module, data: Dataset, mask: Tensor) -> tuple[float, float]:
-    """Accuracy and cross-entropy on the nodes of `mask`."""
-    net.eval()
-    logits, labels = net(data.x, data.graph)[mask], data.y[mask]
-    return (logits.argmax(1) == labels).float().mean().item(), cross_entropy(logits, labels).item()
+def _check(
+    data: Dataset,
+    replicas: Sequence[Replica],
+    protocol: Protocol,
+    batch_size: int | None,
+    rungs: Sequence[int],
+    prune: Prune | None,
+) -> None:
+    for split in sorted({replica.split for replica in replicas}):
+        _check_split(data, split)
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size must be 1 or larger, got {batch_size}")
+    if bool(rungs) != (prune is not None):
+        raise ValueError(f"rungs and prune must be given together, got rungs={list(rungs)} and prune={prune}")
+    if any(rung < 1 for rung in rungs):
+        raise ValueError(f"rungs must be epochs from 1 on, got {list(rungs)}")
+    if protocol.class_weights and data.multilabel:
+        raise ValueError(f"class_weights must be False for data of many labels a node, such as {data.name!r}")
+    if protocol.graphs_per_step is not None and not data.inductive:
+        raise ValueError(
+            f"graphs_per_step must be None for {data.name!r}, which is not made of graphs of one part each"
+        )
 
 
 def _check_split(data: Dataset, split: int) -> None:
@@ -145,3 +377,5 @@ def _check_split(data: Dataset, split: int) -> None:
     for part, mask in data.splits[split]._asdict().items():
         if not mask.any():
             raise ValueError(f"split {split} of {data.name!r} must have {part} nodes, got an empty mask")
+        if data.metric == "roc_auc" and part != "train" and data.y[mask].unique().numel() < 2:
+            raise ValueError(f"split {split} of {data.name!r} must have {part} nodes of both classes for ROC AUC")

@@ -1,119 +1,148 @@
 """The models by name. To add one, write its builder and give it a line in `MODELS`.
 
-A builder takes the number of features, the number of classes and the replica, and returns a module that maps
-`(x, graph)` to logits. All have two layers, 64 hidden units (for GFGN 8 heads of 8, as in the paper) and
-dropout on the input of both layers.
+A model is a module that maps `(x, graph)` to logits. Dropout rate and λ may differ between the replicas of a batch:
+a builder gets tensors in their place and hands them on to layers that keep them as attributes, see
+`gfgn.train.batch`. Unless its paper says otherwise a model has two layers, 64 hidden units (for GFGN 8 heads of 8,
+as in the paper) and dropout on the input of both layers.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
+from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv
 from torch_geometric.nn.dense.linear import Linear
 
 from gfgn.graph import Graph
 from gfgn.nn import GFGN
-from gfgn.ops import propagate
+from gfgn.nn.baselines import BASELINES, Baseline, Parameter
+from gfgn.nn.baselines.entry import hidden, layers
+from gfgn.ops import linear
 from gfgn.train.replica import Replica
-
-Builder = Callable[[int, int, Replica], nn.Module]
 
 HIDDEN = 64
 HEADS = 8
 
 
+@dataclass(frozen=True)
+class Model:
+    """An entry of the registry.
+
+    Attributes:
+        build: Makes the module from the number of features, the number of classes, the dropout rate, λ and the
+            parameters.
+        parameters: The model's own parameters, as `Replica.options` names them, with defaults and what a grid tries.
+        reference: The paper it comes from.
+        gated: Whether the module has GFGN's gates: λ means something, and `forward` takes `return_scores`.
+        inductive: Whether a trained model runs on graphs it has not seen.
+        replicas: Whether it trains in batches of replicas.
+        minibatch: Whether it trains in mini-batches of sampled nodes.
+        group: `"gfgn"`, `"paper"` for the baselines of the paper's tables, `"beyond"` for what came after.
+        needs: Facts about the data that `build` gets among the parameters, such as `"num_nodes"`.
+    """
+
+    build: Callable[[int, int, Any, Any, Mapping[str, Any]], nn.Module]
+    parameters: Mapping[str, Parameter]
+    reference: str
+    gated: bool = False
+    inductive: bool = True
+    replicas: bool = True
+    minibatch: bool = False
+    group: str = "paper"
+    needs: tuple[str, ...] = ()
+
+    def settings(self, name: str, replica: Replica, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of a replica: its options over the defaults, and what the model needs to know of the data."""
+        settings = {option: parameter.default for option, parameter in self.parameters.items()}
+        for option, value in replica.options:
+            if option not in settings:
+                known = ", ".join(settings) or "none"
+                raise ValueError(f"options of {name} must be among {known}, got {option!r}")
+            wanted = type(settings[option])
+            if not isinstance(value, wanted) and not (wanted is float and isinstance(value, int)):
+                raise ValueError(f"option {option!r} of {name} must be of type {wanted.__name__}, got {value!r}")
+            settings[option] = value
+        return settings | {need: facts[need] for need in self.needs}
+
+
 class MLP(nn.Module):
-    """Two linear layers that do not look at the graph."""
+    """Linear layers that do not look at the graph."""
 
-    def __init__(self, in_channels: int, hidden_channels: int, out_channels: int, dropout: float) -> None:
+    def __init__(
+        self, in_channels: int, hidden_channels: int, num_layers: int, out_channels: int, dropout: float | Tensor
+    ) -> None:
         super().__init__()
         self.dropout = dropout
-        self.hidden = Linear(in_channels, hidden_channels, weight_initializer="glorot", bias_initializer="zeros")
-        self.out = Linear(hidden_channels, out_channels, weight_initializer="glorot", bias_initializer="zeros")
+        sizes = (in_channels, *[hidden_channels] * (num_layers - 1), out_channels)
+        self.layers = nn.ModuleList(
+            Linear(size, following, weight_initializer="glorot", bias_initializer="zeros")
+            for size, following in pairwise(sizes)
+        )
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        x = _drop(x, self.dropout, self.training)
-        x = (x @ self.hidden.weight.t() + self.hidden.bias).relu()  # `@` takes sparse features, `F.linear` does not
-        logits: Tensor = self.out(_drop(x, self.dropout, self.training))
-        return logits
+        for number, layer in enumerate(cast(Iterable[Linear], self.layers)):
+            x = linear(x.relu() if number else x, layer.weight, layer.bias, self.dropout, self.training)
+        return x
 
 
-class GCN(nn.Module):
-    """Two of PyG's `GCNConv`, whose products with the adjacency go through `gfgn.ops.propagate`: the same to the last
-    digits, and faster."""
-
-    def __init__(self, in_channels: int, hidden_channels: int, out_channels: int, dropout: float) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self.hidden = GCNConv(in_channels, hidden_channels)
-        self.out = GCNConv(hidden_channels, out_channels)
-        self._looped: tuple[Graph, Graph] | None = None
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        looped = self._with_self_loops(graph)
-        x = self._convolve(self.hidden, _drop(x, self.dropout, self.training), looped).relu()
-        return self._convolve(self.out, _drop(x, self.dropout, self.training), looped)
-
-    @staticmethod
-    def _convolve(conv: GCNConv, x: Tensor, looped: Graph) -> Tensor:
-        bias: Tensor = conv.bias
-        return propagate(x @ conv.lin.weight.t(), looped) + bias
-
-    def _with_self_loops(self, graph: Graph) -> Graph:
-        """The graph with GCN's self-loops, worked out once for the graph at hand."""
-        if self._looped is None or self._looped[0] is not graph:
-            looped = Graph.from_edge_index(graph.edge_index, graph.num_nodes, graph.weight, self_loops="add")
-            self._looped = (graph, looped)
-        return self._looped[1]
+def _mlp(in_channels: int, num_classes: int, dropout: Any, lam: Any, settings: Mapping[str, Any]) -> nn.Module:
+    return MLP(in_channels, settings["hidden"], settings["layers"], num_classes, dropout)
 
 
-def _mlp(in_channels: int, num_classes: int, replica: Replica) -> nn.Module:
-    return MLP(in_channels, HIDDEN, num_classes, replica.dropout)
-
-
-def _gcn(in_channels: int, num_classes: int, replica: Replica) -> nn.Module:
-    return GCN(in_channels, HIDDEN, num_classes, replica.dropout)
-
-
-def _gfgn(in_channels: int, num_classes: int, replica: Replica, *, level: str) -> nn.Module:
+def _gfgn(
+    in_channels: int, num_classes: int, dropout: Any, lam: Any, settings: Mapping[str, Any], *, level: str
+) -> nn.Module:
     return GFGN(
         in_channels,
-        HIDDEN // HEADS,
-        2,
+        settings["hidden"] // settings["heads"],
+        settings["layers"],
         num_classes,
         level=level,
-        heads=HEADS,
-        lam=replica.lam,
-        dropout=replica.dropout,
+        heads=settings["heads"],
+        lam=lam,
+        dropout=dropout,
+        activation=settings["activation"],
         validate=False,  # a `Dataset` holds finite features only
     )
 
 
-MODELS: dict[str, Builder] = {
-    "mlp": _mlp,
-    "gcn": _gcn,
-    "gfgn-graph": partial(_gfgn, level="graph"),
-    "gfgn-neighbor": partial(_gfgn, level="neighbor"),
-    "gfgn-pair": partial(_gfgn, level="pair"),
+def _gfgn_entry(level: str) -> Model:
+    parameters = {
+        "hidden": hidden(HIDDEN),
+        "layers": layers(),
+        "heads": Parameter(HEADS, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
+        "activation": Parameter("relu", ("relu", "elu"), "between the layers"),
+    }
+    reference = "Jin et al., Graph Feature Gating Networks, CIKM 2021"
+    return Model(partial(_gfgn, level=level), parameters, reference, gated=True, group="gfgn")
+
+
+def _baseline_entry(entry: Baseline) -> Model:
+    def build(in_channels: int, num_classes: int, dropout: Any, lam: Any, settings: Mapping[str, Any]) -> nn.Module:
+        return entry.build(in_channels, num_classes, dropout, settings)
+
+    fields = ("parameters", "reference", "inductive", "replicas", "minibatch", "group", "needs")
+    return Model(build, **{name: getattr(entry, name) for name in fields})
+
+
+MODELS: dict[str, Model] = {
+    "mlp": Model(_mlp, {"hidden": hidden(HIDDEN), "layers": layers()}, "Rumelhart et al., Nature 1986"),
+    "gfgn-graph": _gfgn_entry("graph"),
+    "gfgn-neighbor": _gfgn_entry("neighbor"),
+    "gfgn-pair": _gfgn_entry("pair"),
+    **{name: _baseline_entry(entry) for name, entry in BASELINES.items()},
 }
 
 
-def builder(name: str) -> Builder:
-    """The builder of the model of that name."""
+def find_model(name: str) -> Model:
+    """The model of that name."""
     if name not in MODELS:
         close = difflib.get_close_matches(name, MODELS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}{hint}")
     return MODELS[name]
-
-
-def _drop(x: Tensor, rate: float, training: bool) -> Tensor:
-    if x.layout == torch.sparse_csr:
-        values = nn.functional.dropout(x.values(), rate, training)
-        return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, size=x.shape, check_invariants=False)
-    return nn.functional.dropout(x, rate, training)

@@ -1,0 +1,475 @@
+"""`Batch`: replicas that train together as one program.
+
+The parameters of all replicas are stacked, the forward pass is `vmap`ped over the stack, and everything that differs
+between replicas (split, learning rate, dropout, λ, best epoch) is a vector. An epoch needs no answer from the device,
+so that on CUDA it is captured once and replayed.
+
+A replica does not know its neighbours: it starts from a generator of its own, its dropout is a hash of its seed, the
+step, the layer and the place, and all else is arithmetic on its own numbers. Alone or among many, in any order, it gets
+the same result up to rounding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from gfgn.data.dataset import Dataset
+from gfgn.data.streams import Stream
+from gfgn.ops.random import GOLDEN, keyed, mix, rate_dtype
+from gfgn.ops.update import BETAS, adam_, copy_where_
+from gfgn.train import metrics
+from gfgn.train.models import Model
+from gfgn.train.replica import Replica
+from gfgn.train.task import Part, Task
+
+GATES = ("min", "mean", "max", "std", "below_055")
+SCORE_BYTES = 1 << 30
+"""How much memory the gates of several replicas may take at a time."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How runs are trained and when they end.
+
+    Attributes:
+        max_epochs: Largest number of epochs.
+        patience: Epochs without improvement of the validation score after which a run ends.
+        clip: Largest norm of a replica's gradient, or `None`.
+        schedule: Of the learning rate: `"constant"`, `"cosine"` (to 0 at the last epoch) or `"step"` (a tenth after
+            each third of the epochs).
+        class_weights: Whether every class has the same weight in the loss, however many nodes it has.
+        graphs_per_step: Of inductive data, how many training graphs make up a step; `None` for all of them.
+    """
+
+    max_epochs: int = 400
+    patience: int = 100
+    clip: float | None = None
+    schedule: str = "constant"
+    class_weights: bool = False
+    graphs_per_step: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_epochs", "patience", "graphs_per_step"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or larger, got {value}")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip must be above 0, got {self.clip}")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, got {self.schedule!r}")
+
+    def learning_rates(self, steps: int) -> Tensor:
+        """What the learning rate is multiplied by at each of `steps` steps."""
+        return SCHEDULES[self.schedule](torch.arange(steps, dtype=torch.float64) / steps)
+
+
+SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
+    "constant": torch.ones_like,
+    "cosine": lambda progress: (1 + torch.cos(torch.pi * progress)) / 2,
+    "step": lambda progress: 0.1 ** (progress * 3).floor(),
+}
+
+
+class Program:
+    """The model as a function of the parameters and of what differs between replicas.
+
+    Args:
+        model: Entry of the registry.
+        settings: The model's own parameters.
+        data: The dataset, for its sizes.
+        device: Where to train.
+    """
+
+    def __init__(self, model: Model, settings: dict[str, Any], data: Dataset, device: torch.device) -> None:
+        self.model = model
+        self._sizes = (data.num_features, data.num_classes)
+        self._settings = settings
+        self._dtype = data.x.dtype
+        # Wherever a module of the model keeps one of these two as an attribute, a replica's own value goes.
+        dropout, lam = torch.zeros(()), torch.ones(())
+        self.module = model.build(*self._sizes, dropout, lam, settings).to(device, self._dtype)
+        self._dropouts = list(_attributes(self.module, dropout))
+        self._lams = list(_attributes(self.module, lam))
+        self.sparse = data.x.layout == torch.sparse_csr
+
+    def initial(self, seed: int) -> dict[str, Tensor]:
+        """The parameters a replica starts from, on the CPU."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.model.build(*self._sizes, 0.0, 1.0, self._settings)
+        return {name: value.detach().to(self._dtype) for name, value in module.named_parameters()}
+
+    def is_by_feature(self, shape: Sequence[int]) -> bool:
+        """Whether a weight meets the sparse features, whose product wants it by feature."""
+        return self.sparse and len(shape) == 2 and shape[1] == self._sizes[0]
+
+    def __call__(
+        self, parameters: dict[str, Tensor], own: dict[str, Tensor], part: Part, training: bool, scores: bool = False
+    ) -> Any:
+        """`[R, N, C]` logits, and with `scores` the gates of the first layer.
+
+        Args:
+            parameters: By name, `[R, …]`.
+            own: `"key"`, `"dropout"` and `"lam"`, `[R]`.
+            part: What to look at.
+            training: Whether dropout is on.
+            scores: Whether to return gates.
+        """
+        self.module.train(training)
+        more = {"return_scores": True} if scores else {}
+
+        def one(parameters: dict[str, Tensor], own: dict[str, Tensor]) -> Any:
+            with self._set(own), keyed(own["key"]):
+                out = functional_call(self.module, parameters, (part.x, part.graph), more)
+            return (out[0], out[1][0]) if scores else out
+
+        return torch.vmap(one)(parameters, own)
+
+    @contextlib.contextmanager
+    def _set(self, own: dict[str, Tensor]) -> Iterator[None]:
+        before = [(module, name, getattr(module, name)) for module, name in (*self._dropouts, *self._lams)]
+        for places, value in ((self._dropouts, own["dropout"]), (self._lams, own["lam"])):
+            for module, name in places:
+                setattr(module, name, value)
+        try:
+            yield
+        finally:
+            for module, name, value in before:
+                setattr(module, name, value)
+
+
+def _attributes(module: nn.Module, value: Tensor) -> Iterator[tuple[nn.Module, str]]:
+    for child in module.modules():
+        for name, held in vars(child).items():
+            if held is value:
+                yield child, name
+
+
+class Stack:
+    """One parameter of all replicas. `flat` is how it lies in memory, `[outer, R, inner]`; `view` is `[R, …]`."""
+
+    def __init__(self, flat: Tensor, shape: torch.Size, by_feature: bool) -> None:
+        self.flat, self.shape, self.by_feature = flat, shape, by_feature
+
+    @staticmethod
+    def of(values: Tensor, by_feature: bool) -> Stack:
+        """The stack of `values`, `[R, …]`."""
+        stack = Stack(values, values.shape[1:], by_feature)
+        stack.flat = stack.lay(values)
+        return stack
+
+    @property
+    def view(self) -> Tensor:
+        if self.by_feature:
+            return self.flat.permute(1, 2, 0)
+        return self.flat.view(self.flat.size(1), *self.shape)
+
+    def lay(self, value: Tensor) -> Tensor:
+        """A tensor of the shape of `view` in the way `flat` lies; without a copy where it lies so already."""
+        if self.by_feature:
+            return value.permute(2, 0, 1).contiguous()
+        return value.reshape(1, value.size(0), -1)
+
+
+class Batch:
+    """Replicas in training, from their first epoch to their last.
+
+    Args:
+        program: The model.
+        task: What to train, validate and test on.
+        data: The dataset, for its metric.
+        replicas: The replicas.
+        splits: The place in the task's masks of every replica's split.
+        protocol: How to train.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        task: Task,
+        data: Dataset,
+        replicas: Sequence[Replica],
+        splits: Sequence[int],
+        protocol: Protocol,
+    ) -> None:
+        self.program, self.task, self.replicas, self.protocol = program, task, list(replicas), protocol
+        self.score = metrics.SCORES[data.metric]
+        self.device = device = task.val.y.device
+        self.dtype = dtype = data.x.dtype
+        self.num_steps = len(task.steps)
+        self.epoch = 0
+        count = len(self.replicas)
+
+        seeds = sorted({replica.seed for replica in self.replicas})
+        initial = [program.initial(seed) for seed in seeds]
+        which = torch.tensor([seeds.index(replica.seed) for replica in self.replicas], device=device)
+        self.stacks: dict[str, Stack] = {}
+        for name, value in initial[0].items():
+            values = torch.stack([each[name].to(device) for each in initial]).index_select(0, which)
+            self.stacks[name] = Stack.of(values, program.is_by_feature(value.shape))
+        self.tensors = self._start(replicas, splits, count, dtype, device)
+        for name, stack in self.stacks.items():
+            self.tensors[f"parameter {name}"] = stack.flat
+            for kind in ("first moment", "second moment", "best"):
+                self.tensors[f"{kind} {name}"] = torch.zeros_like(stack.flat)
+        self.tables = self._tables(protocol, dtype, device)
+        self._train_weights = [part.weights(protocol.class_weights) for part in task.steps]
+        self._val_weights = task.val.weights()
+        self._captured: list[Any] = []
+
+    def _start(
+        self, replicas: Sequence[Replica], splits: Sequence[int], count: int, dtype: torch.dtype, device: torch.device
+    ) -> dict[str, Tensor]:
+        def vector(name: str, dtype: torch.dtype = dtype) -> Tensor:
+            return torch.tensor([getattr(replica, name) for replica in replicas], dtype=dtype, device=device)
+
+        worst = torch.full((count,), torch.inf, dtype=dtype, device=device)
+        seeds = torch.tensor([replica.seed % 2**63 for replica in replicas], device=device)
+        return {
+            "lr": vector("lr"),
+            "weight_decay": vector("weight_decay"),
+            "dropout": vector("dropout", rate_dtype(device)),
+            "lam": vector("lam"),
+            "seed": mix(seeds ^ (seeds >> 32) ^ 0x5EED),
+            "split": torch.tensor(splits, device=device),
+            "best_score": -worst,
+            "best_loss": worst,
+            "best_epoch": torch.full((count,), -1, device=device),
+            "alive": torch.ones(count, dtype=torch.bool, device=device),
+            "train_loss": torch.zeros(count, dtype=dtype, device=device),
+            "step": torch.zeros(1, dtype=torch.int64, device=device),
+            "finished_epochs": torch.zeros(1, dtype=torch.int64, device=device),
+            "history": torch.full((self.protocol.max_epochs, 3, count), torch.nan, dtype=dtype, device=device),
+        }
+
+    def _tables(self, protocol: Protocol, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+        """What Adam needs to know of each step."""
+        steps = protocol.max_epochs * self.num_steps
+        time = torch.arange(1, steps + 1, dtype=torch.float64)
+        rate = protocol.learning_rates(steps) / (1 - BETAS[0] ** time)
+        return {"rate": rate.to(device, dtype), "correction": (1 - BETAS[1] ** time).sqrt().to(device, dtype)}
+
+    # --- an epoch ---------------------------------------------------------------------------------
+
+    def train_step(self, number: int) -> None:
+        """One step of every replica on the `number`-th part."""
+        tensors, part = self.tensors, self.task.steps[number]
+        key = mix(tensors["seed"] + mix(tensors["step"] + 1) * GOLDEN)
+        own = {"key": key, "dropout": tensors["dropout"], "lam": tensors["lam"]}
+        leaves = {name: stack.view.detach().requires_grad_() for name, stack in self.stacks.items()}
+        weight = self._train_weights[number].index_select(0, tensors["split"])
+        loss = metrics.loss(self.program(leaves, own, part, training=True), part.y, weight)
+        grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
+        self._update(dict(zip(leaves, grads, strict=True)))
+        tensors["train_loss"].add_(loss.detach() / self.num_steps)
+        tensors["step"].add_(1)
+
+    @torch.no_grad()
+    def _update(self, grads: dict[str, Tensor | None]) -> None:
+        tensors, tables = self.tensors, self.tables
+        rate = tensors["lr"] * tables["rate"].index_select(0, tensors["step"])
+        correction = tables["correction"].index_select(0, tensors["step"])
+        scale = self._clipping(grads)
+        for name, grad in grads.items():
+            if grad is None:  # a parameter that the model did not use
+                continue
+            stack = self.stacks[name]
+            moments = (tensors[f"first moment {name}"], tensors[f"second moment {name}"])
+            adam_(stack.flat, stack.lay(grad), *moments, scale, tensors["weight_decay"], rate, correction)
+
+    def _clipping(self, grads: dict[str, Tensor | None]) -> Tensor:
+        """What each replica's gradient is multiplied by so that its norm is no larger than allowed."""
+        limit = self.protocol.clip
+        if limit is None:
+            return torch.ones_like(self.tensors["lr"])
+        squares = [grad.flatten(1).square().sum(1) for grad in grads.values() if grad is not None]
+        return (limit / (torch.stack(squares).sum(0).sqrt() + 1e-6)).clamp(max=1)
+
+    @torch.no_grad()
+    def validate(self) -> None:
+        """Validation of every replica: history, best epoch and its parameters, and who has come to an end."""
+        tensors, epoch = self.tensors, self.tensors["finished_epochs"]
+        logits = self._evaluate(self._parameters("parameter"), self.task.val)
+        weight = self._val_weights.index_select(0, tensors["split"])
+        mask = self.task.val.masks.index_select(0, tensors["split"])
+        loss = metrics.loss(logits, self.task.val.y, weight)
+        score = self.score(logits, self.task.val.y, mask).to(self.dtype)
+        tensors["history"].index_copy_(0, epoch, torch.stack([tensors["train_loss"], loss, score]).unsqueeze(0))
+        better = (score > tensors["best_score"]) | ((score == tensors["best_score"]) & (loss < tensors["best_loss"]))
+        better = tensors["alive"] & (better | (epoch == 0))
+        for name, value in (("best_score", score), ("best_loss", loss), ("best_epoch", epoch.expand_as(better))):
+            tensors[name].copy_(torch.where(better, value, tensors[name]))
+        for name, stack in self.stacks.items():
+            copy_where_(stack.flat, tensors[f"best {name}"], better)
+        tensors["alive"].logical_and_(epoch - tensors["best_epoch"] < self.protocol.patience)
+        tensors["train_loss"].zero_()
+        epoch.add_(1)
+
+    def _evaluate(self, parameters: dict[str, Tensor], part: Part, scores: bool = False) -> Any:
+        own = {"key": self.tensors["seed"], "dropout": self.tensors["dropout"], "lam": self.tensors["lam"]}
+        return self.program(parameters, own, part, training=False, scores=scores)
+
+    def _parameters(self, kind: str) -> dict[str, Tensor]:
+        return {
+            name: Stack(self.tensors[f"{kind} {name}"], stack.shape, stack.by_feature).view
+            for name, stack in self.stacks.items()
+        }
+
+    # --- many epochs ------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> bool:
+        """Whether there is no epoch left to train."""
+        return self.epoch >= self.protocol.max_epochs or not self.replicas
+
+    def run(self, epochs: int) -> None:
+        """Trains so many epochs more, or as many as there are left."""
+        with _on_side_stream(self.device):
+            for _ in range(min(epochs, self.protocol.max_epochs - self.epoch)):
+                self._run_epoch()
+                self.epoch += 1
+
+    def _run_epoch(self) -> None:
+        order = range(self.num_steps)
+        if self.num_steps > 1:  # another order every epoch, the same for every replica
+            order = Stream(self.epoch).permutation(self.num_steps).tolist()
+        if self._captured:
+            for number in order:
+                self._captured[number].replay()
+            self._captured[-1].replay()
+            return
+        for number in order:
+            self.train_step(number)
+        self.validate()
+        if self.device.type == "cuda":  # that epoch ran as it is written, which has compiled all kernels
+            self._capture()
+
+    def _capture(self) -> None:
+        torch.cuda.synchronize(self.device)
+        torch.cuda.empty_cache()  # what the epoch before left is wanted by the graphs' own pool
+        pool = torch.cuda.graph_pool_handle()
+        work: list[Callable[[], None]] = [
+            *(lambda number=number: self.train_step(number) for number in range(self.num_steps)),
+            self.validate,
+        ]
+        for function in work:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool, stream=_side_stream(self.device)):
+                function()
+            self._captured.append(graph)
+
+    # --- who leaves, and with what ----------------------------------------------------------------
+
+    def alive(self) -> list[bool]:
+        """Which replicas have epochs left."""
+        if self.epoch >= self.protocol.max_epochs:
+            return [False] * len(self.replicas)
+        alive: list[bool] = self.tensors["alive"].tolist()
+        return alive
+
+    def scores(self) -> list[float]:
+        """The best validation score of every replica so far."""
+        found: list[float] = self.tensors["best_score"].tolist()
+        return found
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Goes on with the replicas in these places alone."""
+        self._captured = []
+        self.replicas = [self.replicas[place] for place in places]
+        index = torch.tensor(list(places), dtype=torch.int64, device=self.device)
+        self.tensors = {name: _select(name, value, index) for name, value in self.tensors.items()}
+        for name, stack in self.stacks.items():
+            stack.flat = self.tensors[f"parameter {name}"]
+
+    def take(self, places: Sequence[int]) -> Batch:
+        """A batch of some of the replicas, for reading their results; this one keeps them too."""
+        part = object.__new__(Batch)
+        part.__dict__.update(self.__dict__)
+        part.stacks = {name: Stack(s.flat, s.shape, s.by_feature) for name, s in self.stacks.items()}
+        part.keep(places)
+        return part
+
+    @torch.no_grad()
+    def test_scores(self) -> list[float]:
+        """The test score of every replica at its best epoch: to be read once, at the end."""
+        logits = self._evaluate(self._parameters("best"), self.task.test)
+        mask = self.task.test.masks.index_select(0, self.tensors["split"])
+        found: list[float] = self.score(logits, self.task.test.y, mask).tolist()
+        return found
+
+    def histories(self) -> list[dict[str, list[float]]]:
+        """`"train_loss"`, `"val_loss"` and `"val"` of every replica, an entry an epoch."""
+        values = self.tensors["history"][: self.epoch].permute(2, 1, 0).tolist()
+        names = ("train_loss", "val_loss", "val")
+        return [dict(zip(names, rows, strict=True)) for rows in values]
+
+    def states(self) -> list[dict[str, Tensor]]:
+        """The parameters of every replica at its best epoch, on the CPU."""
+        best = {name: value.cpu() for name, value in self._parameters("best").items()}
+        return [{name: value[k].clone() for name, value in best.items()} for k in range(len(self.replicas))]
+
+    @torch.no_grad()
+    def gates(self) -> list[dict[str, float] | None]:
+        """How the gates of the first layer are distributed at the best epoch, for models that have gates."""
+        if not self.program.model.gated:
+            return [None] * len(self.replicas)
+        rows = max(self.task.val.graph.num_edges, self.task.val.graph.num_nodes)
+        width = next(iter(self.stacks.values())).shape[0]
+        size = max(1, SCORE_BYTES // max(1, 4 * rows * width))
+        found: list[dict[str, float] | None] = []
+        for first in range(0, len(self.replicas), size):
+            some = self.take(range(first, min(first + size, len(self.replicas))))
+            _, scores = some._evaluate(some._parameters("best"), self.task.val, scores=True)
+            found += _summaries(scores.flatten(1))
+        return found
+
+    @property
+    def num_parameters(self) -> int:
+        """Learned values of one replica."""
+        return sum(stack.shape.numel() for stack in self.stacks.values())
+
+
+def _summaries(scores: Tensor) -> list[dict[str, float] | None]:
+    low, high = scores.aminmax(dim=1)
+    std, mean = torch.std_mean(scores, dim=1, correction=0)
+    below = (scores < 0.55).to(scores.dtype).mean(1)
+    rows = torch.stack([low, mean, high, std, below], 1).tolist()
+    return [dict(zip(GATES, row, strict=True)) for row in rows]
+
+
+def _select(name: str, value: Tensor, index: Tensor) -> Tensor:
+    """Some of the replicas of a tensor of a batch."""
+    if name in ("step", "finished_epochs"):
+        return value.clone()
+    if name == "history":
+        return value.index_select(2, index)
+    return value.index_select(1 if value.dim() == 3 else 0, index)
+
+
+_streams: dict[torch.device, Any] = {}
+
+
+def _side_stream(device: torch.device) -> Any:
+    """The stream of all training on a device: what is captured must not be on the default one."""
+    if device not in _streams:
+        _streams[device] = torch.cuda.Stream(device)
+    return _streams[device]
+
+
+@contextlib.contextmanager
+def _on_side_stream(device: torch.device) -> Iterator[None]:
+    if device.type != "cuda":
+        yield
+        return
+    side, current = _side_stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        yield
+    current.wait_stream(side)
