@@ -10,6 +10,9 @@ from typer.testing import CliRunner
 
 import gfgn
 from gfgn.cli import app
+from gfgn.data import load
+from gfgn.experiments import Store
+from gfgn.experiments.compare import make_plan
 
 QUICK = ["--splits", "2", "--epochs", "3"]
 
@@ -27,12 +30,84 @@ def test_compare_prints_the_table_and_writes_the_files(tmp_path: Path) -> None:
     assert "±" in lines["mlp"]
     assert "[" in lines["gfgn-graph"]
     assert "against mlp" in lines["model"]
-    assert "4 runs" in result.stdout
+    assert "4 runs, " in result.stdout
     assert " s in all" in result.stdout
     assert str(tmp_path / "report.html") in result.stdout
     assert (tmp_path / "report.html").stat().st_size > 10_000
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 5
-    assert "mlp: 2 runs" in result.stderr
+    assert "dimensions mlp: 2 runs" in result.stderr
+    with Store(tmp_path / "runs.sqlite", read_only=True) as store:
+        assert len(store) == 4
+
+
+def test_run_again_it_goes_on(tmp_path: Path) -> None:
+    runner, out = CliRunner(), ["--out", str(tmp_path)]
+    runner.invoke(app, ["compare", *QUICK, "--models", "mlp", *out])
+    before = (tmp_path / "runs.csv").read_text()
+    result = runner.invoke(app, ["compare", "--splits", "3", "--epochs", "3", "--models", "mlp,gcn", *out])
+    assert result.exit_code == 0, result.output
+    assert "4 runs, 2 more were there already" in result.stdout
+    assert "dimensions mlp: 3 runs, 2 of them there already" in result.stderr
+    assert set(before.splitlines()) < set((tmp_path / "runs.csv").read_text().splitlines())
+
+
+def test_several_datasets_and_the_grid_of_the_paper(tmp_path: Path) -> None:
+    arguments = ["compare", "karate", "dimensions", *QUICK, "--grid", "paper", "--models", "mlp,gfgn-graph"]
+    result = CliRunner().invoke(app, [*arguments, "--seeds", "2", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    # 8 configurations of the MLP and 16 of the GFGN on two splits, then a second seed of the chosen one, twice
+    assert f"{2 * (8 * 2 + 2 + 16 * 2 + 2)} runs, " in result.stdout
+    assert "karate: " in result.stdout
+    assert "average rank: " in result.stdout
+    assert (
+        len(
+            re.findall(
+                r"^  gfgn-graph: learning rate [\d.]+, weight decay \S+, dropout 0.\d, λ \d \(", result.stdout, re.M
+            )
+        )
+        == 2
+    )
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "2 models on 2 datasets" in page
+    assert page.count("All 24 that were tried") == 2
+    chosen = [line.split(",") for line in (tmp_path / "runs.csv").read_text().splitlines()]
+    assert {line[chosen[0].index("lr")] for line in chosen[1:]} == {"0.005", "0.05"}
+
+
+def test_report_writes_the_same_page_from_the_store_alone(tmp_path: Path) -> None:
+    runner = CliRunner()
+    runner.invoke(app, ["compare", "karate", *QUICK, "--models", "mlp,gfgn-graph", "--out", str(tmp_path)])
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    (tmp_path / "report.html").unlink()
+    result = runner.invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"report: {tmp_path / 'report.html'}\n"
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+    other = tmp_path / "elsewhere.html"
+    result = runner.invoke(app, ["report", str(tmp_path / "runs.sqlite"), "--out", str(other)])
+    assert other.read_text(encoding="utf-8") == page
+
+
+def test_report_says_what_is_not_there(tmp_path: Path) -> None:
+    runner = CliRunner()
+    for make, message in (
+        (lambda path: None, "where there is no file"),
+        (lambda path: path.write_text("not a store"), "file is not a database"),
+        (lambda path: Store(path).close(), "holds 0 runs but no comparison to report"),
+    ):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.sqlite"
+        make(path)
+        result = runner.invoke(app, ["report", str(path)])
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1
+    unfinished = make_plan(load("karate"), ["mlp"], 2)
+    with Store(tmp_path / "runs.sqlite") as store:
+        store.note("comparison", "karate", unfinished.to_json())
+    result = runner.invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "left out: mlp on karate, which has 0 of 2 runs so far" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -44,6 +119,8 @@ def test_compare_prints_the_table_and_writes_the_files(tmp_path: Path) -> None:
         (["--splits", "99"], "splits must be 1 to 10 for 'dimensions', got 99"),
         (["--seeds", "0"], "seeds must be 1 or larger, got 0"),
         (["--epochs", "0"], "max_epochs must be 1 or larger, got 0"),
+        (["--device", "abacus"], "--device must be auto or one that this machine has (cpu"),
+        (["karate", "Karate"], "DATA must be graphs of different names, got karate, karate"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -53,6 +130,15 @@ def test_bad_input_is_one_line(arguments: list[str], message: str, tmp_path: Pat
     assert result.stderr.startswith("gfgn: ")
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_foreign_table_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("a,b\n1,2\n")
+    result = CliRunner().invoke(app, ["compare", *QUICK, "--models", "mlp", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "runs.csv is something else" in result.stderr
+    assert (tmp_path / "runs.csv").read_text() == "a,b\n1,2\n"
 
 
 def test_out_that_is_a_file(tmp_path: Path) -> None:
@@ -64,22 +150,19 @@ def test_out_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_an_interruption_says_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gfgn.train.loop as loop
+    import gfgn.report.terminal as terminal
 
-    evaluate, calls = loop._evaluate, []
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
 
-    def third_run_is_interrupted(*arguments: object) -> tuple[float, float]:
-        calls.append(arguments)
-        if len(calls) > 2 * 4:  # three epochs and the test, twice
-            raise KeyboardInterrupt
-        return evaluate(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(loop, "_evaluate", third_run_is_interrupted)
-    arguments = ["compare", "--splits", "3", "--epochs", "3", "--models", "mlp", "--out", str(tmp_path)]
-    result = CliRunner().invoke(app, arguments)
+    monkeypatch.setattr(terminal.Lines, "end", interrupt)
+    result = CliRunner().invoke(app, ["compare", *QUICK, "--models", "mlp,gcn", "--out", str(tmp_path)])
     assert result.exit_code == 130
-    assert f"2 finished runs are kept in {tmp_path / 'runs.csv'}" in result.stderr
+    assert f"2 finished runs are kept in {tmp_path / 'runs.sqlite'}" in result.stderr
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3
+    monkeypatch.setattr(terminal.Lines, "begin", interrupt)
+    result = CliRunner().invoke(app, ["compare", *QUICK, "--models", "mlp,gcn", "--out", str(tmp_path)])
+    assert "interrupted; no run had finished" in result.stderr
 
 
 def test_as_a_process(tmp_path: Path) -> None:
@@ -97,8 +180,9 @@ def test_as_a_process(tmp_path: Path) -> None:
 
 def test_training_and_data_need_nothing_that_only_the_command_needs() -> None:
     code = (
-        "import sys, gfgn.data, gfgn.train; before = set(sys.modules)\n"
-        "print([m for m in ('typer', 'rich', 'matplotlib', 'gfgn.report', 'gfgn.cli') if m in before])"
+        "import sys, torch_geometric; before = set(sys.modules)\n"
+        "import gfgn.data, gfgn.train, gfgn.experiments; new = set(sys.modules) - before\n"
+        "print([m for m in ('typer', 'rich', 'matplotlib', 'pyarrow', 'gfgn.report', 'gfgn.cli') if m in new])"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
@@ -165,19 +249,20 @@ def test_describe_fails_in_one_line(
     assert result.stdout == ""
 
 
-def test_compare_refuses_another_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_by_another_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
     import gfgn.data
     from gfgn.data import Dataset, dimensions
 
     def measured_otherwise(name: str) -> Dataset:
-        return dataclasses.replace(dimensions(), name=name, metric="roc_auc")
+        data = dimensions(120, degree=8, splits=2)
+        return dataclasses.replace(data, name=name, metric="roc_auc", num_classes=2, y=data.y % 2)
 
     monkeypatch.setattr(gfgn.data, "load", measured_otherwise)
-    result = CliRunner().invoke(app, ["compare", "tolokers", *QUICK, "--out", str(tmp_path / "out")])
-    assert result.exit_code == 2
-    assert result.stderr == "gfgn: gfgn compare measures accuracy; tolokers is measured by roc_auc\n"
+    result = CliRunner().invoke(app, ["compare", "tolokers", *QUICK, "--models", "mlp", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "test ROC AUC, %" in result.stdout
 
 
 @pytest.mark.parametrize("name", ["karate", "digits"])

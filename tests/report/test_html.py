@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gfgn.data import dimensions
-from gfgn.experiments import Comparison, compare, gates_by_dimension
+from gfgn.experiments import Comparison, Store, compare, grid
+from gfgn.experiments.gates import gates_note
 from gfgn.report import write_report
 
 VOID = {"meta", "link", "br", "use", "path"}
@@ -36,23 +37,45 @@ class Balance(HTMLParser):
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
     data = dimensions(120, degree=8, splits=2)
-    return compare(data, ["mlp", "gfgn-graph"], splits=2, max_epochs=5)
+    with Store(":memory:") as store:
+        gates_note(store, data)
+        return compare(data, ["mlp", "gfgn-graph"], splits=2, store=store, max_epochs=5)
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Comparison:
+    data = dataclasses.replace(dimensions(120, degree=8, splits=2, seed=1), name="second", smooth_dimensions=None)
+    with Store(":memory:") as store:
+        gates_note(store, data)
+        choices = grid(lr=(0.01, 0.05), lam=(1.0, 2.0))
+        return compare(data, ["mlp", "gfgn-graph", "gfgn-pair"], splits=2, store=store, grid=choices, max_epochs=5)
+
+
+def write(folder: Path, *comparisons: Comparison) -> str:
+    return write_report(comparisons, folder / "deep" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def page(comparison: Comparison, tmp_path_factory: pytest.TempPathFactory) -> str:
-    gates = {level: gates_by_dimension(comparison.dataset, level, epochs=2) for level in ("graph", "pair")}
-    path = tmp_path_factory.mktemp("report") / "deep" / "report.html"
-    return write_report(comparison, path, gates).read_text(encoding="utf-8")
+    return write(tmp_path_factory.mktemp("report"), comparison)
 
 
-def test_needs_nothing_but_itself(page: str) -> None:
+@pytest.fixture(scope="module")
+def both(comparison: Comparison, tuned: Comparison, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(tmp_path_factory.mktemp("report"), comparison, tuned)
+
+
+@pytest.mark.parametrize("name", ["page", "both"])
+def test_needs_nothing_but_itself(name: str, request: pytest.FixtureRequest) -> None:
+    page = request.getfixturevalue(name)
     addresses = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"')\s>]+)""", page)
     assert all(address.startswith("#") for address in addresses)
     assert not re.search(r"<(script|link|img|iframe)\b|@import", page)
 
 
-def test_is_well_formed(page: str) -> None:
+@pytest.mark.parametrize("name", ["page", "both"])
+def test_is_well_formed(name: str, request: pytest.FixtureRequest) -> None:
+    page = request.getfixturevalue(name)
     balance = Balance()
     balance.feed(page)
     assert balance.wrong == []
@@ -73,6 +96,8 @@ def test_the_table_holds_the_numbers(page: str, comparison: Comparison) -> None:
     assert "against mlp" in page
     assert "at most 5 epochs" in page
     assert comparison.dataset.description in page
+    assert "2 models on dimensions" in page
+    assert "4 runs, each a row" in page
 
 
 def test_figures_follow_the_page_and_have_words(page: str) -> None:
@@ -84,23 +109,78 @@ def test_figures_follow_the_page_and_have_words(page: str) -> None:
     assert 'name="viewport"' in page
 
 
-def test_without_truth_gates_are_shown_against_smoothness(comparison: Comparison, tmp_path: Path) -> None:
-    data = dataclasses.replace(comparison.dataset, smooth_dimensions=None)
-    unknown = dataclasses.replace(comparison, dataset=data)
-    gates = {"graph": gates_by_dimension(data, "graph", epochs=2)}
-    page = write_report(unknown, tmp_path / "report.html", gates).read_text(encoding="utf-8")
+def test_several_datasets_have_an_overview_with_ranks(both: str, comparison: Comparison, tuned: Comparison) -> None:
+    assert "<h1>3 models on 2 datasets</h1>" in both
+    head, overview = both.split("<tbody>")[:2]
+    assert re.findall(r'<th scope="col">(.*?)</th>', head) == ["model", "dimensions", "second", "rank"]
+    rows = dict(re.findall(r"<tr[^>]*><td>(.*?)</td>(.*?)</tr>", overview.split("</tbody>")[0]))
+    assert list(rows) == ["mlp", "gfgn-graph", "gfgn-pair"]
+    for model, row in rows.items():
+        for each in (comparison, tuned):
+            if model in each.models:
+                assert f"{100 * each.summary()[model].mean:.1f} ±" in row
+    assert rows["gfgn-pair"].startswith("<td></td>")  # it was not run on the first
+    assert rows["gfgn-pair"].endswith("<td></td>")  # and has no rank
+    assert overview.count('class="strong"') >= 2
+    assert both.count("<h2 id=") == 2
+
+
+def test_a_tuned_comparison_tells_what_was_chosen(both: str, tuned: Comparison) -> None:
+    assert both.count("Chosen configurations") == 1
+    assert "All 10 that were tried" in both
+    chosen = both.split("Chosen configurations")[1].split("<details>")[0]
+    for model in tuned.models:
+        best = tuned.selections[model].candidates[0]
+        assert f"learning rate {best.configuration['lr']:g}, " in chosen
+        assert f"{100 * best.val:.1f} ± {100 * best.std:.1f}" in chosen
+    assert "grid of 4 (learning rate 0.01 or 0.05; λ 1 or 2)" in both
+
+
+def test_without_truth_gates_are_shown_against_smoothness(tuned: Comparison, tmp_path: Path) -> None:
+    page = write(tmp_path, tuned)
     assert "against its roughness" in page
-    assert "follows the graph" not in page
+    assert "follows the graph, " not in page
+
+
+def test_gates_of_the_trained_models(comparison: Comparison, tmp_path: Path) -> None:
+    gates = [{"min": 0.1, "mean": mean, "max": 1.5, "std": 0.2, "below_055": 0.641} for mean in (0.2, 0.4)]
+    rows = [dataclasses.replace(row, gates=each) for row, each in zip(comparison.of("gfgn-graph"), gates, strict=True)]
+    known = dataclasses.replace(comparison, rows=comparison.rows | {"gfgn-graph": rows})
+    section = write(tmp_path, known).split("What the gates learned")[1]
+    row = re.search(r"<tr[^>]*><td>gfgn-graph</td>(.*?)</tr>", section)
+    assert row is not None
+    assert re.findall(r"<td>(.*?)</td>", row[1]) == ["0.10", "0.30", "1.50", "0.20", "64"]
+
+
+def test_what_cannot_be_shown_is_said(comparison: Comparison, tmp_path: Path) -> None:
+    wide = dataclasses.replace(comparison.dataset, num_features=1703, standin=True)
+    plan = dataclasses.replace(comparison.plan, dataset=wide)
+    page = write(tmp_path, dataclasses.replace(comparison, plan=plan, gates=None, incomplete={"gcn": (1, 2)}))
+    assert "up to 1,024 dimensions, and this graph has 1,703" in page
+    assert "gcn, 1 of 2 runs" in page
+    assert "This is a stand-in" in page
+    assert page.count("<svg") == 1
+
+
+def test_a_comparison_that_has_only_begun(comparison: Comparison, tmp_path: Path) -> None:
+    empty = dataclasses.replace(comparison, rows={}, incomplete={"mlp": (0, 2), "gfgn-graph": (1, 2)})
+    assert "mlp, 0 of 2 runs; gfgn-graph, 1 of 2 runs" in write(tmp_path, empty)
+    assert "<h1>2 models on 2 datasets</h1>" in write(tmp_path, empty, comparison)
+    with pytest.raises(ValueError, match="comparisons must hold at least one, got none"):
+        write_report([], tmp_path / "none.html")
 
 
 def test_without_gates_there_is_no_section_on_them(comparison: Comparison, tmp_path: Path) -> None:
-    page = write_report(comparison, tmp_path / "report.html").read_text(encoding="utf-8")
+    rows = {"mlp": comparison.of("mlp")}
+    page = write(tmp_path, dataclasses.replace(comparison, rows=rows, gates=None))
     assert "What the gates learned" not in page
     assert page.count("<svg") == 1
+    assert "against" not in page
 
 
 def test_text_is_escaped(comparison: Comparison, tmp_path: Path) -> None:
     data = dataclasses.replace(comparison.dataset, name="<b>x</b>", description="a < b & c")
-    page = write_report(dataclasses.replace(comparison, dataset=data), tmp_path / "r.html").read_text(encoding="utf-8")
+    plan = dataclasses.replace(comparison.plan, dataset=data)
+    page = write(tmp_path, dataclasses.replace(comparison, plan=plan))
     assert "<b>x</b>" not in page
     assert "a &lt; b &amp; c" in page

@@ -7,7 +7,7 @@ too, so that it can be read back, and reported, from there alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -174,7 +174,7 @@ class Comparison:
         length = f"at most {protocol.max_epochs} epochs, ending {protocol.patience} epochs after the best one"
         if not plan.tuned:
             return f"{each} with {in_words(plan.configurations[0])}, {length}"
-        names = dict.fromkeys(name for configuration in plan.configurations for name in configuration)
+        names = _ordered({name for configuration in plan.configurations for name in configuration})
         choices = {name: dict.fromkeys(each.get(name) for each in plan.configurations) for name in names}
         grid = "; ".join(f"{WORDS.get(name, name)} {' or '.join(map(_short, some))}" for name, some in choices.items())
         return (
@@ -319,7 +319,13 @@ def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
 
 def in_words(configuration: Configuration) -> str:
     """A configuration in words."""
-    return ", ".join(f"{WORDS.get(name, name)} {_short(value)}" for name, value in configuration.items())
+    return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in _ordered(configuration))
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    """What every model has first, in the usual order, then what is a model's own."""
+    names = set(names)
+    return [name for name in WORDS if name in names] + sorted(names - WORDS.keys())
 
 
 def _chosen(plan: Plan, model: str, tuning: Sequence[Row]) -> Configuration:
