@@ -23,7 +23,7 @@ from gfgn.data.splits import Split
 
 NODE_BATCH = 2**16
 """Nodes of a Parquet file that are in memory at once."""
-EDGE_BATCH = 2**20
+EDGE_BATCH = 2**21
 """Edges of a Parquet file that are in memory at once: many, as every batch costs an index of the node ids."""
 BLOCK = 2**24
 """Bytes of a CSV file that are in memory at once."""
