@@ -87,6 +87,14 @@ def test_report_writes_the_same_page_from_the_store_alone(tmp_path: Path) -> Non
     other = tmp_path / "elsewhere.html"
     result = runner.invoke(app, ["report", str(tmp_path / "runs.sqlite"), "--out", str(other)])
     assert other.read_text(encoding="utf-8") == page
+    runner.invoke(app, ["report", str(tmp_path), "--runs", str(tmp_path / "again.csv")])
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "runs.csv").read_text()
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    runner.invoke(app, ["report", str(tmp_path), "--runs", str(tmp_path / "again.parquet")])
+    assert len(pd.read_parquet(tmp_path / "again.parquet")) == 4
+    result = runner.invoke(app, ["report", str(tmp_path), "--runs", "runs.xls"])
+    assert result.stderr == "gfgn: --runs must end in .csv or .parquet, got runs.xls\n"
 
 
 def test_report_says_what_is_not_there(tmp_path: Path) -> None:

@@ -139,19 +139,24 @@ def compare(
 def report(
     source: Annotated[Path, typer.Argument(help="A store (runs.sqlite), or the folder that has one.")],
     out: Annotated[Path | None, typer.Option(help="The file to write.", show_default="report.html beside it")] = None,
+    runs: Annotated[Path | None, typer.Option(help="Also write every run to this .csv or .parquet file.")] = None,
 ) -> None:
     """Write the HTML report again, from a store alone."""
     from gfgn.experiments import Store, read_comparisons
     from gfgn.report import write_report
 
     path = source / STORE if source.is_dir() else source
+    if runs is not None and runs.suffix not in (".csv", ".parquet"):
+        _fail(f"--runs must end in .csv or .parquet, got {runs}")
     try:
         with Store(path, read_only=True) as store:
-            comparisons, runs = read_comparisons(store), len(store)
+            if runs is not None:
+                (store.to_csv if runs.suffix == ".csv" else store.to_parquet)(runs)
+            comparisons, count = read_comparisons(store), len(store)
         if not comparisons:
-            raise ValueError(f"{path} holds {runs} runs but no comparison to report; `gfgn compare` makes one")
+            raise ValueError(f"{path} holds {count} runs but no comparison to report; `gfgn compare` makes one")
         written = write_report(comparisons, out or path.parent / "report.html")
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         _fail(str(error))
     for comparison in comparisons:
         for model, (have, need) in comparison.incomplete.items():

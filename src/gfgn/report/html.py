@@ -254,8 +254,8 @@ def _gates_of_models(comparison: Comparison, models: Sequence[str]) -> str:
     if not rows:
         return ""
     note = (
-        "First-layer gates at the best epoch over all hidden units (and nodes or edges), averaged over runs. 0 keeps a "
-        "node's own value, 1 takes its neighbours'; up to λ, a gate can take more."
+        "First-layer gates at the best epoch over all hidden units (and nodes or edges), averaged over runs. At 0 a "
+        "node keeps its own value, at 1 it takes its neighbours'; no gate exceeds λ."
     )
     return _table(["model", *GATES.values()], rows, note)
 
