@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from gfgn import Graph
-from gfgn.data import adjacency, tables
+from gfgn.data import tables
 from gfgn.data.dataset import Dataset
 from gfgn.data.read import DataError, describe_reading, read, read_with_notes
 
@@ -159,7 +159,6 @@ def test_directed_graphs_stay_so_on_request() -> None:
 def test_small_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "NODE_BATCH", 3)
     monkeypatch.setattr(tables, "EDGE_BATCH", 2)
-    monkeypatch.setattr(adjacency, "ROWS", 5)
     monkeypatch.setattr(tables, "BLOCK", 256)
     calls: list[tuple[int, int]] = []
     check(read(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))

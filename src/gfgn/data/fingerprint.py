@@ -18,8 +18,8 @@ from torch import Tensor
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 
-VALUES = 2**24
-"""Feature values that are made dense or 64-bit at a time."""
+VALUES = 2**22
+"""Feature values that are hashed at a time; a part of the definition."""
 
 
 class _Hash:
@@ -66,35 +66,29 @@ def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric:
     state.add("y", y)
     if y.dim() == 2:
         state.add("labels", y.size(1))
-    for name, part in (pair for block in _nonzero(x) for pair in block):
-        state.add(name, part)
+    for present, values in _nonzero(x):
+        state.add("present", present)
+        state.add("values", values)
     return state.hexdigest()
 
 
-def _nonzero(x: Tensor) -> Iterator[list[tuple[str, Tensor]]]:
-    """The places of values that are not 0, and the values, some rows at a time; the same for both layouts."""
+def _nonzero(x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Where values are that are not 0, and these in order, some rows at a time; the same for both layouts."""
     rows = max(1, VALUES // max(1, x.size(1)))
     for low in range(0, x.size(0), rows):
-        high = min(low + rows, x.size(0))
-        row, column, value = _sparse_rows(x, low, high) if x.layout == torch.sparse_csr else _dense_rows(x, low, high)
-        yield [("place", row * x.size(1) + column), ("value", value)]
+        block = _sparse_rows(x, low, low + rows) if x.layout == torch.sparse_csr else x[low : low + rows].detach().cpu()
+        present = block != 0
+        yield present, block[present]
 
 
-def _dense_rows(x: Tensor, low: int, high: int) -> tuple[Tensor, Tensor, Tensor]:
-    block = x[low:high].detach().cpu()
-    row, column = block.nonzero(as_tuple=True)
-    return row, column, block[row, column]
-
-
-def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Like `_dense_rows`; columns of a row come in ascending order, whichever way they are stored."""
+def _sparse_rows(x: Tensor, low: int, high: int) -> Tensor:
+    """Some rows of a sparse CSR tensor, dense."""
     pointers = x.crow_indices()[low : high + 1].cpu().long()
     stored = slice(int(pointers[0]), int(pointers[-1]))
     column, value = x.col_indices()[stored].cpu().long(), x.values()[stored].detach().cpu()
-    row = torch.repeat_interleave(torch.arange(high - low), pointers.diff())
-    order = torch.argsort(row * x.size(1) + column)
-    order = order[value[order] != 0]
-    return row[order], column[order], value[order]
+    block = value.new_zeros(pointers.numel() - 1, x.size(1))
+    block[torch.repeat_interleave(torch.arange(block.size(0)), pointers.diff()), column] = value
+    return block
 
 
 def fingerprint_of_split(split: Split) -> str:
