@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from enum import StrEnum
@@ -109,6 +110,7 @@ def compare(
     """
     from rich.console import Console
 
+    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")  # says nothing to a user of ours
     start = time.perf_counter()
     console = Console(stderr=True)
     names = [name.strip() for name in models.split(",") if name.strip()]

@@ -133,7 +133,16 @@ def test_a_tuned_comparison_tells_what_was_chosen(both: str, tuned: Comparison) 
         best = tuned.selections[model].candidates[0]
         assert f"learning rate {best.configuration['lr']:g}, " in chosen
         assert f"{100 * best.val:.1f} ± {100 * best.std:.1f}" in chosen
+    row = re.search(r"<tr><td>mlp</td>(.*?)</tr>", chosen)
+    assert row is not None
+    assert "λ" not in row[1]  # which means nothing to it
     assert "grid of 4 (learning rate 0.01 or 0.05; λ 1 or 2)" in both
+
+
+def test_what_is_shared_is_said_once(comparison: Comparison, tuned: Comparison, tmp_path: Path) -> None:
+    plan = dataclasses.replace(comparison.plan, dataset=dataclasses.replace(comparison.dataset, name="other"))
+    assert write(tmp_path, comparison, dataclasses.replace(comparison, plan=plan)).count("Every model: ") == 1
+    assert write(tmp_path, comparison, tuned).count("Every model: ") == 2
 
 
 def test_without_truth_gates_are_shown_against_smoothness(tuned: Comparison, tmp_path: Path) -> None:
@@ -183,4 +192,4 @@ def test_text_is_escaped(comparison: Comparison, tmp_path: Path) -> None:
     plan = dataclasses.replace(comparison.plan, dataset=data)
     page = write(tmp_path, dataclasses.replace(comparison, plan=plan))
     assert "<b>x</b>" not in page
-    assert "a &lt; b &amp; c" in page
+    assert "<p>A &lt; b &amp; c.</p>" in page

@@ -70,8 +70,13 @@ def test_tables() -> None:
     show_comparisons(console, [one, two])
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert text.count("against mlp") == 2
-    assert re.search(r"average rank: (mlp|gfgn-graph) [\d.]+, (mlp|gfgn-graph) [\d.]+", text)
+    assert re.search(r"average rank: (mlp|gfgn-graph) \d\.\d\d, (mlp|gfgn-graph) \d\.\d\d", text)
     best = two.selections["gfgn-graph"].candidates[0]
     words = ", ".join(f"{name} {best.configuration[key]:g}" for key, name in WORDS.items())
     assert f"  gfgn-graph: {words} (validation {100 * best.val:.1f}%)" in text
-    assert "  mlp: learning rate 0.0" in text
+    best = two.selections["mlp"].candidates[0].configuration
+    assert f"  mlp: learning rate {best['lr']:g}, weight decay 0.0005, dropout 0.5 (validation " in text
+    assert text.count("Every model: ") == 2
+    again = Console(file=io.StringIO(), width=100)
+    show_comparisons(again, [one, one])
+    assert again.file.getvalue().count("Every model: ") == 1  # type: ignore[attr-defined]

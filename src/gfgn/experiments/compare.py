@@ -317,9 +317,11 @@ def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
     return average_ranks({model: {name: found[model].mean for name, found in summaries.items()} for model in common})
 
 
-def in_words(configuration: Configuration) -> str:
-    """A configuration in words."""
-    return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in _ordered(configuration))
+def in_words(configuration: Configuration, model: str | None = None) -> str:
+    """A configuration in words; for a model without gates, without λ."""
+    entry = MODELS.get(model or "")
+    names = [name for name in _ordered(configuration) if name != "lam" or entry is None or entry.gated]
+    return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in names)
 
 
 def _ordered(names: Iterable[str]) -> list[str]:

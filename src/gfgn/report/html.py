@@ -69,10 +69,15 @@ def write_report(comparisons: Sequence[Comparison], path: str | Path) -> Path:
 def _page(comparisons: Sequence[Comparison]) -> str:
     title = _title(comparisons)
     sections = [f"<h1>{escape(title)}</h1>"]
+    shared = len(comparisons) > 1 and len({comparison.settings for comparison in comparisons}) == 1
     if len(comparisons) > 1:
         sections += [_contents(comparisons), _overview(comparisons)]
+    if shared:
+        sections.append(f'<p class="soft">{_training(comparisons[0])}</p>')
     for number, comparison in enumerate(comparisons):
-        sections += _dataset(comparison, number, alone=len(comparisons) == 1)
+        if len(comparisons) > 1:
+            sections.append(f'<h2 id="data-{number}">{escape(comparison.dataset.name)}</h2>')
+        sections += [_introduction(comparison, training=not shared), *_dataset(comparison, number)]
     sections.append(_footer(comparisons))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -121,7 +126,7 @@ def _overview(comparisons: Sequence[Comparison]) -> str:
             found = summary.get(model)
             cells.append(_cell("") if found is None else _cell(percent(found), strong=found.mean == most))
         if ranks:
-            cells.append(_cell(f"{ranks[model]:.1f}" if model in ranks else ""))
+            cells.append(_cell(f"{ranks[model]:.2f}" if model in ranks else ""))
         rows.append(_row(model, cells))
     heads = ["model", *(comparison.dataset.name for comparison in comparisons), *(["rank"] if ranks else [])]
     note = "Test score in percent, mean ± standard deviation over runs; the best of each dataset in bold."
@@ -133,16 +138,14 @@ def _overview(comparisons: Sequence[Comparison]) -> str:
 # --- one dataset ------------------------------------------------------------------------------------------------------
 
 
-def _dataset(comparison: Comparison, number: int, alone: bool) -> list[str]:
-    name = escape(comparison.dataset.name)
-    head = "" if alone else f'<h2 id="data-{number}">{name}</h2>'
-    sections = [head, _introduction(comparison), _incomplete(comparison)]
+def _dataset(comparison: Comparison, number: int) -> list[str]:
+    sections = [_incomplete(comparison)]
     if comparison.models:
         sections += [_results(comparison), _chosen(comparison), _runs(comparison, number), _gates(comparison, number)]
     return sections
 
 
-def _introduction(comparison: Comparison) -> str:
+def _introduction(comparison: Comparison, training: bool) -> str:
     data, plan = comparison.dataset, comparison.plan
     standin = (
         '<p class="warn">This is a stand-in with the structure of a published dataset; its scores are not comparable '
@@ -151,11 +154,17 @@ def _introduction(comparison: Comparison) -> str:
         else ""
     )
     return (
-        f"<p>{escape(data.description)}</p>\n{standin}"
+        f"<p>{escape(_sentence(data.description))}</p>\n{standin}"
         f'<p class="soft">{data.num_nodes:,} nodes, {data.num_edges:,} directed edges, '
         f"{data.num_features:,} feature dimensions, {data.num_classes} classes. {_count(plan.splits, 'split')}, "
-        f"{_count(plan.seeds, 'seed')} each. Every model: {escape(comparison.settings)}. The best epoch is chosen on "
-        "validation nodes; the test score is read once, there.</p>"
+        f"{_count(plan.seeds, 'seed')} each.{' ' + _training(comparison) if training else ''}</p>"
+    )
+
+
+def _training(comparison: Comparison) -> str:
+    return (
+        f"Every model: {escape(comparison.settings)}. The best epoch is chosen on validation nodes; the test score is "
+        "read once, there."
     )
 
 
@@ -204,7 +213,7 @@ def _chosen(comparison: Comparison) -> str:
     for model, selection in comparison.selections.items():
         for candidate in selection.candidates:
             place = [_cell(escape(model)), _cell(f"{100 * candidate.val:.1f} ± {100 * candidate.std:.1f}")]
-            line = _row(model, [*place, _cell(escape(in_words(candidate.configuration)))])
+            line = _row(model, [*place, _cell(escape(in_words(candidate.configuration, model)))])
             everything.append(line)
             if candidate is selection.candidates[0]:
                 rows.append(line)
@@ -322,6 +331,12 @@ def interval(summary: Summary, sign: bool = False) -> str:
 def signed(value: float) -> str:
     """A difference in percentage points, with its sign."""
     return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def _sentence(text: str) -> str:
+    """A description as a sentence of its own."""
+    text = text[:1].upper() + text[1:]
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _count(number: int, noun: str) -> str:

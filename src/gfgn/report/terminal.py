@@ -123,18 +123,20 @@ def duration(seconds: float) -> str:
 
 def show_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
     """Prints a table a comparison, and if there are several the average ranks."""
-    for number, comparison in enumerate(comparisons):
-        if number:
+    said = ""
+    for comparison in comparisons:
+        if said:
             console.print()
-        _show(console, comparison)
-    if len(comparisons) > 1:
-        ranks = rank_models(comparisons)
-        if len(ranks) > 1:
-            words = ", ".join(f"{model} {rank:.1f}" for model, rank in sorted(ranks.items(), key=lambda pair: pair[1]))
-            console.print(f"\naverage rank: {words}", highlight=False, soft_wrap=True)
+        _show(console, comparison, settings=comparison.settings != said)
+        said = comparison.settings
+    ranks = rank_models(comparisons)
+    if len(comparisons) > 1 and len(ranks) > 1:
+        words = ", ".join(f"{model} {rank:.2f}" for model, rank in sorted(ranks.items(), key=lambda pair: pair[1]))
+        console.print(f"\naverage rank: {words}", highlight=False, soft_wrap=True)
 
 
-def _show(console: Console, comparison: Comparison) -> None:
+def _show(console: Console, comparison: Comparison, settings: bool) -> None:
+    """One comparison; what was said of the one before on how models are trained need not be said again."""
     data, baseline = comparison.dataset, comparison.best_baseline
     standin = " (a stand-in: not comparable with published scores)" if data.standin else ""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -148,13 +150,13 @@ def _show(console: Console, comparison: Comparison) -> None:
         if baseline is not None:
             cells.append("" if gain is None else f"{signed(gain.mean)} {interval(gain, sign=True)}")
         table.add_row(*(cell.replace("[", r"\[") for cell in cells), style="bold" if is_gfgn(model) else None)
-    lines = [f"{data.name}: {data.description}{standin}", f"Every model: {comparison.settings}."]
+    lines = [f"{data.name}: {data.description}{standin}", *([f"Every model: {comparison.settings}."] * settings)]
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.print(table)
     for model, selection in comparison.selections.items():
         best = selection.candidates[0]
-        text = f"  {model}: {in_words(best.configuration)} (validation {100 * best.val:.1f}%)"
+        text = f"  {model}: {in_words(best.configuration, model)} (validation {100 * best.val:.1f}%)"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
