@@ -142,3 +142,18 @@ def test_bad_options_are_named() -> None:
         BASELINES["gcn"].build(4, 2, 0.5, {"depth": 3})
     with pytest.raises(ValueError, match="layers must be 1 or larger, got 0"):
         BASELINES["gcn"].build(4, 2, 0.5, {"layers": 0})
+
+
+def test_groups_and_claims() -> None:
+    """Every row of the paper's tables is there; what cannot claim a thing does not."""
+    groups = {
+        group: {name for name, entry in BASELINES.items() if entry.group == group} for group in ("paper", "beyond")
+    }
+    assert groups["paper"] == {
+        *("gcn", "gat", "sgc", "arma", "ggnn", "appnp", "geom-gcn"),
+        *("graphsage", "vr-gcn", "gaan", "geniepath", "graphsaint"),
+    }
+    assert groups["beyond"] == {"gcnii", "gprgnn", "h2gcn", "acm-gcn", "linkx", "resgated", "gatv2"}
+    assert {name for name, entry in BASELINES.items() if not entry.inductive} == {"geom-gcn", "linkx"}
+    assert {name for name, entry in BASELINES.items() if entry.minibatch} == {"graphsage", "vr-gcn", "graphsaint"}
+    assert {name for name, entry in BASELINES.items() if not entry.replicas} == {"vr-gcn", "graphsaint"}

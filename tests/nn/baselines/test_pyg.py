@@ -1,11 +1,14 @@
 """The convolutions that PyG has: with the same weights, the same values as its own layers."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from tiny import FEATURES, NODES, edges, features, graph, randomize
 from torch import Tensor
 from torch_geometric import nn as pyg
 
+from gfgn import Graph
 from gfgn.nn.baselines.appnp import APPNP
 from gfgn.nn.baselines.arma import ARMALayer
 from gfgn.nn.baselines.common import with_self_loops
@@ -15,6 +18,7 @@ from gfgn.nn.baselines.gcn import GCN
 from gfgn.nn.baselines.gcnii import GCNII
 from gfgn.nn.baselines.ggnn import GatedGraphLayer
 from gfgn.nn.baselines.graphsage import SAGELayer
+from gfgn.nn.baselines.graphsaint import SaintLayer, mean_weighted
 from gfgn.nn.baselines.linkx import LINKX
 from gfgn.nn.baselines.resgated import ResGatedLayer, unscaled
 from gfgn.nn.baselines.sgc import SGC
@@ -93,8 +97,9 @@ def test_ggnn(directed: bool) -> None:
 
 
 @both_ways
-def test_graphsage(directed: bool) -> None:
-    layer = randomize(SAGELayer(FEATURES, 4))
+@pytest.mark.parametrize(("kind", "edges_of"), [(SAGELayer, lambda g: g), (SaintLayer, mean_weighted)])
+def test_graphsage_and_graphsaint(directed: bool, kind: type, edges_of: Callable[[Graph], Graph]) -> None:
+    layer = randomize(kind(FEATURES, 4))
     peer = load(
         pyg.SAGEConv(FEATURES, 4),
         lin_l__weight=layer.neighbor.weight,
@@ -102,7 +107,7 @@ def test_graphsage(directed: bool) -> None:
         lin_r__weight=layer.own.weight,
     )
     expected = peer(features(), edges(directed=directed))
-    torch.testing.assert_close(layer(features(), graph(directed=directed)), expected)
+    torch.testing.assert_close(layer(features(), edges_of(graph(directed=directed))), expected)
 
 
 @both_ways

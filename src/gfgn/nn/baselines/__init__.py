@@ -17,10 +17,12 @@ from gfgn.nn.baselines import (
     ggnn,
     gprgnn,
     graphsage,
+    graphsaint,
     h2gcn,
     linkx,
     resgated,
     sgc,
+    vr_gcn,
 )
 from gfgn.nn.baselines.entry import Baseline, Parameter, baseline
 
@@ -35,8 +37,10 @@ BASELINES: dict[str, Baseline] = {
     "appnp": appnp.ENTRY,
     "geom-gcn": geom_gcn.ENTRY,
     "graphsage": graphsage.ENTRY,
+    "vr-gcn": vr_gcn.ENTRY,
     "gaan": gaan.ENTRY,
     "geniepath": geniepath.ENTRY,
+    "graphsaint": graphsaint.ENTRY,
     "gcnii": gcnii.ENTRY,
     "gprgnn": gprgnn.ENTRY,
     "h2gcn": h2gcn.ENTRY,
