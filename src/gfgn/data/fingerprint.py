@@ -28,11 +28,11 @@ class _Hash:
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
 
-    def add(self, name: str, value: Tensor | int | str) -> None:
-        if not isinstance(value, Tensor):
+    def add(self, name: str, value: Tensor | NDArray[Any] | int | str) -> None:
+        if isinstance(value, int | str):
             self._hash.update(f"{name}={value};".encode())
             return
-        array = _canonical(value)
+        array = _canonical(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
         self._hash.update(f"{name}:{array.dtype.str}{array.shape};".encode())
         self._hash.update(array.data)
 
@@ -40,14 +40,11 @@ class _Hash:
         return self._hash.hexdigest()
 
 
-def _canonical(value: Tensor) -> NDArray[Any]:
+def _canonical(value: NDArray[Any]) -> NDArray[Any]:
     """Booleans as packed bits, integers and floats in 64 bits, little-endian."""
-    value = value.detach().cpu()
-    if value.dtype == torch.bool:
-        return np.packbits(value.numpy(), axis=-1)
-    if value.is_floating_point():
-        return np.ascontiguousarray(value.double().numpy(), dtype="<f8")
-    return np.ascontiguousarray(value.long().numpy(), dtype="<i8")
+    if value.dtype == np.bool_:
+        return np.packbits(value, axis=-1)
+    return np.ascontiguousarray(value, dtype="<f8" if value.dtype.kind == "f" else "<i8")
 
 
 def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric: str) -> str:
@@ -60,7 +57,7 @@ def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric:
     state.add("ptr", graph.by_target.ptr)
     state.add("idx", graph.by_target.idx)
     if graph.weight is not None:
-        state.add("weight", graph.weight)
+        state.add("weight", graph.weight.double())
     if graph.batch is not None and graph.num_graphs > 1:
         state.add("batch", graph.batch)
     state.add("y", y)
@@ -72,23 +69,31 @@ def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric:
     return state.hexdigest()
 
 
-def _nonzero(x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _nonzero(x: Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Where values are that are not 0, and these in order, some rows at a time; the same for both layouts."""
     rows = max(1, VALUES // max(1, x.size(1)))
     for low in range(0, x.size(0), rows):
-        block = _sparse_rows(x, low, low + rows) if x.layout == torch.sparse_csr else x[low : low + rows].detach().cpu()
-        present = block != 0
-        yield present, block[present]
+        yield (_sparse_rows if x.layout == torch.sparse_csr else _dense_rows)(x, low, min(low + rows, x.size(0)))
 
 
-def _sparse_rows(x: Tensor, low: int, high: int) -> Tensor:
-    """Some rows of a sparse CSR tensor, dense."""
-    pointers = x.crow_indices()[low : high + 1].cpu().long()
+def _dense_rows(x: Tensor, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    block = x[low:high].detach().cpu().double().numpy()
+    present = block != 0
+    return present, block[present]
+
+
+def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    pointers = x.crow_indices()[low : high + 1].cpu().numpy()
     stored = slice(int(pointers[0]), int(pointers[-1]))
-    column, value = x.col_indices()[stored].cpu().long(), x.values()[stored].detach().cpu()
-    block = value.new_zeros(pointers.numel() - 1, x.size(1))
-    block[torch.repeat_interleave(torch.arange(block.size(0)), pointers.diff()), column] = value
-    return block
+    column, value = x.col_indices()[stored].cpu().numpy(), x.values()[stored].detach().cpu().double().numpy()
+    place = np.repeat(np.arange(high - low), np.diff(pointers)) * x.size(1) + column
+    place, value = place[value != 0], value[value != 0]
+    if (place[1:] < place[:-1]).any():  # columns of a row may be stored in any order
+        order = np.argsort(place)
+        place, value = place[order], value[order]
+    present = np.zeros((high - low, x.size(1)), dtype=bool)
+    present.reshape(-1)[place] = True
+    return present, value
 
 
 def fingerprint_of_split(split: Split) -> str:
