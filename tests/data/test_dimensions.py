@@ -63,6 +63,16 @@ def test_same_seed_same_graph() -> None:
     assert not torch.equal(one.x, other.x)
 
 
+@pytest.mark.parametrize(("num_nodes", "reasons", "groups"), [(12, 2, 3), (997, 5, 4), (50_000, 3, 2)])
+def test_any_size(num_nodes: int, reasons: int, groups: int) -> None:
+    data = dimensions(num_nodes, reasons=reasons, groups=groups, degree=6, smooth_per_reason=3, own_per_reason=2)
+    assert (data.num_nodes, data.num_features, data.num_classes) == (num_nodes, 5 * reasons, reasons * groups)
+    assert data.smooth_dimensions is not None
+    assert data.smooth_dimensions.tolist() == [True] * 3 * reasons + [False] * 2 * reasons
+    assert data.y.unique().numel() <= reasons * groups
+    assert 0 < data.graph.num_edges <= 6 * num_nodes
+
+
 def test_the_draw_is_pinned() -> None:
     """Edges and labels are integers, hence the same bits everywhere; features agree to rounding."""
     data = dimensions(100, seed=0)
