@@ -77,6 +77,7 @@ class Operators:
         self.graph, self.width = graph, width
         (self.a, self.b, self.z, self.grad), self.lam = pair_inputs(graph, width, dtype)
         self.p, self.q = torch.randn_like(self.z), torch.rand_like(self.z)
+        self.inverse = torch.ones(graph.nodes, device="cuda")
         self.keys = torch.randint(2**32, (1 if width % 64 else width // 64,), device="cuda")
         self.rate = torch.full((self.keys.numel(),), 0.5, dtype=torch.float64, device="cuda")
 
@@ -94,10 +95,10 @@ class Operators:
         return (kernels.spmm(self.z, self.graph.rows, self.graph.norm),)
 
     def spmm_pair(self) -> tuple[Tensor, ...]:
-        return kernels.spmm_pair(self.z, self.graph.rows, self.graph.norm)
+        return kernels.spmm_pair(self.z, self.graph.rows, self.graph.norm, self.inverse)
 
     def spmm_pair_backward(self) -> tuple[Tensor, ...]:
-        return (kernels.spmm_pair_backward(self.a, self.b, self.graph.rows_t, self.graph.norm_t),)
+        return (kernels.spmm_pair_backward(self.a, self.b, self.graph.rows_t, self.graph.norm_t, self.inverse),)
 
     def gated_propagate(self) -> tuple[Tensor, ...]:
         return kernels.gated_propagate(self.z, self.a, self.graph.rows, self.graph.norm, True)

@@ -229,9 +229,13 @@ def test_spmm(columns: int, dtype: torch.dtype) -> None:
     weighted, plain = dense(rows, values, 90), dense(rows, None, 90)
     check(kernels.spmm(x, rows, values), weighted @ x.double(), dtype)
     check(kernels.spmm(x, rows, None), plain @ x.double(), dtype)
-    for actual, matrix in zip(kernels.spmm_pair(x, rows, values), (weighted, plain), strict=True):
+    inverse = torch.rand(8, generator=make)
+    mean = inverse.double().unsqueeze(1) * plain
+    for actual, matrix in zip(kernels.spmm_pair(x, rows, values, inverse), (weighted, mean), strict=True):
         check(actual, matrix @ x.double(), dtype)
-    check(kernels.spmm_pair_backward(x, y, rows, values), weighted @ x.double() + plain @ y.double(), dtype)
+    inverse = torch.rand(90, generator=make)
+    expected = weighted @ x.double() + plain @ (inverse.double().unsqueeze(1) * y.double())
+    check(kernels.spmm_pair_backward(x, y, rows, values, inverse), expected, dtype)
 
 
 @pytest.mark.parametrize(("nodes", "count"), [(0, 0), (4, 0), (0, 4), (4, 3)])
@@ -239,8 +243,8 @@ def test_spmm_of_nothing(nodes: int, count: int) -> None:
     nothing = torch.zeros(0, dtype=torch.int64)
     rows, x = compress(nothing, nothing, count), torch.ones(nodes, 6)
     outputs = [kernels.spmm(x, rows, None), kernels.spmm(x.t().contiguous().t(), rows, torch.ones(0))]
-    outputs += kernels.spmm_pair(x, rows, torch.ones(0))
-    outputs.append(kernels.spmm_pair_backward(x, x, rows, torch.ones(0)))
+    outputs += kernels.spmm_pair(x, rows, torch.ones(0), torch.ones(count))
+    outputs.append(kernels.spmm_pair_backward(x, x, rows, torch.ones(0), torch.ones(nodes)))
     for out in outputs:
         assert torch.equal(out, torch.zeros(count, 6))
 
@@ -335,8 +339,9 @@ def everything(columns: int = 40) -> Callable[[], list[Tensor]]:
 
     def run() -> list[Tensor]:
         linear = kernels.sparse_linear(problem.z, problem.rows, problem.norm, KEYS, RATE, None, columns // 4)
-        weighted, plain = kernels.spmm_pair(problem.z, problem.rows, problem.norm)
-        merged = kernels.spmm_pair_backward(weighted, plain, problem.rows_t, problem.norm_t)
+        inverse = torch.linspace(0.1, 1, 3000)
+        weighted, plain = kernels.spmm_pair(problem.z, problem.rows, problem.norm, inverse)
+        merged = kernels.spmm_pair_backward(weighted, plain, problem.rows_t, problem.norm_t, inverse)
         return [*problem.all(), problem.forward(save=False)[0], linear, weighted, plain, merged]
 
     return run

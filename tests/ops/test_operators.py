@@ -286,15 +286,20 @@ def test_operators_keep_pytorchs_rules(backend: str) -> None:
     a, b, z, x = (t.to(where).requires_grad_() for t in (a, b, z, x))
     rows, reverse = list(graph.by_target), list(graph.by_source)
     tests = ["test_schema", "test_autograd_registration", "test_faketensor"]
-    lam = torch.ones(3, device=where)
+    lam, inverse = torch.ones(3, device=where), torch.ones(8, device=where)
+    gate = torch.randn(1, 6, 3, device=where, requires_grad=True)
+    keys, rate = torch.tensor([7], device=where), torch.tensor([0.5], device=where, dtype=torch.float64)
     edges = (graph.norm, graph.share, rows, graph.reverse_norm, graph.reverse_share, reverse)
     for operator, args in (
         (library.spmm, (x, rows, graph.norm, reverse, graph.reverse_norm, backend)),
         (library.spmm, (x, rows, None, reverse, None, backend)),
-        (library.spmm_pair, (x, rows, graph.norm, reverse, graph.reverse_norm, backend)),
+        (library.propagate_and_mean, (x, rows, graph.norm, inverse, reverse, graph.reverse_norm, backend)),
         (library.head_linear, (x, torch.randn(3, 1, 2, device=where, requires_grad=True))),
         (library.gated_pair, (z, torch.randn(1, 6, 3, device=where, requires_grad=True), lam, *edges, True, backend)),
         (library.pair_aggregate, (a, b, z, lam, *edges, True, backend)),
+        (library.gated_neighbor, (z, a, b, gate, lam, backend)),
+        (library.dropout, (x, keys, rate, backend)),
+        (library.shared_linear, (torch.randn(x.size(1), 2, device=where, requires_grad=True), x.detach())),
     ):
         result = torch.library.opcheck(operator.registered, args, test_utils=tests)
         assert set(result.values()) == {"SUCCESS"}

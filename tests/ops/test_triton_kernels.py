@@ -199,11 +199,13 @@ def test_spmm_pair(name: str, width: int) -> None:
     graph = GRAPHS[name]()
     x, g0, g1 = (normal(graph.shape[1], width) for _ in range(3))
     norm = graph.norm.double()[:, None]
-    weighted, plain = kernels.spmm_pair(x, graph.rows, graph.norm)
+    inverse = torch.rand(graph.shape[0], device=DEVICE)
+    weighted, mean = kernels.spmm_pair(x, graph.rows, graph.norm, inverse)
     close(weighted, graph.sum(norm * graph.gather(x, "source")))
-    close(plain, graph.sum(graph.gather(x, "source")))
-    got = kernels.spmm_pair_backward(g0, g1, graph.rows_t, graph.norm_t)
-    close(got, graph.sum(norm * graph.gather(g0, "target") + graph.gather(g1, "target"), "source"))
+    close(mean, inverse.double()[:, None] * graph.sum(graph.gather(x, "source")))
+    got = kernels.spmm_pair_backward(g0, g1, graph.rows_t, graph.norm_t, inverse)
+    scaled = inverse[:, None] * g1
+    close(got, graph.sum(norm * graph.gather(g0, "target") + graph.gather(scaled, "target"), "source"))
 
 
 def test_rectangular() -> None:
@@ -211,7 +213,7 @@ def test_rectangular() -> None:
     x, g0, g1 = normal(31, 20), normal(9, 20), normal(9, 20)
     norm = graph.norm.double()[:, None]
     close(kernels.spmm(x, graph.rows, graph.norm), graph.sum(norm * graph.gather(x, "source")))
-    got = kernels.spmm_pair_backward(g0, g1, graph.rows_t, graph.norm_t)
+    got = kernels.spmm_pair_backward(g0, g1, graph.rows_t, graph.norm_t, torch.ones(9, device=DEVICE))
     close(got, graph.sum(norm * graph.gather(g0, "target") + graph.gather(g1, "target"), "source"))
 
 
@@ -310,6 +312,7 @@ def operators(graph: Graph, dtype: torch.dtype) -> list[Tensor]:
     a, b, z, grad = (normal(nodes, width, dtype=dtype) for _ in range(4))
     lam, rows, rows_t = torch.rand(width, device=DEVICE), graph.rows, graph.rows_t
     keys, rate = integers(2**32, 3), torch.full((3,), 0.5, device=DEVICE, dtype=torch.float64)
+    inverse = torch.rand(nodes, device=DEVICE)
     out, p, q = kernels.pair_forward(a, b, z, lam, graph.norm, graph.share, rows, save=True)
     gated, diff = kernels.gated_propagate(z, a, rows, graph.norm, save=True)
     return [
@@ -321,8 +324,8 @@ def operators(graph: Graph, dtype: torch.dtype) -> list[Tensor]:
         *kernels.pair_backward(grad, a, b, z, p, q, lam, graph.norm_t, graph.share_t, rows_t),
         *kernels.gated_propagate_backward(grad, a, diff, rows_t, graph.norm_t),
         kernels.spmm(z, rows, graph.norm),
-        *kernels.spmm_pair(z, rows, graph.norm),
-        kernels.spmm_pair_backward(a, b, rows_t, graph.norm_t),
+        *kernels.spmm_pair(z, rows, graph.norm, inverse),
+        kernels.spmm_pair_backward(a, b, rows_t, graph.norm_t, inverse),
         kernels.sparse_linear(z, rows, graph.norm, keys, rate, None, width // 3),
     ]
 

@@ -144,7 +144,7 @@ def head_linear(x: Tensor, weight: Tensor, backend: str | None = None) -> Tensor
         raise ValueError(f"head_linear: x {list(x.shape)} must have heads·d columns for weight {list(weight.shape)}")
     if choose(x.device.type, x.dtype, backend) == "reference":
         return reference.head_linear(x, weight.to(x.dtype))
-    return cast(Tensor, library.head_linear(x.contiguous(), weight.to(x.dtype)))
+    return cast(Tensor, library.head_linear(x, weight.to(x.dtype)))
 
 
 def gated_pair(z: Tensor, gate: Tensor, graph: Graph, lam: float | Tensor = 1.0, backend: str | None = None) -> Tensor:
@@ -170,7 +170,7 @@ def gated_pair(z: Tensor, gate: Tensor, graph: Graph, lam: float | Tensor = 1.0,
         a, b = (reference.head_linear(z, half) for half in gate.chunk(2, dim=1))
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
     save = torch.is_grad_enabled() and (z.requires_grad or gate.requires_grad)
-    out: Tensor = library.gated_pair(z.contiguous(), gate, *_pair_edges(lam, z, graph), save, backend)[0]
+    out: Tensor = library.gated_pair(z, gate, *_pair_edges(lam, z, graph), save, backend)[0]
     return out
 
 
@@ -199,9 +199,7 @@ def gated_neighbor(
     if backend == "reference":
         return reference.gated_neighbor(z, around, mean, gate, lam)
     lam = _lam_by_column(lam, z, compute_dtype(z.dtype))
-    out: Tensor = library.gated_neighbor(
-        z.contiguous(), around.contiguous(), mean.contiguous(), gate.to(z.dtype), lam, backend
-    )
+    out: Tensor = library.gated_neighbor(z, around, mean, gate.to(z.dtype), lam, backend)
     return out
 
 

@@ -13,7 +13,7 @@ MANY_HEADS = 64
 
 def by_head(x: Tensor, heads: int) -> Tensor:
     """`[N, heads·d]` seen as `[heads, N, d]`."""
-    return x.view(x.size(0), heads, x.size(1) // heads).transpose(0, 1)
+    return x.contiguous().view(x.size(0), heads, x.size(1) // heads).transpose(0, 1)
 
 
 def head_matmul(x: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor:

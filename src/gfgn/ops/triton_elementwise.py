@@ -45,115 +45,114 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
     return out
 
 
-# --- the neighbour level: what follows the sums over neighbours, for heads that fit into registers ---
+# --- the neighbour level: what follows the sums over neighbours ---
+#
+# A program owns some rows and the columns of as many heads as fill `W` columns. Their gates become one `[W, W]` matrix
+# with a block a head on its diagonal: more arithmetic than there is to do, but on matrix units, and the kernel waits
+# for memory all the same.
 
 
 @triton.jit
-def _sigma(z, mean, own, other):
-    """`σ([z ‖ mean] W_s)`: `[ROWS, HEADS, D]` from features of that shape and matrices `[HEADS, D, D]`."""
-    t = tl.sum(z[:, :, :, None] * own[None, :, :, :] + mean[:, :, :, None] * other[None, :, :, :], 2)
-    return _sigmoid(t)
+def _gate_matrix(gate, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+    """Offsets of the upper halves of a program's gates in a `[W, W]` matrix, and where the blocks are."""
+    k = tl.arange(0, W)
+    head = tl.program_id(1) * HEADS + k // d
+    there = (k < HEADS * d) & (head < heads)
+    at = head.to(tl.int64)[:, None] * (2 * d * d) + (k % d)[:, None] * d + (k % d)[None, :]
+    inside = (k // d)[:, None] == (k // d)[None, :]
+    return at, inside & (there[:, None] & there[None, :])
 
 
 @triton.jit
-def _tile(first, rows, columns, heads, d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr):
-    """Offsets of `[ROWS, HEADS, D]` values from row `first` on, and which of them there are."""
+def _dot(x, y):
+    """A product of float32 matrices to float32's own precision, on matrix units."""
+    return tl.dot(x, y, input_precision="tf32x3")
+
+
+@triton.jit
+def _places(first, rows, columns, heads, d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+    """Offsets of `[ROWS, W]` values from row `first` on, and which of them there are."""
     row = first + tl.arange(0, ROWS)
-    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    k = tl.arange(0, D)
-    at = row.to(tl.int64)[:, None, None] * columns + (head * d)[None, :, None] + k[None, None, :]
-    inside = (row < rows)[:, None, None] & ((head < heads)[None, :, None] & (k < d)[None, None, :])
-    return at, inside
+    k = tl.arange(0, W)
+    column = tl.program_id(1) * HEADS * d + k
+    at = row.to(tl.int64)[:, None] * columns + column[None, :]
+    return at, (row < rows)[:, None] & ((k < HEADS * d) & (column < heads * d))[None, :]
 
 
 @triton.jit
-def _matrices(gate, heads, d: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr):
-    """Both halves of the gates of a program's heads, `[HEADS, D, D]`."""
-    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    k = tl.arange(0, D)
-    at = head.to(tl.int64)[:, None, None] * (2 * d * d) + k[None, :, None] * d + k[None, None, :]
-    inside = (head < heads)[:, None, None] & ((k < d)[None, :, None] & (k < d)[None, None, :])
-    own = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
-    other = tl.load(gate + at + d * d, mask=inside, other=0.0).to(tl.float32)
-    return own, other, at, inside
-
-
-@triton.jit
-def _lams(lam, heads, d: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr):
-    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-    k = tl.arange(0, D)
-    inside = (head < heads)[:, None] & (k < d)[None, :]
-    return tl.load(lam + (head * d)[:, None] + k[None, :], mask=inside, other=0.0)[None, :, :]
+def _lams(lam, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+    column = tl.program_id(1) * HEADS * d + tl.arange(0, W)
+    return tl.load(lam + column, mask=column < heads * d, other=0.0)[None, :]
 
 
 @triton.jit(do_not_specialize=["rows", "heads"])
 def _gated_neighbor(
     z, around, mean, gate, lam, out, rows, columns, heads,
-    d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr,
+    d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
 ):  # fmt: skip
-    own, other, _, _ = _matrices(gate, heads, d, HEADS, D)
-    weight = _lams(lam, heads, d, HEADS, D)
-    at, inside = _tile(tl.program_id(0) * ROWS, rows, columns, heads, d, ROWS, HEADS, D)
+    gate_at, gate_inside = _gate_matrix(gate, heads, d, HEADS, W)
+    own = tl.load(gate + gate_at, mask=gate_inside, other=0.0).to(tl.float32)
+    other = tl.load(gate + gate_at + d * d, mask=gate_inside, other=0.0).to(tl.float32)
+    at, inside = _places(tl.program_id(0) * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
     mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
     theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
     taken = tl.load(around + at, mask=inside, other=0.0).to(tl.float32)
-    s = weight * _sigma(mine, theirs, own, other)
+    s = _lams(lam, heads, d, HEADS, W) * _sigmoid(_dot(mine, own) + _dot(theirs, other))
     tl.store(out + at, mine + s * (taken - mine), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "heads", "plane"])
+@triton.jit(do_not_specialize=["rows", "heads", "plane", "steps"])
 def _gated_neighbor_backward(
-    grad, z, around, mean, gate, lam, grad_z, grad_around, grad_mean, partial, rows, columns, heads, plane,
-    d: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr,
+    grad, z, around, mean, gate, lam, grad_z, grad_around, grad_mean, partial, rows, columns, heads, plane, steps,
+    d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
 ):  # fmt: skip
-    own, other, gate_at, gate_inside = _matrices(gate, heads, d, HEADS, D)
-    weight = _lams(lam, heads, d, HEADS, D)
-    # A thread adds up what its rows give to the gate's gradient; threads meet once, at the end.
-    sum_own = tl.zeros([ROWS, HEADS, D, D], tl.float32)
-    sum_other = tl.zeros([ROWS, HEADS, D, D], tl.float32)
-    for step in range(STEPS):
-        first = (tl.program_id(0) * STEPS + step) * ROWS
-        at, inside = _tile(first, rows, columns, heads, d, ROWS, HEADS, D)
+    gate_at, gate_inside = _gate_matrix(gate, heads, d, HEADS, W)
+    own = tl.load(gate + gate_at, mask=gate_inside, other=0.0).to(tl.float32)
+    other = tl.load(gate + gate_at + d * d, mask=gate_inside, other=0.0).to(tl.float32)
+    weight = _lams(lam, heads, d, HEADS, W)
+    sum_own = tl.zeros([W, W], tl.float32)
+    sum_other = tl.zeros([W, W], tl.float32)
+    for step in range(steps):
+        at, inside = _places((tl.program_id(0) * steps + step) * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
         g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32)
         mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
         theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
         taken = tl.load(around + at, mask=inside, other=0.0).to(tl.float32)
-        sigma = _sigma(mine, theirs, own, other)
+        sigma = _sigmoid(_dot(mine, own) + _dot(theirs, other))
         s = weight * sigma
         slope = g * (taken - mine) * s * (1.0 - sigma)
         tl.store(grad_around + at, g * s, mask=inside)
-        to_own = tl.sum(slope[:, :, None, :] * own[None, :, :, :], 3)
-        tl.store(grad_z + at, g * (1.0 - s) + to_own, mask=inside)
-        tl.store(grad_mean + at, tl.sum(slope[:, :, None, :] * other[None, :, :, :], 3), mask=inside)
-        sum_own += mine[:, :, :, None] * slope[:, :, None, :]
-        sum_other += theirs[:, :, :, None] * slope[:, :, None, :]
+        tl.store(grad_z + at, g * (1.0 - s) + _dot(slope, tl.trans(own)), mask=inside)
+        tl.store(grad_mean + at, _dot(slope, tl.trans(other)), mask=inside)
+        sum_own += _dot(tl.trans(mine), slope)
+        sum_other += _dot(tl.trans(theirs), slope)
     at = tl.program_id(0).to(tl.int64) * plane + gate_at
-    tl.store(partial + at, tl.sum(sum_own, 0), mask=gate_inside)
-    tl.store(partial + at + d * d, tl.sum(sum_other, 0), mask=gate_inside)
+    tl.store(partial + at, sum_own, mask=gate_inside)
+    tl.store(partial + at + d * d, sum_other, mask=gate_inside)
 
 
-WIDEST_HEAD = 16
-"""Columns of a head up to which its gate is kept in registers."""
+ROWS = 64
+WIDEST_HEAD = 64
+"""Columns of a head up to which its gate stays on the chip."""
 
 
-def _shape(d: int) -> tuple[int, int, int]:
-    """Rows, heads and columns of a tile."""
-    width = max(2, triton.next_power_of_2(d))
-    heads = max(1, 32 // width)  # a warp's worth of neighbouring columns
-    return max(1, 4096 // (width * width * heads)), heads, width
+def _heads_at_once(d: int) -> tuple[int, int]:
+    """How many heads a program takes, and how many columns they fill."""
+    columns = 32 if d <= 32 else 64
+    return columns // d, columns
 
 
 def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
     """`(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`: `[N, heads·d]`, with the gate `[heads, 2d, d]`."""
-    heads_count, _, d = gate.shape
+    heads, _, d = gate.shape
     if d > WIDEST_HEAD or z.numel() == 0:
         return heads_module.gated_neighbor(z, around, mean, gate, lam)
     z, around, mean, gate = _checked(z, around, mean, gate)
     out = torch.empty_like(z)
-    rows, heads, width = _shape(d)
-    grid = (triton.cdiv(z.size(0), rows), triton.cdiv(heads_count, heads))
+    some, width = _heads_at_once(d)
+    grid = (triton.cdiv(z.size(0), ROWS), triton.cdiv(heads, some))
     _gated_neighbor[grid](
-        z, around, mean, gate, lam, out, z.size(0), z.size(1), heads_count, d=d, ROWS=rows, HEADS=heads, D=width
+        z, around, mean, gate, lam, out, z.size(0), z.size(1), heads, d=d, ROWS=ROWS, HEADS=some, W=width
     )  # fmt: skip
     return out
 
@@ -162,18 +161,20 @@ def gated_neighbor_backward(
     grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of `gated_neighbor` for `z`, `around`, `mean` and the gate."""
-    heads_count, _, d = gate.shape
+    heads, _, d = gate.shape
     if d > WIDEST_HEAD or z.numel() == 0:
         return heads_module.gated_neighbor_backward(grad, z, around, mean, gate, lam)
     grad, z, around, mean, gate = _checked(grad, z, around, mean, gate)
     grad_z, grad_around, grad_mean = (torch.empty_like(z) for _ in range(3))
-    rows, heads, width = _shape(d)
-    steps = max(1, min(32, z.size(0) // (16 * rows)))  # enough programs, and not too many partial sums
-    chunks = triton.cdiv(z.size(0), rows * steps)
+    some, width = _heads_at_once(d)
+    columns = triton.cdiv(heads, some)
+    # Enough programs to fill a GPU, and no more partial sums than that takes.
+    steps = max(1, min(32, z.size(0) * columns // (ROWS * 1024)))
+    chunks = triton.cdiv(z.size(0), ROWS * steps)
     partial = torch.empty(chunks, *gate.shape, dtype=torch.float32, device=z.device)
-    _gated_neighbor_backward[(chunks, triton.cdiv(heads_count, heads))](
+    _gated_neighbor_backward[(chunks, columns)](
         grad, z, around, mean, gate, lam, grad_z, grad_around, grad_mean, partial,
-        z.size(0), z.size(1), heads_count, gate.numel(), d=d, STEPS=steps, ROWS=rows, HEADS=heads, D=width,
+        z.size(0), z.size(1), heads, gate.numel(), steps, d=d, ROWS=ROWS, HEADS=some, W=width,
     )  # fmt: skip
     return grad_z, grad_around, grad_mean, partial.sum(0).to(gate.dtype)
 

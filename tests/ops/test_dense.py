@@ -1,0 +1,272 @@
+"""Dropout by hash, linear maps of replicas, the neighbour level's combination, Adam: each backend against equations."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+from torch import Tensor, nn
+
+from gfgn import ops
+from gfgn.ops import library
+from gfgn.ops.dispatch import elementwise
+from gfgn.ops.numba_elementwise import Dropout, drop_run
+from gfgn.ops.random import keep, keyed
+from gfgn.ops.update import adam_, copy_where_
+
+CUDA = torch.cuda.is_available()
+BACKENDS = [name for name, backend in ops.backends().items() if backend.available]
+every_backend = pytest.mark.parametrize("backend", BACKENDS)
+fused_backend = pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "reference"])
+
+
+def device(backend: str) -> str:
+    return "cuda" if backend == "triton" and CUDA else "cpu"
+
+
+def normal(*shape: int, seed: int = 0, where: str = "cpu") -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(where)
+
+
+def kept_by_loop(rows: int, width: int, key: int, rate: float) -> Tensor:
+    """Which values survive, one at a time."""
+    keys, rates = torch.tensor(key), torch.tensor(rate, dtype=torch.float64)
+    return torch.tensor(
+        [[bool(keep(torch.tensor(n * width + d), keys, rates)) for d in range(width)] for n in range(rows)]
+    )
+
+
+# --- dropout ---
+
+
+@every_backend
+@pytest.mark.parametrize("shape", [(5, 3), (1, 1), (7, 16), (0, 4), (4, 0), (130, 5)])
+def test_dropout_values_and_gradients(backend: str, shape: tuple[int, int]) -> None:
+    where = device(backend)
+    x = normal(*shape, where=where).requires_grad_()
+    out = ops.dropout(x, 0.4, True, torch.tensor(99, device=where), backend)
+    factor = kept_by_loop(*shape, 99, 0.4).reshape(shape) / 0.6
+    torch.testing.assert_close(out.detach().cpu(), x.detach().cpu() * factor)
+    grad = normal(*shape, seed=1, where=where)
+    torch.testing.assert_close(torch.autograd.grad(out, x, grad)[0].cpu(), grad.cpu() * factor)
+
+
+@every_backend
+@pytest.mark.parametrize("shared", [False, True])
+def test_dropout_of_replicas_is_that_of_each_alone(backend: str, shared: bool) -> None:
+    where = device(backend)
+    x = normal(6, 5, where=where) if shared else normal(4, 6, 5, where=where)
+    keys = torch.tensor([3, 2**32 - 1, 3, 0], device=where)
+    rates = torch.tensor([0.1, 0.5, 0.8, 0.0], device=where, dtype=torch.float64)
+
+    def one(x: Tensor, key: Tensor, rate: Tensor) -> Tensor:
+        return ops.dropout(x, rate, True, key, backend)
+
+    out = torch.vmap(one, in_dims=(None if shared else 0, 0, 0))(x, keys, rates)
+    for k in range(4):
+        alone = ops.dropout(x if shared else x[k], float(rates[k]), True, keys[k], backend)
+        assert torch.equal(out[k], alone)
+
+
+def test_dropout_beyond_two_to_the_32() -> None:
+    """The CPU's kernel on values whose numbers need more than 32 bits; it never sees both kinds in one run."""
+    width, row, crossing = 96, 2**32 // 96, 2**32 % 96
+    expected = keep(torch.arange(row * width, (row + 2) * width), torch.tensor(12345), torch.tensor(0.5).double())
+    one, out = np.ones(2 * width, dtype=np.float32), np.zeros(2 * width, dtype=np.float32)
+    vectors = (np.array([12345], np.uint64), np.array([2**31], np.uint64), np.array([1], np.float32))
+    op = Dropout(one, out, *vectors, 2, 1, width, False)
+    run = njit(lambda op, place, number, count: drop_run(op, place, place, number, count, 0))
+    run(op, 0, row * width, crossing)
+    run(op, crossing, 2**32, 2 * width - crossing)
+    assert out.astype(bool).tolist() == expected.tolist()
+
+
+def test_dropout_without_a_key_is_pytorchs() -> None:
+    x = torch.ones(50, 4)
+    torch.manual_seed(0)
+    expected = nn.functional.dropout(x, 0.3)
+    torch.manual_seed(0)
+    assert torch.equal(ops.dropout(x, 0.3), expected)
+    assert ops.dropout(x, 0.3, training=False) is x
+    assert ops.dropout(x, 0.0) is x
+    with pytest.raises(ValueError, match=r"rate must be at least 0 and below 1, got 1\.0"):
+        ops.dropout(x, 1.0)
+
+
+def test_keys_come_from_the_source_and_the_order_of_calls() -> None:
+    x = torch.ones(200, 3)
+
+    def twice(key: int) -> tuple[Tensor, Tensor]:
+        with keyed(torch.tensor(key)):
+            return ops.dropout(x, 0.5), ops.dropout(x, 0.5)
+
+    first, second = twice(1)
+    assert not torch.equal(first, second)
+    again = twice(1)
+    assert torch.equal(first, again[0])
+    assert torch.equal(second, again[1])
+    assert not torch.equal(first, twice(2)[0])
+
+
+def test_dropout_takes_any_number_of_dimensions() -> None:
+    x, key = normal(5, 2, 3), torch.tensor(4)
+    out = ops.dropout(x, 0.5, True, key, "reference")
+    assert torch.equal(out, ops.dropout(x.view(5, 6), 0.5, True, key, "reference").view(5, 2, 3))
+
+
+# --- linear maps ---
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_linear_of_replicas(sparse: bool) -> None:
+    x, weight, bias = normal(7, 6).relu(), normal(3, 4, 6, seed=1), normal(3, 4, seed=2)
+    features = x.to_sparse_csr() if sparse else x
+    weight.requires_grad_()
+    out = torch.vmap(lambda w, b: ops.linear(features, w, b))(weight, bias)
+    expected = torch.einsum("nf,rdf->rnd", x, weight) + bias.unsqueeze(1)
+    torch.testing.assert_close(out, expected)
+    grad = normal(3, 7, 4, seed=3)
+    torch.testing.assert_close(
+        torch.autograd.grad(out, weight, grad)[0], torch.autograd.grad(expected, weight, grad)[0]
+    )
+
+
+def test_linear_of_replicas_with_features_of_their_own() -> None:
+    x, weight = normal(3, 7, 6).requires_grad_(), normal(3, 4, 6, seed=1).requires_grad_()
+    out, expected = torch.vmap(ops.linear)(x, weight), torch.einsum("rnf,rdf->rnd", x, weight)
+    torch.testing.assert_close(out, expected)
+    grad = normal(3, 7, 4, seed=3)
+    for got, wanted in zip(
+        torch.autograd.grad(out, (x, weight), grad), torch.autograd.grad(expected, (x, weight), grad), strict=True
+    ):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_linear_alone_is_pytorchs() -> None:
+    x, weight, bias = normal(7, 6), normal(4, 6, seed=1), normal(4, seed=2)
+    torch.testing.assert_close(ops.linear(x, weight, bias), nn.functional.linear(x, weight, bias))
+    key = torch.tensor(5)
+    with keyed(key):
+        dropped = ops.linear(x, weight, bias, 0.5, training=True)
+    with keyed(key):
+        torch.testing.assert_close(dropped, nn.functional.linear(ops.dropout(x, 0.5), weight, bias))
+
+
+# --- the neighbour level ---
+
+
+def gated_by_loop(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
+    rows, heads, d = z.size(0), gate.size(0), gate.size(2)
+    out = torch.zeros_like(z)
+    for n in range(rows):
+        for h in range(heads):
+            columns = range(h * d, (h + 1) * d)
+            for j in range(d):
+                inner = sum(float(z[n, c]) * float(gate[h, k, j]) for k, c in enumerate(columns))
+                inner += sum(float(mean[n, c]) * float(gate[h, d + k, j]) for k, c in enumerate(columns))
+                s = float(lam[h * d + j]) * float(torch.sigmoid(torch.tensor(inner, dtype=torch.float64)))
+                c = h * d + j
+                out[n, c] = (1 - s) * z[n, c] + s * around[n, c]
+    return out
+
+
+@every_backend
+def test_gated_neighbor_is_the_equation(backend: str) -> None:
+    where = device(backend)
+    z, around, mean = (normal(4, 6, seed=k) for k in range(3))
+    gate, lam = normal(2, 6, 3, seed=3), torch.tensor([0.5, 1.0, 2.0, 0.0, 1.5, 1.0])
+    out = ops.gated_neighbor(*(x.to(where) for x in (z, around, mean, gate, lam)), backend)
+    torch.testing.assert_close(out.cpu(), gated_by_loop(z, around, mean, gate, lam))
+
+
+@fused_backend
+@pytest.mark.parametrize(
+    ("rows", "heads", "d"), [(1, 1, 1), (70, 3, 8), (65, 9, 7), (20, 2, 33), (9, 1, 65), (0, 2, 4)]
+)
+def test_gated_neighbor_gradients(backend: str, rows: int, heads: int, d: int) -> None:
+    where = device(backend)
+    inputs = [normal(rows, heads * d, seed=k, where=where).requires_grad_() for k in range(3)]
+    inputs.append(normal(heads, 2 * d, d, seed=3, where=where).requires_grad_())
+    lam, grad = torch.rand(heads * d, device=where), normal(rows, heads * d, seed=4, where=where)
+    found, expected = (
+        torch.autograd.grad(ops.gated_neighbor(*inputs, lam, name), inputs, grad) for name in (backend, "reference")
+    )
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=2e-5, atol=2e-5)
+
+
+def test_gated_neighbor_twice_differentiable() -> None:
+    inputs = [normal(3, 4, seed=k).double().requires_grad_() for k in range(3)]
+    inputs.append(normal(2, 4, 2, seed=3).double().requires_grad_())
+    lam = torch.rand(4, dtype=torch.float64)
+    assert torch.autograd.gradgradcheck(lambda *x: ops.gated_neighbor(*x, lam, "numba"), inputs)
+
+
+def test_gated_neighbor_refuses() -> None:
+    z, gate = normal(3, 4), normal(2, 4, 2)
+    with pytest.raises(ValueError, match=r"mean must have shape \[3, 4\], got \[2, 4\]"):
+        ops.gated_neighbor(z, z, z[:2], gate)
+    with pytest.raises(ValueError, match=r"gate must have shape \[heads, 2d, d\] with heads·d = 4"):
+        ops.gated_neighbor(z, z, z, gate[:1])
+
+
+# --- steps of the optimiser ---
+
+
+@every_backend
+@pytest.mark.parametrize("outer", [1, 7])
+def test_adam_is_pytorchs_with_a_rate_a_replica(backend: str, outer: int) -> None:
+    where = device(backend)
+    rates, decays = [0.1, 0.003, 0.02], [0.0, 0.1, 5e-4]
+    p = normal(outer, 3, 5, where=where)
+    singles = [nn.Parameter(p[:, r].clone()) for r in range(3)]
+    optimizers = [
+        torch.optim.Adam([single], lr=lr, weight_decay=decay)
+        for single, lr, decay in zip(singles, rates, decays, strict=True)
+    ]
+    m, v, scale = torch.zeros_like(p), torch.zeros_like(p), torch.ones(3, device=where)
+    for step in range(1, 6):
+        grad = normal(outer, 3, 5, seed=step, where=where)
+        rate = torch.tensor(rates, device=where) / (1 - 0.9**step)
+        correction = torch.tensor([(1 - 0.999**step) ** 0.5], device=where)
+        adam_(p, grad, m, v, scale, torch.tensor(decays, device=where), rate, correction, backend)
+        for r in range(3):
+            singles[r].grad = grad[:, r].clone()
+            optimizers[r].step()
+    torch.testing.assert_close(p, torch.stack([single.detach() for single in singles], 1))
+
+
+@every_backend
+def test_adam_on_much_and_on_nothing(backend: str) -> None:
+    if backend == "triton" and not CUDA:
+        pytest.skip("the interpreter is slow on large tensors")
+    where = device(backend)
+    p, grad = normal(300, 4, 64, where=where), normal(300, 4, 64, seed=1, where=where)
+    vectors = [torch.full((4,), value, device=where) for value in (1.0, 0.01, 0.1)]
+    found = []
+    for name in (backend, "reference"):
+        mine, m, v = p.clone(), torch.zeros_like(p), torch.zeros_like(p)
+        adam_(mine, grad, m, v, *vectors, torch.tensor([0.03], device=where), name)
+        found.append(torch.stack([mine, m, v]))
+    torch.testing.assert_close(*found)
+    nothing = torch.empty(1, 4, 0, device=where)
+    adam_(nothing, nothing, nothing, nothing, *vectors, torch.ones(1, device=where), backend)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(1, 4), st.integers(1, 4))
+def test_copy_where(chosen: list[bool], outer: int, inner: int) -> None:
+    source, mask = normal(outer, len(chosen), inner), torch.tensor(chosen)
+    for backend in BACKENDS:
+        if backend == "triton" and CUDA:
+            continue
+        target = torch.zeros_like(source)
+        copy_where_(source, target, mask, backend)
+        assert torch.equal(target, source * mask.view(1, -1, 1))
+
+
+def test_the_kernels_are_found_by_name() -> None:
+    for backend in BACKENDS:
+        if backend != "reference":
+            assert callable(elementwise(backend).adam)
+    assert library.dropout.registered is not None
