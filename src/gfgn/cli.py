@@ -156,7 +156,7 @@ def report(
                 (store.to_csv if runs.suffix == ".csv" else store.to_parquet)(runs)
             comparisons, count = read_comparisons(store), len(store)
         if not comparisons:
-            raise ValueError(f"{path} holds {count} runs but no comparison to report; `gfgn compare` makes one")
+            raise ValueError(f"{path} holds {count} runs but no comparison to report; `gfgn compare --out` makes one")
         written = write_report(comparisons, out or path.parent / "report.html")
     except (ValueError, OSError, ImportError) as error:
         _fail(str(error))

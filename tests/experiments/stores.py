@@ -1,8 +1,11 @@
 """Rows and helpers that the tests of the store, of studies and of reports share."""
 
-import sys
-from pathlib import Path
+import multiprocessing
+import os
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from gfgn.experiments.record import DatasetRecord, Row
 from gfgn.train import Protocol, Replica, Run
@@ -46,6 +49,13 @@ def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any)
     return Row.of(run, record, protocol, search=search)
 
 
-def python(code: str, *arguments: str | Path) -> list[str]:
-    """The command that runs a piece of Python in a process of its own."""
-    return [sys.executable, "-c", code, *map(str, arguments)]
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="starts many processes, which only a fork does quickly")
+
+
+def start_process(target: Callable[..., None], *arguments: Any) -> Any:
+    """A process of its own. It comes from one that has imported what is needed, and so starts quickly."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gfgn.experiments", "gfgn.data"])
+    process = context.Process(target=target, args=arguments)
+    process.start()
+    return process

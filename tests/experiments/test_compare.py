@@ -11,7 +11,7 @@ from gfgn.data import Dataset, dimensions, load
 from gfgn.experiments import Row, Store, Watcher, compare, grid, read_comparisons
 from gfgn.experiments.compare import Plan, make_plan, rank_models, run_comparison
 from gfgn.experiments.gates import gates_note
-from gfgn.train import Replica, Status
+from gfgn.train import MODELS, Replica, Status
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
 
@@ -230,6 +230,22 @@ def test_bad_arguments(data: Dataset, arguments: dict[str, Any], message: str) -
         with pytest.raises(ValueError, match=message):
             compare(data, **arguments, store=store)
         assert store.notes("comparison") == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"replicas": False}, "models must be such that train in batches of replicas, got gcn"),
+        ({"inductive": False}, "models must run on graphs they have not seen for 'dimensions', got gcn"),
+    ],
+)
+def test_models_that_cannot_are_refused_before_any_trains(
+    change: dict[str, bool], message: str, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MODELS, "gcn", dataclasses.replace(MODELS["gcn"], **change))
+    monkeypatch.setitem(data.__dict__, "inductive", True)
+    with pytest.raises(ValueError, match=message):
+        make_plan(data, ["mlp", "gcn"], 1)
 
 
 def test_the_shared_configuration(data: Dataset) -> None:

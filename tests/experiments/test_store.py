@@ -4,16 +4,18 @@ import csv
 import dataclasses
 import json
 import math
+import multiprocessing
 import os
 import signal
 import sqlite3
-import subprocess
-import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.stores import PROTOCOL, RECORD, python, row
+from experiments.stores import PROTOCOL, RECORD, needs_fork, row, start_process
 
 from gfgn.data import dimensions
 from gfgn.experiments import DatasetRecord, Store, StoreError, identify
@@ -21,8 +23,9 @@ from gfgn.train import Protocol, Replica
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "deep" / "runs.sqlite")
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "deep" / "runs.sqlite") as opened:
+        yield opened
 
 
 # --- identity ---------------------------------------------------------------------------------------------------------
@@ -299,62 +302,70 @@ def test_an_empty_store_has_a_header(store: Store, tmp_path: Path) -> None:
 
 # --- processes --------------------------------------------------------------------------------------------------------
 
-WRITER = """
-import sys
-from experiments.stores import row
-from gfgn.experiments import Store
-path, first, last, at_once = sys.argv[1], *map(int, sys.argv[2:])
-with Store(path) as store:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for start in range(first, last, at_once):
-        store.add([row(0, seed) for seed in range(start, start + at_once)])
-        print(start + at_once, flush=True)
-"""
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
-}
+
+def write(path: Path, first: int, last: int, at_once: int, messages: Connection) -> None:
+    """Writes rows with some seeds, and tells after each time how far it is; in a process of its own."""
+    with Store(path) as store:
+        messages.send("ready")
+        messages.recv()
+        for start in range(first, last, at_once):
+            store.add([row(0, seed) for seed in range(start, start + at_once)])
+            messages.send(start + at_once)
 
 
-def start(path: Path, first: int, last: int, at_once: int) -> subprocess.Popen[str]:
-    command = python(WRITER, path, str(first), str(last), str(at_once))
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+def start_writer(path: Path, first: int, last: int, at_once: int) -> tuple[Any, Connection]:
+    """The process and the connection to it, once it has opened the store."""
+    here, there = multiprocessing.Pipe()
+    process = start_process(write, path, first, last, at_once, there)
+    there.close()
+    assert here.recv() == "ready"
+    return process, here
 
 
+@needs_fork
 def test_processes_write_at_once(tmp_path: Path) -> None:
-    """Three processes make the store and write to it together, their seeds overlapping."""
-    writers = [start(tmp_path / "runs.sqlite", first, first + 300, 5) for first in (0, 150, 300)]
-    for writer in writers:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "ready\n"
-    threads = [threading.Thread(target=writer.communicate, args=("go\n",)) for writer in writers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    """Three processes write to a store together, their seeds overlapping."""
+    writers = [start_writer(tmp_path / "runs.sqlite", first, first + 300, 5) for first in (0, 150, 300)]
+    for _, messages in writers:
+        messages.send("go")
+    for process, messages in writers:
+        for _ in range(60):
+            messages.recv()
+        process.join()
+        assert process.exitcode == 0
     with Store(tmp_path / "runs.sqlite") as store:
         assert [found.replica.seed for found in store.rows()] == list(range(600))
 
 
+def make(path: Path, ready: Any) -> None:
+    ready.wait()
+    Store(path).close()
+
+
+@needs_fork
+def test_processes_make_the_store_at_once(tmp_path: Path) -> None:
+    for attempt in range(5):
+        barrier = multiprocessing.get_context("forkserver").Barrier(4)
+        makers = [start_process(make, tmp_path / f"{attempt}.sqlite", barrier) for _ in range(4)]
+        for maker in makers:
+            maker.join()
+        assert [maker.exitcode for maker in makers] == [0] * 4
+
+
+@needs_fork
 def test_a_killed_process_loses_nothing_that_was_added(tmp_path: Path) -> None:
     """Whatever `add` has returned from is there after SIGKILL, and what it had not finished is there whole or not."""
     path, first = tmp_path / "runs.sqlite", 0
-    for lines in (1, 7, 20):
-        writer = start(path, first, first + 100_000, 5)
-        assert writer.stdin is not None
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        writer.stdin.write("go\n")
-        writer.stdin.flush()
-        for _ in range(lines):
-            last = int(writer.stdout.readline())
-        writer.send_signal(signal.SIGKILL)
-        last = max([last, *(int(line) for line in writer.stdout if line.endswith("\n"))])
-        assert writer.wait() == -signal.SIGKILL
-        writer.stdin.close()
-        writer.stdout.close()
+    for times in (1, 7, 20):
+        process, messages = start_writer(path, first, first + 100_000, 5)
+        messages.send("go")
+        last = [messages.recv() for _ in range(times)][-1]
+        process.kill()
+        process.join()
+        with suppress(EOFError, ConnectionResetError):  # what it still said before its end
+            while True:
+                last = messages.recv()
+        assert process.exitcode == -signal.SIGKILL
         with Store(path) as store:
             seeds = [found.replica.seed for found in store.rows()]
         assert seeds == list(range(len(seeds)))

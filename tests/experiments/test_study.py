@@ -1,7 +1,6 @@
 """Studies train what is missing and nothing else; a configuration is chosen by validation scores alone."""
 
 import itertools
-import multiprocessing
 import random
 import time
 from pathlib import Path
@@ -9,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from experiments.stores import row
+from experiments.stores import needs_fork, row, start_process
 
 from gfgn.data import Dataset, dimensions
 from gfgn.experiments import PAPER_GRID, Row, Store, grid, make_replicas, run_study, select
@@ -128,7 +127,7 @@ def test_bad_protocols() -> None:
         Protocol(patience=-1)
 
 
-# --- killed ----------------------------------------------------------------------------------------------------------
+# --- processes --------------------------------------------------------------------------------------------------------
 
 STUDY = make_replicas("gfgn-graph", grid(lr=(0.02, 0.05)), range(3), range(10))
 
@@ -136,7 +135,7 @@ STUDY = make_replicas("gfgn-graph", grid(lr=(0.02, 0.05)), range(3), range(10))
 def study(path: Path) -> None:
     """The whole of a study, in small batches; in a process of its own."""
     with Store(path) as store:
-        run_study(store, dimensions(60, degree=6, splits=3), "gfgn-graph", STUDY, Protocol(20, 20), batch_size=3)
+        run_study(store, dimensions(60, degree=6, splits=3), "gfgn-graph", STUDY, Protocol(8, 8), batch_size=3)
 
 
 def scores(path: Path) -> list[tuple[Any, ...]]:
@@ -147,33 +146,50 @@ def scores(path: Path) -> list[tuple[Any, ...]]:
         ]
 
 
+def time_study(path: Path) -> tuple[float, float]:
+    """Seconds until the first run of a study is in the store, and until the study is done."""
+    begin = time.perf_counter()
+    process = start_process(study, path)
+    while process.is_alive() and not (path.exists() and scores(path)):
+        time.sleep(0.002)
+    first = time.perf_counter() - begin
+    process.join()
+    assert process.exitcode == 0
+    return first, time.perf_counter() - begin
+
+
+@needs_fork
 def test_a_study_killed_twenty_times_ends_like_one_that_was_not(tmp_path: Path) -> None:
     """Processes of their own are killed at random moments by a signal that they cannot catch."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gfgn.experiments", "gfgn.data"])
-
-    def run(path: Path, seconds: float | None = None) -> int | None:
-        process = context.Process(target=study, args=(path,))
-        process.start()
-        process.join(seconds)
+    time_study(tmp_path / "first.sqlite")  # starts the server and fills caches
+    first, whole = time_study(tmp_path / "whole.sqlite")
+    draw, path, finished, longest = random.Random(0), tmp_path / "killed.sqlite", [], first + (whole - first) / 8
+    while len(finished) < 20:
+        process = start_process(study, path)
+        process.join(draw.uniform(0, longest))
         process.kill()
         process.join()
-        return process.exitcode
-
-    assert run(tmp_path / "first.sqlite") == 0  # starts the server and fills caches
-    start = time.perf_counter()
-    assert run(tmp_path / "whole.sqlite") == 0
-    longest = (time.perf_counter() - start) / 4
-    draw, path, finished = random.Random(0), tmp_path / "killed.sqlite", []
-    while len(finished) < 20:
-        if run(path, draw.uniform(0, longest)) == 0:  # it was done before twenty kills: once more, at a quicker pace
-            path, finished, longest = path.with_stem(f"{path.stem}-again"), [], 0.7 * longest
+        if process.exitcode == 0:  # it was done before twenty kills: once more, with a little less time
+            path, finished, longest = path.with_stem(f"{path.stem}-again"), [], 0.9 * longest
         else:
             finished.append(len(scores(path)))
-    assert len({count for count in finished if 0 < count < len(STUDY)}) > 2  # kills fell between runs
-    assert run(path) == 0
+    assert len(set(finished)) > 2  # some kills fell after the first run
+    process = start_process(study, path)
+    process.join()
+    assert process.exitcode == 0
     assert scores(path) == scores(tmp_path / "whole.sqlite") == scores(tmp_path / "first.sqlite")
     assert len(scores(path)) == len(STUDY)
+
+
+@needs_fork
+def test_two_processes_make_one_study(tmp_path: Path) -> None:
+    both = [start_process(study, tmp_path / "shared.sqlite") for _ in range(2)]
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    study(tmp_path / "whole.sqlite")
+    assert scores(tmp_path / "shared.sqlite") == scores(tmp_path / "whole.sqlite")
+    assert len(scores(tmp_path / "shared.sqlite")) == len(STUDY)
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------

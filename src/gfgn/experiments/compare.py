@@ -344,7 +344,13 @@ def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -
     if len(set(models)) < len(models):
         raise ValueError(f"models must be different from each other, got {', '.join(models)}")
     for model in models:
-        find_model(model)
+        entry = find_model(model)
+        if not entry.replicas:
+            raise ValueError(f"models must be such that train in batches of replicas, got {model}, which does not")
+        if dataset.inductive and not entry.inductive:
+            raise ValueError(
+                f"models must run on graphs they have not seen for {dataset.name!r}, got {model}, which does not"
+            )
     if not dataset.splits:
         raise ValueError(f"dataset must have labels to train on, {dataset.name!r} has none")
     if not 1 <= splits <= len(dataset.splits):
