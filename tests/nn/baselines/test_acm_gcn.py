@@ -25,7 +25,7 @@ from gfgn.nn.baselines.acm_gcn import ACMGCN, ACMLayer
 
 
 def layer(rows: list[Row], conv: ACMLayer, around: list[list[int]]) -> list[Row]:
-    low, high, own = ([linear(row, lin.weight) for row in rows] for lin in conv.lins)
+    low, high, own = ([linear(row, conv.maps[name].weight) for row in rows] for name in ("low", "high", "own"))
     width = len(low[0])
     score, mix = conv.score.tolist(), conv.mix.tolist()
     out = []

@@ -7,7 +7,7 @@ import torch
 from tiny import NODES, edges, graph
 
 from gfgn import Graph
-from gfgn.nn.baselines.common import per_graph, random_walk, with_self_loops
+from gfgn.nn.baselines.common import Maps, per_graph, random_walk, with_self_loops
 from gfgn.nn.baselines.edges import attend, edge_softmax, from_source, from_target, sum_by_target
 
 
@@ -87,3 +87,17 @@ def test_results_are_kept_as_long_as_the_graph_lives() -> None:
     first = graph(0)
     assert count(first) == first.num_edges
     assert calls == [1, 2, 1, 1]
+
+
+def test_several_maps_are_each_its_own() -> None:
+    maps = Maps(4, {"first": 3, "second": 2, "third": 5}, bias=["first", "third"]).double()
+    with torch.no_grad():
+        maps.bias.normal_()
+    x = values(6, 4)
+    for name, part in zip(("first", "second", "third"), maps(x), strict=True):
+        weight, bias = maps[name]
+        torch.testing.assert_close(part, x @ weight.t() + (0 if bias is None else bias))
+        limit = math.sqrt(6 / (4 + weight.size(0)))  # Glorot's, of each map alone
+        assert 0.6 * limit < weight.abs().max() <= limit
+    assert maps["second"].bias is None
+    assert Maps(4, {"only": 2}).bias is None

@@ -34,16 +34,16 @@ def part(row: Row, head: int) -> Row:
 
 def layer(rows: list[Row], conv: GaANLayer, around: list[list[int]]) -> list[Row]:
     query, key, value, pool = (
-        [linear(row, lin.weight, lin.bias) for row in rows] for lin in (conv.query, conv.key, conv.value, conv.pool)
+        [linear(row, *conv.maps[name]) for row in rows] for name in ("query", "key", "value", "pool")
     )
     out = []
     for i in range(NODES):
         top = [max((pool[j][c] for j in around[i]), default=0.0) for c in range(POOL)]
         gate = sigmoid(
             add(
-                linear(rows[i], conv.gate_own.weight, conv.gate_own.bias),
+                linear(rows[i], *conv.maps["gate_own"]),
                 linear(top, conv.gate_max.weight),
-                linear(mean([rows[j] for j in around[i]], len(rows[i])), conv.gate_mean.weight),
+                linear(mean([rows[j] for j in around[i]], len(rows[i])), conv.maps["gate_mean"].weight),
             )
         )
         heads: Row = []
@@ -51,7 +51,7 @@ def layer(rows: list[Row], conv: GaANLayer, around: list[list[int]]) -> list[Row
             alpha = softmax([dot(part(query[i], k), part(key[j], k)) for j in around[i]])
             terms = [scale(a, leaky(part(value[j], k), 0.1)) for a, j in zip(alpha, around[i], strict=True)]
             heads += scale(gate[k], add([0.0] * VALUE, *terms))
-        own = linear(rows[i], conv.out_own.weight, conv.out_own.bias)
+        own = linear(rows[i], *conv.maps["out_own"])
         out.append(add(own, linear(heads, conv.out_heads.weight)))
     return out
 

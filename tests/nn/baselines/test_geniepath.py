@@ -32,15 +32,15 @@ def in_breadth(rows: list[Row], module: Breadth, around: list[list[int]]) -> lis
     score = module.score[0].tolist()
     out = []
     for i in range(NODES):
-        own = linear(rows[i], module.own.weight)
-        alpha = softmax([dot(score, tanh(add(own, linear(rows[j], module.other.weight)))) for j in around[i]])
+        own = linear(rows[i], module.maps["own"].weight)
+        alpha = softmax([dot(score, tanh(add(own, linear(rows[j], module.maps["other"].weight)))) for j in around[i]])
         joined = add(*[scale(a, rows[j]) for a, j in zip(alpha, around[i], strict=True)])
-        out.append(tanh(linear(joined, module.lin.weight)))
+        out.append(tanh(linear(joined, module.maps["value"].weight)))
     return out
 
 
 def in_depth(u: Row, memory: Row, module: Depth) -> tuple[Row, Row]:
-    taken, kept, shown, new = (linear(u, lin.weight) for lin in module.gates)
+    taken, kept, shown, new = (linear(u, module.maps[name].weight) for name in ("taken", "kept", "shown", "new"))
     memory = add(product(sigmoid(kept), memory), product(sigmoid(taken), tanh(new)))
     return product(sigmoid(shown), tanh(memory)), memory
 

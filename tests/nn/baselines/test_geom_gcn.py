@@ -66,10 +66,10 @@ def layer(rows: list[Row], conv: GeomGCNLayer, bins: list[list[list[int]]]) -> l
     out = []
     for i in range(NODES):
         virtual = []
-        for members, lin in zip([*bins[i], [i]], conv.lins, strict=True):
+        for b, members in enumerate([*bins[i], [i]]):
             zero = [0.0] * len(rows[0])
             e = add(zero, *[scale(1 / math.sqrt(degree[i] * degree[j]), rows[j]) for j in members])
-            virtual.append(linear(e, lin.weight))
+            virtual.append(linear(e, conv.maps[str(b)].weight))
         if conv.merge == "cat":
             row = [value for e in virtual for value in e]
         else:
@@ -99,10 +99,9 @@ def test_sum_over_virtual_nodes_is_one_map_of_their_concatenation() -> None:
     place = neighborhoods(graph(), points())
     eye = GeomGCNLayer(FEATURES, FEATURES, "cat").double()
     with torch.no_grad():
-        for lin in eye.lins:
-            lin.weight.copy_(torch.eye(FEATURES))
+        eye.maps.weight.copy_(torch.eye(FEATURES).repeat(BINS + 1, 1))
     joined = eye(features(), place)
-    weight = torch.cat([lin.weight for lin in conv.lins], dim=1)
+    weight = torch.cat(conv.maps.weight.chunk(BINS + 1), dim=1)
     torch.testing.assert_close(conv(features(), place), joined @ weight.t() + conv.bias)
 
 

@@ -102,9 +102,9 @@ def test_graphsage_and_graphsaint(directed: bool, kind: type, edges_of: Callable
     layer = randomize(kind(FEATURES, 4))
     peer = load(
         pyg.SAGEConv(FEATURES, 4),
-        lin_l__weight=layer.neighbor.weight,
-        lin_l__bias=layer.own.bias,
-        lin_r__weight=layer.own.weight,
+        lin_l__weight=layer.maps["neighbor"].weight,
+        lin_l__bias=layer.maps["own"].bias,
+        lin_r__weight=layer.maps["own"].weight,
     )
     expected = peer(features(), edges(directed=directed))
     torch.testing.assert_close(layer(features(), edges_of(graph(directed=directed))), expected)
@@ -131,10 +131,10 @@ def test_gatv2(directed: bool, concat: bool) -> None:
     layer = randomize(GATv2Layer(FEATURES, 4, heads=3, concat=concat))
     peer = load(
         pyg.GATv2Conv(FEATURES, 4, heads=3, concat=concat),
-        lin_l__weight=layer.source.weight,
-        lin_l__bias=layer.source.bias,
-        lin_r__weight=layer.target.weight,
-        lin_r__bias=layer.target.bias,
+        lin_l__weight=layer.maps["source"].weight,
+        lin_l__bias=layer.maps["source"].bias,
+        lin_r__weight=layer.maps["target"].weight,
+        lin_r__bias=layer.maps["target"].bias,
         att=layer.attention,
         bias=layer.bias,
     )
@@ -146,11 +146,12 @@ def test_gatv2(directed: bool, concat: bool) -> None:
 def test_resgated(directed: bool) -> None:
     layer = randomize(ResGatedLayer(FEATURES, 4))
     values = {
-        f"lin_{name}__{part}": getattr(getattr(layer, name), part)
+        f"lin_{name}__{part}": getattr(layer.maps[name], part)
         for name in ("key", "query", "value")
         for part in ("weight", "bias")
     }
-    peer = load(pyg.ResGatedGraphConv(FEATURES, 4), lin_skip__weight=layer.skip.weight, bias=layer.skip.bias, **values)
+    skip = layer.maps["skip"]
+    peer = load(pyg.ResGatedGraphConv(FEATURES, 4), lin_skip__weight=skip.weight, bias=skip.bias, **values)
     expected = peer(features(), edges(directed=directed))
     torch.testing.assert_close(layer(features(), unscaled(graph(directed=directed))), expected)
 

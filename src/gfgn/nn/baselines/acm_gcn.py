@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
 
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply_all, glorot_linear, random_walk, reset, widths, with_self_loops
+from gfgn.nn.baselines.common import Maps, random_walk, reset, widths, with_self_loops
 from gfgn.nn.baselines.entry import baseline, hidden, layers
 
 CHANNELS = 3
@@ -23,20 +23,20 @@ class ACMLayer(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.lins = nn.ModuleList(glorot_linear(in_channels, out_channels, bias=False) for _ in range(CHANNELS))
+        self.maps = Maps(in_channels, dict.fromkeys(("low", "high", "own"), out_channels))
         self.score = nn.Parameter(torch.empty(CHANNELS, out_channels))
         self.mix = nn.Parameter(torch.empty(CHANNELS, CHANNELS))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        reset(*self.lins)
+        reset(self.maps)
         for row in self.score:
             glorot(row.view(-1, 1))
         glorot(self.mix)
 
     def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        low, high, own = apply_all(tuple(self.lins), x, dropout, self.training)
+        low, high, own = self.maps(x, dropout)
         smooth_low, smooth_high = random_walk(torch.cat([low, high], dim=1), looped).chunk(2, dim=1)
         channels = torch.stack([smooth_low, high - smooth_high, own], dim=1).relu()
         scores = (channels * self.score).sum(2).sigmoid()

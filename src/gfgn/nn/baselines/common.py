@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from itertools import pairwise
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
@@ -56,13 +57,59 @@ def apply(lin: Linear, x: Tensor, dropout: float | Tensor = 0.0, training: bool 
     return ops.linear(x, lin.weight, lin.bias, dropout, training)
 
 
-def apply_all(
-    lins: Sequence[Linear], x: Tensor, dropout: float | Tensor = 0.0, training: bool = False
-) -> tuple[Tensor, ...]:
-    """`lin(x)` for each of several maps of one input, dropped once for all, as one product."""
-    weight = torch.cat([lin.weight for lin in lins])
-    parts = ops.linear(x, weight, None, dropout, training).split([lin.weight.size(0) for lin in lins], dim=1)
-    return tuple(part if lin.bias is None else part + lin.bias for lin, part in zip(lins, parts, strict=True))
+class Map(NamedTuple):
+    """One of several linear maps."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+class Maps(nn.Module):
+    """Several linear maps of one input, which is dropped once for all: one matrix, one product.
+
+    Args:
+        in_channels: Input width.
+        sizes: Output widths by name, in the order of the results.
+        bias: Names of the maps that have a bias.
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(self, in_channels: int, sizes: Mapping[str, int], bias: Collection[str] = ()) -> None:
+        super().__init__()
+        self.names = tuple(sizes)
+        self.sizes = tuple(sizes.values())
+        self.biased = tuple(name in bias for name in sizes)
+        self.weight = nn.Parameter(torch.empty(sum(self.sizes), in_channels))
+        biases = sum(size for size, has in zip(self.sizes, self.biased, strict=True) if has)
+        if biases:
+            self.bias = nn.Parameter(torch.empty(biases))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew: Glorot for each map, 0 for biases."""
+        for part in self.weight.split(self.sizes):
+            glorot(part)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def __getitem__(self, name: str) -> Map:
+        """The map of that name."""
+        place = self.names.index(name)
+        return Map(self.weight.split(self.sizes)[place], self._biases()[place])
+
+    def forward(self, x: Tensor, dropout: float | Tensor = 0.0) -> tuple[Tensor, ...]:
+        """What each map makes of `x`, dense or sparse CSR."""
+        parts = ops.linear(x, self.weight, None, dropout, self.training).split(self.sizes, dim=1)
+        return tuple(part if b is None else part + b for part, b in zip(parts, self._biases(), strict=True))
+
+    def _biases(self) -> list[Tensor | None]:
+        if self.bias is None:
+            return [None] * len(self.sizes)
+        found = iter(self.bias.split([size for size, has in zip(self.sizes, self.biased, strict=True) if has]))
+        return [next(found) if has else None for has in self.biased]
 
 
 def random_walk(x: Tensor, graph: Graph) -> Tensor:

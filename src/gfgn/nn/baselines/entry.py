@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from torch import Tensor, nn
@@ -45,6 +45,8 @@ class Baseline:
         minibatch: Whether it trains in mini-batches of sampled nodes, see `gfgn.sampling`.
         group: `"paper"` for a row of the paper's tables, `"beyond"` for what came after.
         needs: Facts about the data that `build` must be given among the options, such as `"num_nodes"`.
+        training: Values of `"lr"`, `"weight_decay"` and `"dropout"` that its paper trains with, for a model that the
+            paper's common grid does not suit.
     """
 
     build: Builder
@@ -55,6 +57,7 @@ class Baseline:
     minibatch: bool
     group: Group
     needs: tuple[str, ...] = ()
+    training: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def baseline(
@@ -68,6 +71,7 @@ def baseline(
     group: Group = "paper",
     needs: tuple[str, ...] = (),
     accepts: tuple[str, ...] = (),
+    training: Mapping[str, tuple[float, ...]] | None = None,
 ) -> Baseline:
     """The registry entry of a class `model(in_channels, out_channels, dropout, **options)`.
 
@@ -81,6 +85,7 @@ def baseline(
         group: `"paper"` or `"beyond"`.
         needs: Keywords of the class that must be given beside the parameters.
         accepts: Keywords of the class that may be given and are no hyper-parameters.
+        training: See `Baseline`.
     """
 
     def build(in_channels: int, num_classes: int, dropout: float | Tensor, options: Mapping[str, Any]) -> nn.Module:
@@ -94,7 +99,8 @@ def baseline(
         defaults = {name: parameter.default for name, parameter in parameters.items()}
         return model(in_channels, num_classes, dropout=dropout, **{**defaults, **options})
 
-    return Baseline(build, dict(parameters), reference, inductive, replicas, minibatch, group, needs)
+    claims = {"inductive": inductive, "replicas": replicas, "minibatch": minibatch}
+    return Baseline(build, dict(parameters), reference, **claims, group=group, needs=needs, training=training or {})
 
 
 def hidden(default: int = 64, values: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Parameter:

@@ -8,7 +8,7 @@ from torch.nn.functional import leaky_relu
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply, apply_all, glorot_linear, reset, widths
+from gfgn.nn.baselines.common import Maps, apply, glorot_linear, reset, widths
 from gfgn.nn.baselines.edges import attend, edge_softmax, from_source, from_target
 from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
 
@@ -37,15 +37,11 @@ class GaANLayer(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, heads: int, key: int, value: int, pool: int) -> None:
         super().__init__()
         self.heads = heads
-        self.query = glorot_linear(in_channels, heads * key)
-        self.key = glorot_linear(in_channels, heads * key)
-        self.value = glorot_linear(in_channels, heads * value)
-        self.pool = glorot_linear(in_channels, pool)
         # W_g and W_o in the parts that their concatenated inputs meet.
-        self.gate_own = glorot_linear(in_channels, heads)
+        sizes = {"query": heads * key, "key": heads * key, "value": heads * value, "pool": pool}
+        sizes |= {"gate_own": heads, "out_own": out_channels, "gate_mean": heads}
+        self.maps = Maps(in_channels, sizes, bias=sizes.keys() - {"gate_mean"})
         self.gate_max = glorot_linear(pool, heads, bias=False)
-        self.gate_mean = glorot_linear(in_channels, heads, bias=False)
-        self.out_own = glorot_linear(in_channels, out_channels)
         self.out_heads = glorot_linear(heads * value, out_channels, bias=False)
 
     def reset_parameters(self) -> None:
@@ -53,14 +49,14 @@ class GaANLayer(nn.Module):
         reset(*self.children())
 
     def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        lins = (self.query, self.key, self.value, self.pool, self.gate_own, self.gate_mean, self.out_own)
-        query, key, value, pool, gate_own, gate_mean, own = apply_all(lins, x, dropout, self.training)
+        query, key, value, pool, gate_own, own, gate_mean = self.maps(x, dropout)
         pair = from_target(query, graph) * from_source(key, graph)
         alpha = edge_softmax(pair.unflatten(1, (self.heads, -1)).sum(2), graph)
         attended = attend(alpha, leaky_relu(value, SLOPE), graph).unflatten(1, (self.heads, -1))
         gate = gate_own + apply(self.gate_max, ops.neighbor_max(pool, graph)) + ops.neighbor_mean(gate_mean, graph)
         gated = attended * torch.sigmoid(gate).unsqueeze(2)
-        return own + apply(self.out_heads, gated.flatten(1))
+        out: Tensor = own + apply(self.out_heads, gated.flatten(1))
+        return out
 
 
 class GaAN(nn.Module):

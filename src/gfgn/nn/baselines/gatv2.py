@@ -9,7 +9,7 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply_all, glorot_linear, merge, reset, with_self_loops
+from gfgn.nn.baselines.common import Maps, merge, reset, with_self_loops
 from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target, weigh
 from gfgn.nn.baselines.entry import baseline
 from gfgn.nn.baselines.gat import HEAD_PARAMETERS, SLOPE, head_widths
@@ -31,21 +31,21 @@ class GATv2Layer(nn.Module):
         super().__init__()
         self.heads = heads
         self.concat = concat
-        self.source = glorot_linear(in_channels, heads * out_channels)
-        self.target = glorot_linear(in_channels, heads * out_channels)
+        names = ("source", "target")
+        self.maps = Maps(in_channels, dict.fromkeys(names, heads * out_channels), bias=names)
         self.attention = nn.Parameter(torch.empty(1, heads, out_channels))
         self.bias = nn.Parameter(torch.empty(heads * out_channels if concat else out_channels))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        reset(self.source, self.target)
+        reset(self.maps)
         glorot(self.attention)
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         """Runs the layer on a graph with self-loops; input and attention are dropped."""
-        source, target = apply_all((self.source, self.target), x, dropout, self.training)
+        source, target = self.maps(x, dropout)
         message = from_source(source, looped)
         pair = leaky_relu(message + from_target(target, looped), SLOPE).unflatten(1, (self.heads, -1))
         alpha = edge_softmax((pair * self.attention).sum(2), looped)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
 
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply, apply_all, glorot_linear, reset, with_self_loops
+from gfgn.nn.baselines.common import Maps, apply, glorot_linear, reset, with_self_loops
 from gfgn.nn.baselines.edges import attend, edge_softmax, from_source, from_target
 from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
 
@@ -20,19 +20,17 @@ class Breadth(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.own = glorot_linear(channels, channels, bias=False)
-        self.other = glorot_linear(channels, channels, bias=False)
+        self.maps = Maps(channels, dict.fromkeys(("own", "other", "value"), channels))
         self.score = nn.Parameter(torch.empty(1, channels))
-        self.lin = glorot_linear(channels, channels, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        reset(self.own, self.other, self.lin)
+        reset(self.maps)
         glorot(self.score)
 
     def forward(self, h: Tensor, looped: Graph) -> Tensor:
-        own, other, value = apply_all((self.own, self.other, self.lin), h)
+        own, other, value = self.maps(h)
         pair = torch.tanh(from_target(own, looped) + from_source(other, looped))
         alpha = edge_softmax((pair * self.score).sum(1, keepdim=True), looped)
         return attend(alpha, value, looped).tanh()
@@ -46,14 +44,14 @@ class Depth(nn.Module):
 
     def __init__(self, in_channels: int, channels: int) -> None:
         super().__init__()
-        self.gates = nn.ModuleList(glorot_linear(in_channels, channels, bias=False) for _ in range(4))
+        self.maps = Maps(in_channels, dict.fromkeys(("taken", "kept", "shown", "new"), channels))
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        reset(*self.gates)
+        reset(self.maps)
 
     def forward(self, u: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        taken, kept, shown, new = apply_all(tuple(self.gates), u)
+        taken, kept, shown, new = self.maps(u)
         memory = kept.sigmoid() * memory + taken.sigmoid() * new.tanh()
         return shown.sigmoid() * memory.tanh(), memory
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply_all, glorot_linear, per_graph, reset
+from gfgn.nn.baselines.common import Maps, per_graph, reset
 from gfgn.nn.baselines.embedding import EMBEDDINGS, Points, embed, parts
 from gfgn.nn.baselines.entry import Parameter, baseline, layers
 
@@ -60,16 +60,16 @@ class GeomGCNLayer(nn.Module):
         if merge not in MERGES:
             raise ValueError(f"merge must be one of {', '.join(map(repr, MERGES))}, got {merge!r}")
         self.merge = merge
-        self.lins = nn.ModuleList(glorot_linear(in_channels, out_channels, bias=False) for _ in range(BINS + 1))
+        self.maps = Maps(in_channels, {str(virtual): out_channels for virtual in range(BINS + 1)})
         self.bias = nn.Parameter(torch.zeros(out_channels * (BINS + 1 if merge == "cat" else 1)))
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        reset(*self.lins)
+        reset(self.maps)
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, geometry: Geometry, dropout: float | Tensor = 0.0) -> Tensor:
-        *parts, own = apply_all(tuple(self.lins), x, dropout, self.training)
+        *parts, own = self.maps(x, dropout)
         width = own.size(1)
         by_bin = torch.stack(parts, dim=1).reshape(-1, width)  # a row a node and bin
         gathered = ops.propagate(by_bin, geometry.bins).reshape(own.size(0), BINS * width)
@@ -212,4 +212,6 @@ ENTRY = baseline(
     },
     inductive=False,
     accepts=("embedding", "cache", "fingerprint"),
+    # Sums in bins and means over bins are small numbers: weights must grow large, which more decay does not allow.
+    training={"lr": (0.05,), "weight_decay": (5e-6,), "dropout": (0.5,)},
 )

@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply_all, glorot_linear, reset, widths
+from gfgn.nn.baselines.common import Maps, reset, widths
 from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
 
 
@@ -16,16 +16,16 @@ class SAGELayer(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.own = glorot_linear(in_channels, out_channels)
-        self.neighbor = glorot_linear(in_channels, out_channels, bias=False)
+        self.maps = Maps(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        reset(self.own, self.neighbor)
+        reset(self.maps)
 
     def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        own, neighbor = apply_all((self.own, self.neighbor), x, dropout, self.training)
-        return own + ops.neighbor_mean(neighbor, graph)
+        own, neighbor = self.maps(x, dropout)
+        out: Tensor = own + ops.neighbor_mean(neighbor, graph)
+        return out
 
 
 class GraphSAGE(nn.Module):

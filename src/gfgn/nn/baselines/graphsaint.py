@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply_all, glorot_linear, per_graph, reset, widths
+from gfgn.nn.baselines.common import Maps, per_graph, reset, widths
 from gfgn.nn.baselines.entry import baseline, hidden, layers
 
 
@@ -17,16 +17,16 @@ class SaintLayer(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.own = glorot_linear(in_channels, out_channels)
-        self.neighbor = glorot_linear(in_channels, out_channels, bias=False)
+        self.maps = Maps(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        reset(self.own, self.neighbor)
+        reset(self.maps)
 
     def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        own, neighbor = apply_all((self.own, self.neighbor), x, dropout, self.training)
-        return own + ops.propagate(neighbor, weighted)
+        own, neighbor = self.maps(x, dropout)
+        out: Tensor = own + ops.propagate(neighbor, weighted)
+        return out
 
 
 @per_graph

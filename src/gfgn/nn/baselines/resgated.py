@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply_all, glorot_linear, per_graph, reset, widths
+from gfgn.nn.baselines.common import Maps, per_graph, reset, widths
 from gfgn.nn.baselines.entry import baseline, hidden, layers
 
 
@@ -21,21 +21,19 @@ class ResGatedLayer(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.skip = glorot_linear(in_channels, out_channels)
-        self.key = glorot_linear(in_channels, out_channels)
-        self.query = glorot_linear(in_channels, out_channels)
-        self.value = glorot_linear(in_channels, out_channels)
+        names = ("skip", "key", "query", "value")
+        self.maps = Maps(in_channels, dict.fromkeys(names, out_channels), bias=names)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
-        reset(self.skip, self.key, self.query, self.value)
+        reset(self.maps)
 
     def forward(self, x: Tensor, unscaled: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         """Runs the layer on what `unscaled` makes of a graph."""
-        lins = (self.skip, self.key, self.query, self.value)
-        skip, key, query, value = apply_all(lins, x, dropout, self.training)
+        skip, key, query, value = self.maps(x, dropout)
         # With Â of 1 and shares of 0 the pair operator gives z_i + Σ_j σ(a_i + b_j) z_j.
-        return skip + ops.pair_aggregate(key, query, value, unscaled) - value
+        out: Tensor = skip + ops.pair_aggregate(key, query, value, unscaled) - value
+        return out
 
 
 @per_graph
