@@ -1,16 +1,23 @@
-"""The training loop: against a plain loop, independent of company, and clear about bad input."""
+"""The engine: against a plain loop, independent of company, complete in what it measures, and clear about bad input."""
 
 import copy
 import dataclasses
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from torch.optim.lr_scheduler import LambdaLR
 
+from gfgn import Graph
 from gfgn.data import Dataset, Split, dimensions
-from gfgn.train import MODELS, Replica, Run, train_replicas
-from gfgn.train.models import builder
+from gfgn.ops.random import GOLDEN, keyed, mix
+from gfgn.train import MODELS, Replica, Run, Status, train_replicas
+from gfgn.train.models import find_model
+
+BATCHED = [name for name, model in MODELS.items() if model.replicas]
 
 
 @pytest.fixture(scope="module")
@@ -18,76 +25,116 @@ def data() -> Dataset:
     return dimensions(150, degree=10, splits=3, seed=1)
 
 
+def precise(data: Dataset) -> Dataset:
+    """In float64, where rounding does not grow over the epochs of a test."""
+    return dataclasses.replace(data, x=data.x.double(), graph=data.graph.to(torch.float64))
+
+
 def outcome(run: Run) -> tuple[Any, ...]:
-    return run.replica, run.val, run.test, run.epoch, run.history
+    return run.replica, run.val, run.test, run.epoch, run.epochs, run.history
 
 
-def plain_loop(model: str, data: Dataset, replica: Replica, max_epochs: int, patience: int) -> dict[str, Any]:
+def key_of(replica: Replica, step: int) -> torch.Tensor:
+    seed = mix(torch.tensor(replica.seed ^ 0x5EED))
+    return mix(seed + mix(torch.tensor(step + 1)) * GOLDEN)
+
+
+def plain_loop(model: str, data: Dataset, replica: Replica, max_epochs: int, patience: int, clip: float | None = None,
+               schedule: Any = None) -> dict[str, Any]:  # fmt: skip
     """What `train_replicas` must do, written down without any care for structure: all epochs are trained, all are
     scored on all parts, and the stopping rule is applied to the finished record."""
     split = data.splits[replica.split]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    entry = find_model(model)
     torch.manual_seed(replica.seed)
-    net = builder(model)(data.num_features, data.num_classes, replica)
+    settings = entry.settings(model, replica, {"num_nodes": data.num_nodes})
+    net = entry.build(data.num_features, data.num_classes, replica.dropout, replica.lam, settings).to(data.x.dtype)
     optimizer = torch.optim.Adam(net.parameters(), lr=replica.lr, weight_decay=replica.weight_decay)
+    scheduler = LambdaLR(optimizer, schedule or (lambda epoch: 1.0))
     val, val_loss, test, states = [], [], [], []
-    for _ in range(max_epochs):
+    for epoch in range(max_epochs):
         net.train()
-        loss = cross_entropy(net(data.x, data.graph)[split.train], data.y[split.train])
+        with keyed(key_of(replica, epoch)):
+            loss = cross_entropy(net(data.x, data.graph)[split.train], data.y[split.train])
         optimizer.zero_grad()
         loss.backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
         optimizer.step()
+        scheduler.step()
         net.eval()
         with torch.no_grad():
             logits = net(data.x, data.graph)
-        val.append((logits.argmax(1) == data.y)[split.val].float().mean().item())
+        val.append((logits.argmax(1) == data.y)[split.val].double().mean().item())
         val_loss.append(cross_entropy(logits[split.val], data.y[split.val]).item())
-        test.append((logits.argmax(1) == data.y)[split.test].float().mean().item())
-        states.append(copy.deepcopy(net.state_dict()))
-    torch.set_num_threads(threads)
+        test.append((logits.argmax(1) == data.y)[split.test].double().mean().item())
+        states.append(copy.deepcopy(dict(net.named_parameters())))
 
     def best_of(count: int) -> int:
         return max(range(count), key=lambda epoch: (val[epoch], -val_loss[epoch], -epoch))
 
     length = next((n for n in range(1, max_epochs) if n - 1 - best_of(n) >= patience), max_epochs)
     best = best_of(length)
-    return {"length": length, "epoch": best, "val": val[:length], "test": test[best], "state": states[best]}
+    record = {"length": length, "epoch": best, "val": val[:length], "val_loss": val_loss[:length]}
+    return record | {"test": test[best], "state": states[best]}
 
 
-@pytest.mark.parametrize("model", MODELS)
+def check_against_plain(run: Run, expected: dict[str, Any]) -> None:
+    assert run.epochs == len(run.history["val"]) == expected["length"]
+    assert run.epoch == expected["epoch"]
+    assert run.history["val"] == pytest.approx(expected["val"])
+    assert run.history["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-6)
+    assert run.val == run.history["val"][run.epoch]
+    assert run.test == pytest.approx(expected["test"])
+    if run.state is not None:
+        for name, value in expected["state"].items():
+            torch.testing.assert_close(run.state[name], value.detach(), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("model", ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
 @pytest.mark.parametrize("patience", [3, 15])
 def test_against_a_plain_loop(data: Dataset, model: str, patience: int) -> None:
-    replica = Replica(split=1, seed=4, lr=0.02)
-    [run] = train_replicas(model, data, [replica], max_epochs=60, patience=patience, keep_state=True)
-    expected = plain_loop(model, data, replica, 60, patience)
-    assert len(run.history["val"]) == expected["length"]
-    assert run.epoch == expected["epoch"]
-    assert run.history["val"] == pytest.approx(expected["val"], abs=1e-6)
-    assert run.val == run.history["val"][run.epoch]
-    assert run.test == pytest.approx(expected["test"], abs=1e-6)
-    assert run.state is not None
-    for name, value in expected["state"].items():
-        torch.testing.assert_close(run.state[name], value)
+    """Early stopping, the best epoch, its parameters and its test score; with dropout, for replicas that stop at
+    different times and leave the batch."""
+    replicas = [Replica(split=1, seed=4, lr=0.02), Replica(seed=5, lr=0.1, dropout=0.2, lam=0.5, weight_decay=0.01)]
+    runs = train_replicas(model, precise(data), replicas, max_epochs=60, patience=patience, keep_state=True)
+    for run, replica in zip(runs, replicas, strict=True):
+        check_against_plain(run, plain_loop(model, precise(data), replica, 60, patience))
+
+
+def test_clipping_and_schedules_against_a_plain_loop(data: Dataset) -> None:
+    replica = Replica(lr=0.05)
+    cosine = lambda epoch: (1 + math.cos(math.pi * epoch / 20)) / 2  # noqa: E731
+    thirds = lambda epoch: 0.1 ** math.floor(epoch / 20 * 3)  # noqa: E731
+    for name, schedule, clip in (("cosine", cosine, None), ("step", thirds, None), ("constant", None, 0.05)):
+        [run] = train_replicas("gfgn-graph", precise(data), [replica], 20, schedule=name, clip=clip)
+        check_against_plain(run, plain_loop("gfgn-graph", precise(data), replica, 20, 100, clip, schedule))
 
 
 def test_patience_and_the_epoch_limit_both_end_a_run(data: Dataset) -> None:
     [stopped] = train_replicas("mlp", data, [Replica()], max_epochs=300, patience=5)
-    assert len(stopped.history["val"]) == stopped.epoch + 6 < 300
+    assert len(stopped.history["val"]) == stopped.epochs == stopped.epoch + 6 < 300
     [limited] = train_replicas("mlp", data, [Replica()], max_epochs=4, patience=100)
-    assert len(limited.history["val"]) == len(limited.history["val_loss"]) == len(limited.history["train_loss"]) == 4
+    assert {len(values) for values in limited.history.values()} == {4}
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_a_replica_does_not_know_its_neighbours(data: Dataset, model: str) -> None:
-    replicas = [Replica(split=k % 3, seed=k, lr=0.01 * (k + 1), dropout=0.2 * k) for k in range(3)]
-    together = train_replicas(model, data, replicas, max_epochs=8)
-    reversed_order = train_replicas(model, data, replicas[::-1], max_epochs=8)[::-1]
+@pytest.mark.parametrize("model", BATCHED)
+def test_a_replica_does_not_know_its_neighbours(model: str) -> None:
+    """Alone, in a batch of 7 and in a batch of 160 in another order: the same validation curve."""
+    data = precise(dimensions(48, degree=4, classes=3, splits=3, seed=1))
+    some = [Replica(split=k % 3, seed=k, lr=0.01 * (k + 1), dropout=0.1 * k, lam=0.3 * k) for k in range(7)]
+    others = [Replica(split=k % 3, seed=100 + k, lr=0.02, dropout=0.5) for k in range(153)]
+    order = np.random.default_rng(0).permutation(160)
+    many = [(some + others)[k] for k in order]
+    seven = train_replicas(model, data, some, max_epochs=3, batch_size=7)
+    crowd = train_replicas(model, data, many, max_epochs=3, batch_size=160, gates=False)
     torch.manual_seed(99)  # the global state must not matter
-    alone = [train_replicas(model, data, [replica], max_epochs=8)[0] for replica in replicas]
-    assert [outcome(run) for run in together] == [outcome(run) for run in reversed_order]
-    assert [outcome(run) for run in together] == [outcome(run) for run in alone]
-    assert len({tuple(run.history["train_loss"]) for run in together}) == 3
+    alone = [train_replicas(model, data, [replica], max_epochs=3)[0] for replica in some[::3]]
+    for k, single in zip((0, 3, 6), alone, strict=True):
+        for run in (seven[k], crowd[int(np.flatnonzero(order == k)[0])]):
+            assert run.replica == single.replica
+            assert run.history["val_loss"] == pytest.approx(single.history["val_loss"], rel=1e-9)
+            assert (run.val, run.test, run.epoch) == (single.val, single.test, single.epoch)
+    assert len({tuple(run.history["val_loss"]) for run in seven}) == 7
 
 
 def test_the_seed_matters_and_the_global_state_is_left_alone(data: Dataset) -> None:
@@ -99,9 +146,57 @@ def test_the_seed_matters_and_the_global_state_is_left_alone(data: Dataset) -> N
     assert runs[0].history["train_loss"] != runs[1].history["train_loss"]
 
 
-def test_lam_reaches_the_gates(data: Dataset) -> None:
-    runs = train_replicas("gfgn-graph", data, [Replica(lam=0.0), Replica(lam=1.0)], max_epochs=2)
-    assert runs[0].history["train_loss"] != runs[1].history["train_loss"]
+@pytest.mark.parametrize("field", ["lr", "weight_decay", "dropout", "lam", "split", "seed"])
+def test_every_field_of_a_replica_reaches_it(data: Dataset, field: str) -> None:
+    changed = dataclasses.replace(Replica(), **{field: {"dropout": 0.1, "split": 1, "seed": 1}.get(field, 0.3)})
+    runs = train_replicas("gfgn-pair", data, [Replica(), changed], max_epochs=3)
+    assert runs[0].history["val_loss"] != runs[1].history["val_loss"]
+
+
+def test_options_are_grouped_into_batches(data: Dataset) -> None:
+    replicas = [
+        Replica(options=(("hidden", 16),)),
+        Replica(),
+        Replica(options=(("hidden", 16), ("layers", 3)), split=2),
+        Replica(seed=1),
+    ]
+    runs = train_replicas("gfgn-neighbor", data, replicas, max_epochs=3)
+    alone = [train_replicas("gfgn-neighbor", data, [replica], max_epochs=3)[0] for replica in replicas]
+    assert [run.replica for run in runs] == replicas
+    assert [run.num_parameters for run in runs] == [run.num_parameters for run in alone]
+    assert runs[0].num_parameters < runs[1].num_parameters
+    for run, single in zip(runs, alone, strict=True):
+        assert run.history["val_loss"] == pytest.approx(single.history["val_loss"], rel=1e-4)
+
+
+def test_small_batches_give_what_a_large_one_gives(data: Dataset) -> None:
+    replicas = [Replica(seed=k) for k in range(5)]
+    whole = train_replicas("gfgn-graph", precise(data), replicas, max_epochs=5, batch_size=5)
+    cut = train_replicas("gfgn-graph", precise(data), replicas, max_epochs=5, batch_size=2)
+    for one, other in zip(whole, cut, strict=True):
+        assert one.history["val_loss"] == pytest.approx(other.history["val_loss"], rel=1e-9)
+
+
+def test_less_memory_than_thought_means_smaller_batches(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gfgn.train.batch import Batch
+
+    sizes = []
+
+    def run(self: Batch, epochs: int) -> None:
+        sizes.append(len(self.replicas))
+        if len(self.replicas) > 2:
+            raise torch.OutOfMemoryError("not enough")
+        original(self, epochs)
+
+    original = Batch.run
+    monkeypatch.setattr(Batch, "run", run)
+    replicas = [Replica(seed=k) for k in range(7)]
+    runs = train_replicas("mlp", data, replicas, max_epochs=1, batch_size=7)
+    assert [run.replica for run in runs] == replicas
+    assert sizes == [7, 3, 1, 1, 1, 1, 1, 1, 1]
+    monkeypatch.setattr(Batch, "run", lambda self, epochs: (_ for _ in ()).throw(torch.OutOfMemoryError("never")))
+    with pytest.raises(torch.OutOfMemoryError, match="never"):
+        train_replicas("mlp", data, replicas, max_epochs=1)
 
 
 def test_test_labels_do_not_steer_training(data: Dataset) -> None:
@@ -112,20 +207,133 @@ def test_test_labels_do_not_steer_training(data: Dataset) -> None:
     assert run.test != other.test
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
 def test_sparse_features_give_the_dense_result(data: Dataset, model: str) -> None:
-    replica = Replica(dropout=0.0)
-    [dense] = train_replicas(model, data, [replica], max_epochs=3)
-    [sparse] = train_replicas(model, dataclasses.replace(data, x=data.x.to_sparse_csr()), [replica], max_epochs=3)
-    assert sparse.history["val_loss"] == pytest.approx(dense.history["val_loss"], rel=1e-3)
+    x = data.x.repeat(1, 4) * (torch.arange(4 * data.num_features) % 7 == 0)
+    dense = dataclasses.replace(data, x=x, feature_names=[str(k) for k in range(x.size(1))])
+    sparse = dataclasses.replace(dense, x=x.to_sparse_csr())
+    runs = [train_replicas(model, each, [Replica(dropout=0.5)], max_epochs=3)[0] for each in (dense, sparse)]
+    assert runs[0].history["val_loss"] == runs[1].history["val_loss"]  # features mostly 0 are made sparse
 
 
-def test_progress_sees_each_run_in_order(data: Dataset) -> None:
+def test_progress_and_status(data: Dataset) -> None:
     seen: list[Run] = []
-    runs = train_replicas("mlp", data, [Replica(seed=2), Replica(seed=1)], max_epochs=2, progress=seen.append)
+    told: list[Status] = []
+    replicas = [Replica(seed=2), Replica(seed=1), Replica(seed=3)]
+    runs = train_replicas(
+        "mlp", data, replicas, max_epochs=4, batch_size=2, history=False, progress=seen.append, status=told.append
+    )
     assert seen == runs
-    assert [run.replica.seed for run in seen] == [2, 1]
+    assert [run.replica.seed for run in seen] == [2, 1, 3]
     assert runs[0].state is None
+    assert runs[0].history == {}
+    assert [status.finished for status in told] == [0, 0, 0, 2, 2, 2, 2, 3]
+    assert [status.alive for status in told] == [2, 2, 2, 0, 1, 1, 1, 0]
+    assert told[-1].best_val == max(run.val for run in runs)
+    assert told[0].seconds_left is not None
+    assert told[0].seconds_left > 0 == told[-1].seconds_left
+    assert all(status.replicas == 3 for status in told)
+
+
+def test_gates_are_summed_up_at_the_best_epoch(data: Dataset) -> None:
+    from gfgn.nn import GFGN
+
+    for level in ("graph", "neighbor", "pair"):
+        [run] = train_replicas(f"gfgn-{level}", data, [Replica(lam=2.0)], max_epochs=12, keep_state=True)
+        model = GFGN(data.num_features, 8, 2, data.num_classes, level=level, lam=2.0).eval()
+        model.load_state_dict(run.state)
+        scores = model(data.x, data.graph, return_scores=True)[1][0]
+        assert run.gates is not None
+        expected = (scores.min(), scores.mean(), scores.max(), scores.std(correction=0), (scores < 0.55).float().mean())
+        for name, value in zip(("min", "mean", "max", "std", "below_055"), expected, strict=True):
+            assert run.gates[name] == pytest.approx(float(value.detach()), abs=1e-5), (level, name)
+    assert train_replicas("mlp", data, [Replica()], max_epochs=1)[0].gates is None
+
+
+def test_pruning(data: Dataset) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def prune(epoch: int, replicas: list[Replica], scores: list[float]) -> list[bool]:
+        assert len(replicas) == len(scores)
+        asked.append((epoch, len(replicas)))
+        middle = sorted(scores)[len(scores) // 2]
+        return [score >= middle for score in scores]
+
+    replicas = [Replica(seed=k, lr=0.001 * 4**k) for k in range(6)]
+    runs = train_replicas("mlp", data, replicas, 20, batch_size=4, rungs=(3, 8), prune=prune)
+    assert asked[0] == (3, 6)
+    assert asked[1][0] == 8
+    assert asked[1][1] < 6
+    full = train_replicas("mlp", data, replicas, 20, batch_size=4)
+    for run, whole in zip(runs, full, strict=True):
+        assert run.dropped == math.isnan(run.test) == (run.epochs < 20)
+        expected = whole.history["val_loss"][: run.epochs]
+        assert run.history["val_loss"] == pytest.approx(expected, rel=1e-4)
+        assert run.dropped or run.test == whole.test
+    assert 0 < sum(run.dropped for run in runs) < 6
+    with pytest.raises(ValueError, match="prune must answer for each of 6 replicas, got 1 answers"):
+        train_replicas("mlp", data, replicas, 5, rungs=(1,), prune=lambda *_: [True])
+    with pytest.raises(ValueError, match="rungs and prune must be given together"):
+        train_replicas("mlp", data, replicas, 5, rungs=(1,))
+
+
+def test_class_weights_help_the_rare_class(data: Dataset) -> None:
+    rare = dataclasses.replace(data, y=(data.y == 0).long(), num_classes=2)
+    [plain] = train_replicas("mlp", rare, [Replica()], max_epochs=1)
+    [balanced] = train_replicas("mlp", rare, [Replica()], max_epochs=1, class_weights=True)
+    entry = find_model("mlp")
+    torch.manual_seed(0)
+    net = entry.build(rare.num_features, 2, 0.5, 1.0, entry.settings("mlp", Replica(), {}))
+    with keyed(key_of(Replica(), 0)):
+        logits, y = net(rare.x, rare.graph)[rare.splits[0].train], rare.y[rare.splits[0].train]
+    weight = 1 / torch.bincount(y, minlength=2)
+    expected = cross_entropy(logits, y, weight=weight.float())
+    assert balanced.history["train_loss"][0] == pytest.approx(float(expected), rel=1e-5)
+    assert plain.history["train_loss"][0] == pytest.approx(float(cross_entropy(logits, y)), rel=1e-5)
+
+
+def many_graphs(labels: int = 4) -> Dataset:
+    """Six small graphs, four of them to train on; a label can be told from a feature of a node's neighbours."""
+    generator = torch.Generator().manual_seed(0)
+    nodes, batch = 90, torch.arange(90) // 15
+    edges = torch.randint(15, (2, 240), generator=generator) + 15 * torch.randint(6, (240,), generator=generator)
+    edges = torch.cat([edges, edges.flip(0)], 1)
+    x = torch.randn(nodes, 8, generator=generator)
+    graph = Graph.from_edge_index(edges, nodes, batch=batch)
+    y = (x[:, :labels] > 0.3) | (x[:, 4 : 4 + labels] > 1)
+    split = Split(batch < 4, batch == 4, batch == 5)
+    return Dataset("graphs", graph, x, y, labels, "micro_f1", [str(k) for k in range(8)], [split])
+
+
+@pytest.mark.parametrize("model", ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
+@pytest.mark.parametrize("graphs_per_step", [None, 1, 3])
+def test_many_graphs_and_many_labels(model: str, graphs_per_step: int | None) -> None:
+    data = many_graphs()
+    replicas = [Replica(lr=0.05, dropout=0.1, seed=k) for k in range(2)]
+    runs = train_replicas(model, data, replicas, max_epochs=30, graphs_per_step=graphs_per_step)
+    assert all(run.val > 0.55 for run in runs)
+    assert all(0 < run.test < 1 for run in runs)
+    shuffled = dataclasses.replace(data, x=torch.where(data.splits[0].test.unsqueeze(1), data.x.flip(1), data.x))
+    again = train_replicas(model, shuffled, replicas, max_epochs=30, graphs_per_step=graphs_per_step)
+    assert [run.history for run in runs] == [run.history for run in again]  # test graphs are not looked at
+
+
+def test_several_graphs_a_step_are_several_steps() -> None:
+    data = many_graphs()
+    [whole] = train_replicas("gcn", data, [Replica(dropout=0.0)], max_epochs=2)
+    [steps] = train_replicas("gcn", data, [Replica(dropout=0.0)], max_epochs=2, graphs_per_step=1)
+    assert steps.history["val_loss"][1] != whole.history["val_loss"][1]
+    with pytest.raises(ValueError, match="graphs_per_step must be None for 'dimensions'"):
+        train_replicas("mlp", dimensions(60, splits=1), [Replica()], graphs_per_step=1)
+
+
+def test_roc_auc_is_what_is_validated(data: Dataset) -> None:
+    binary = dataclasses.replace(data, y=(data.y < 3).long(), num_classes=2, metric="roc_auc")
+    [run] = train_replicas("gfgn-graph", binary, [Replica()], max_epochs=20)
+    assert run.val == max(run.history["val"]) > 0.5
+    one_sided = dataclasses.replace(binary, y=torch.zeros_like(binary.y))
+    with pytest.raises(ValueError, match="split 0 of 'dimensions' must have val nodes of both classes for ROC AUC"):
+        train_replicas("mlp", one_sided, [Replica()])
 
 
 @pytest.mark.parametrize(
@@ -138,6 +346,7 @@ def test_progress_sees_each_run_in_order(data: Dataset) -> None:
         ({"lam": -0.5}, "lam must be a finite number, 0 or larger, got -0.5"),
         ({"split": -1}, "split must be 0 or larger, got -1"),
         ({"seed": -3}, "seed must be 0 or larger, got -3"),
+        ({"options": (("a", 1), ("a", 2))}, "options must name each parameter once"),
     ],
 )
 def test_bad_replicas(fields: dict[str, Any], message: str) -> None:
@@ -146,13 +355,25 @@ def test_bad_replicas(fields: dict[str, Any], message: str) -> None:
 
 
 def test_bad_arguments(data: Dataset) -> None:
+    for options, message in (
+        ({"patience": 0}, "patience must be 1 or larger, got 0"),
+        ({"max_epochs": 0}, "max_epochs must be 1 or larger, got 0"),
+        ({"clip": 0.0}, r"clip must be above 0, got 0\.0"),
+        ({"schedule": "linear"}, "schedule must be one of 'constant', 'cosine', 'step', got 'linear'"),
+        ({"batch_size": 0}, "batch_size must be 1 or larger, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train_replicas("mlp", data, [Replica()], **options)
     with pytest.raises(ValueError, match=r"model must be one of .*, got 'gfgn-pairs'; did you mean 'gfgn-pair'\?"):
         train_replicas("gfgn-pairs", data, [Replica()])
     with pytest.raises(ValueError, match=r"split must be below 3, .* got 3"):
         train_replicas("mlp", data, [Replica(split=3)])
-    with pytest.raises(ValueError, match="patience must be 1 or larger, got 0"):
-        train_replicas("mlp", data, [Replica()], patience=0)
+    with pytest.raises(ValueError, match="options of mlp must be among hidden, layers, got 'heads'"):
+        train_replicas("mlp", data, [Replica(options=(("heads", 2),))])
+    with pytest.raises(ValueError, match="option 'hidden' of mlp must be of type int, got '64'"):
+        train_replicas("mlp", data, [Replica(options=(("hidden", "64"),))])
     nobody = torch.zeros(data.num_nodes, dtype=torch.bool)
     empty = dataclasses.replace(data, splits=[Split(nobody, *data.splits[0][1:])])
     with pytest.raises(ValueError, match="split 0 of 'dimensions' must have train nodes, got an empty mask"):
         train_replicas("mlp", empty, [Replica()])
+    assert train_replicas("mlp", data, []) == []

@@ -94,7 +94,8 @@ class Program:
         self._dtype = data.x.dtype
         # Wherever a module of the model keeps one of these two as an attribute, a replica's own value goes.
         dropout, lam = torch.zeros(()), torch.ones(())
-        self.module = model.build(*self._sizes, dropout, lam, settings).to(device, self._dtype)
+        with torch.random.fork_rng(devices=[]):
+            self.module = model.build(*self._sizes, dropout, lam, settings).to(device, self._dtype)
         self._dropouts = list(_attributes(self.module, dropout))
         self._lams = list(_attributes(self.module, lam))
         self.sparse = data.x.layout == torch.sparse_csr

@@ -1,0 +1,81 @@
+"""Checkpoints: an interrupted training goes on to the result of one that was not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gfgn.data import Dataset, dimensions
+from gfgn.train import Replica, Run, Status, train_replicas
+
+REPLICAS = [Replica(split=k % 2, seed=k, lr=0.005 * 3**k, dropout=0.2 * k) for k in range(4)]
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return dimensions(150, degree=10, splits=2, seed=1)
+
+
+class Stop(Exception):
+    """What interrupts a test's training."""
+
+
+def interrupt_after(count: int) -> Any:
+    calls = iter(range(count))
+
+    def status(_: Status) -> None:
+        if next(calls, None) is None:
+            raise Stop
+
+    return status
+
+
+def same(runs: list[Run], others: list[Run]) -> bool:
+    return all(
+        (a.replica, a.val, a.test, a.epoch, a.epochs, a.history, a.gates)
+        == (b.replica, b.val, b.test, b.epoch, b.epochs, b.history, b.gates)
+        for a, b in zip(runs, others, strict=True)
+    )
+
+
+@pytest.mark.parametrize("model", ["gfgn-neighbor", "gcn"])
+@pytest.mark.parametrize("moments", [(1,), (7, 3), (12, 12, 12, 40)])
+def test_resumed_is_uninterrupted(tmp_path: Path, data: Dataset, model: str, moments: tuple[int, ...]) -> None:
+    settings: dict[str, Any] = {"max_epochs": 40, "patience": 6, "batch_size": 3, "keep_state": True}
+    whole = train_replicas(model, data, REPLICAS, **settings)
+    saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 2}
+    interrupted = 0
+    for moment in moments:
+        try:
+            train_replicas(model, data, REPLICAS, **settings, **saves, status=interrupt_after(moment))
+        except Stop:
+            interrupted += 1
+    assert interrupted
+    resumed = train_replicas(model, data, REPLICAS, **settings, **saves)
+    assert same(whole, resumed)
+    for run, other in zip(whole, resumed, strict=True):
+        assert run.state is not None
+        assert other.state is not None
+        assert all(torch.equal(run.state[name], other.state[name]) for name in run.state)
+    seen: list[Run] = []
+    again = train_replicas(model, data, REPLICAS, **settings, **saves, progress=seen.append)
+    assert same(whole, again)  # all had ended: nothing is trained
+    assert len(seen) == len(REPLICAS)
+
+
+def test_a_save_is_not_taken_for_anothers(tmp_path: Path, data: Dataset) -> None:
+    saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 1}
+    first = train_replicas("mlp", data, REPLICAS, 5, **saves)
+    for model, replicas, epochs in (("gcn", REPLICAS, 5), ("mlp", REPLICAS[::-1], 5), ("mlp", REPLICAS, 6)):
+        runs = train_replicas(model, data, replicas, epochs, **saves)
+        assert same(runs, train_replicas(model, data, replicas, epochs))
+        assert not any(a.history == b.history for a, b in zip(first, runs, strict=True))
+
+
+def test_nothing_but_safetensors_and_json_is_left(tmp_path: Path, data: Dataset) -> None:
+    train_replicas("mlp", data, REPLICAS, 5, checkpoint=tmp_path, checkpoint_every=1, batch_size=2)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".safetensors", ".json"}
+    assert len(list(tmp_path.glob("*.json"))) == 2
+    with pytest.raises(ValueError, match="checkpoint_every must be 1 or larger, got 0"):
+        train_replicas("mlp", data, REPLICAS, 5, checkpoint=tmp_path, checkpoint_every=0)
