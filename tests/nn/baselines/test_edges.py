@@ -4,11 +4,11 @@ import gc
 import math
 
 import torch
-from tiny import NODES, edges, graph
+from tiny import NODES, edges, graph, neighbors
 
-from gfgn import Graph
+from gfgn import Graph, ops
 from gfgn.nn.baselines.common import Maps, per_graph, random_walk, with_self_loops
-from gfgn.nn.baselines.edges import attend, edge_softmax, from_source, from_target, sum_by_target
+from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target, max_over_neighbors, sum_by_target
 
 
 def values(rows: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -45,14 +45,19 @@ def test_softmax_is_over_each_targets_edges() -> None:
     assert torch.autograd.gradcheck(lambda s: edge_softmax(s, g), values(g.num_edges, 2).requires_grad_())
 
 
-def test_attention_is_a_weighted_sum_a_head() -> None:
+def test_maximum_over_neighbors() -> None:
     g = graph(directed=True)
-    alpha, z = values(g.num_edges, 2), values(NODES, 6, 1)
-    expected = torch.zeros(NODES, 6, dtype=torch.float64)
-    for e, (source, target) in enumerate(g.edge_index.t().tolist()):
-        for column in range(6):
-            expected[target, column] += alpha[e, column // 3] * z[source, column]
-    torch.testing.assert_close(attend(alpha, z, g), expected)
+    x = values(NODES, 4).requires_grad_()
+    pick = values(NODES, 4, 1)
+    found, expected = max_over_neighbors(x, g), ops.neighbor_max(x, g)
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(
+        torch.autograd.grad((found * pick).sum(), x)[0], torch.autograd.grad((expected * pick).sum(), x)[0]
+    )
+    equal = torch.ones(NODES, 1, requires_grad=True)
+    max_over_neighbors(equal, g).sum().backward()
+    firsts = {min(others) for others in neighbors(g.edge_index) if others}
+    assert set(equal.grad.view(-1).nonzero().view(-1).tolist()) == firsts
 
 
 def test_random_walk_is_the_mean_by_weight() -> None:

@@ -75,15 +75,22 @@ def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
     return weight / from_target(sum_by_target(weight, graph), graph)
 
 
-def attend(alpha: Tensor, z: Tensor, graph: Graph) -> Tensor:
-    """`out_i = Σ_j α_ij z_j` with an `α` a head: `[E, heads]` and `[N, heads·d]` give `[N, heads·d]`."""
-    return weigh(alpha, from_source(z, graph), graph)
-
-
-def weigh(alpha: Tensor, message: Tensor, graph: Graph) -> Tensor:
-    """`out_i = Σ_j α_ij m_ij` with an `α` a head: `[E, heads]` and messages `[E, heads·d]` give `[N, heads·d]`."""
-    weighted = message.unflatten(1, (alpha.size(1), -1)) * alpha.unsqueeze(2)
-    return sum_by_target(weighted.flatten(1), graph)
+def max_over_neighbors(x: Tensor, graph: Graph) -> Tensor:
+    """`out_i = max_{j∈N(i)} x_j` a dimension, 0 where a node has no neighbours. What is kept for the gradient, which
+    goes to the first of equals, has a row a node."""
+    if graph.num_edges == 0:
+        return torch.zeros_like(x)
+    source, target = graph.by_target.idx.long(), incidence(graph).targets
+    with torch.no_grad():
+        place = target.unsqueeze(1).expand(-1, x.size(1))
+        value = from_source(x, graph)
+        top = torch.zeros_like(x).scatter_reduce(0, place, value, "amax", include_self=False)
+        edges = torch.arange(graph.num_edges, device=x.device).unsqueeze(1)
+        which = torch.where(value == from_target(top, graph), edges, graph.num_edges)
+        first = torch.full_like(x, graph.num_edges, dtype=torch.int64).scatter_reduce(0, place, which, "amin")
+        found = first < graph.num_edges
+        winner = source[first.clamp(max=graph.num_edges - 1)]
+    return x.gather(0, winner) * found
 
 
 def _one_each(idx: Tensor) -> Rows:

@@ -8,8 +8,9 @@ from torch.nn.functional import leaky_relu
 
 from gfgn import ops
 from gfgn.graph import Graph
+from gfgn.nn.baselines.attention import attend, edge_dot
 from gfgn.nn.baselines.common import Maps, apply, glorot_linear, reset, widths
-from gfgn.nn.baselines.edges import attend, edge_softmax, from_source, from_target
+from gfgn.nn.baselines.edges import edge_softmax, max_over_neighbors
 from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
 
 SLOPE = 0.1
@@ -50,10 +51,9 @@ class GaANLayer(nn.Module):
 
     def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         query, key, value, pool, gate_own, own, gate_mean = self.maps(x, dropout)
-        pair = from_target(query, graph) * from_source(key, graph)
-        alpha = edge_softmax(pair.unflatten(1, (self.heads, -1)).sum(2), graph)
+        alpha = edge_softmax(edge_dot(query, key, self.heads, graph), graph)
         attended = attend(alpha, leaky_relu(value, SLOPE), graph).unflatten(1, (self.heads, -1))
-        gate = gate_own + apply(self.gate_max, ops.neighbor_max(pool, graph)) + ops.neighbor_mean(gate_mean, graph)
+        gate = gate_own + apply(self.gate_max, max_over_neighbors(pool, graph)) + ops.neighbor_mean(gate_mean, graph)
         gated = attended * torch.sigmoid(gate).unsqueeze(2)
         out: Tensor = own + apply(self.out_heads, gated.flatten(1))
         return out

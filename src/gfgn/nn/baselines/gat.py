@@ -9,8 +9,9 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
+from gfgn.nn.baselines.attention import attend
 from gfgn.nn.baselines.common import glorot_linear, merge, reset, with_self_loops
-from gfgn.nn.baselines.edges import attend, edge_softmax, from_source, from_target
+from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target
 from gfgn.nn.baselines.entry import Parameter, baseline, layers
 
 SLOPE = 0.2

@@ -9,8 +9,9 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
+from gfgn.nn.baselines.attention import attend
 from gfgn.nn.baselines.common import Maps, merge, reset, with_self_loops
-from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target, weigh
+from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target
 from gfgn.nn.baselines.entry import baseline
 from gfgn.nn.baselines.gat import HEAD_PARAMETERS, SLOPE, head_widths
 
@@ -46,11 +47,12 @@ class GATv2Layer(nn.Module):
     def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         """Runs the layer on a graph with self-loops; input and attention are dropped."""
         source, target = self.maps(x, dropout)
-        message = from_source(source, looped)
-        pair = leaky_relu(message + from_target(target, looped), SLOPE).unflatten(1, (self.heads, -1))
+        pair = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE).unflatten(
+            1, (self.heads, -1)
+        )
         alpha = edge_softmax((pair * self.attention).sum(2), looped)
         alpha = ops.dropout(alpha, dropout, self.training)
-        return merge(weigh(alpha, message, looped), self.heads, self.concat) + self.bias
+        return merge(attend(alpha, source, looped), self.heads, self.concat) + self.bias
 
 
 class GATv2(nn.Module):
