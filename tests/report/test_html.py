@@ -11,6 +11,7 @@ from gfgn.data import dimensions
 from gfgn.experiments import Comparison, Store, compare, grid
 from gfgn.experiments.gates import gates_note
 from gfgn.report import write_report
+from gfgn.report.figures import stack
 
 VOID = {"meta", "link", "br", "use", "path"}
 
@@ -107,6 +108,11 @@ def test_figures_follow_the_page_and_have_words(page: str) -> None:
     assert "currentColor" in page
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
+
+
+def test_runs_with_the_same_score_do_not_hide_each_other() -> None:
+    assert stack([70.0, 80.0, 70.01, 70.0], step=0.1) == pytest.approx([0, 0, 0.1, 0.2])
+    assert stack([70.0] * 4, step=0.1, most=3) == pytest.approx([0, 0.1, 0.2, 0])
 
 
 def test_several_datasets_have_an_overview_with_ranks(both: str, comparison: Comparison, tuned: Comparison) -> None:

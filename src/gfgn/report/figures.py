@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -50,12 +50,25 @@ def runs_figure(comparison: Comparison, name: str = "runs") -> str:
         for row, (model, summary) in enumerate(comparison.summary().items()):
             color = BLUE if is_gfgn(model) else ORANGE
             scores = [100 * run.test for run in comparison.of(model)]
-            axes.scatter(scores, [row] * len(scores), s=30, color=color, alpha=0.75, linewidths=0)
+            heights = [row + shift for shift in stack(scores)]
+            axes.scatter(scores, heights, s=30, color=color, alpha=0.75, linewidths=0)
             axes.plot([100 * summary.low, 100 * summary.high], [row - 0.28] * 2, color=INK, linewidth=1.6)
             axes.plot(100 * summary.mean, row - 0.28, "o", color=INK, markersize=4.5)
         _rows(axes, list(models))
         axes.set_xlabel(f"test {METRICS[comparison.dataset.metric]}, %")
         return to_svg(figure, name)
+
+
+def stack(scores: Sequence[float], step: float = 0.09, most: int = 5) -> list[float]:
+    """How far to move each dot down so that runs with the same score, frequent where there are few test nodes, do not
+    hide each other; after `most` of them they begin again."""
+    seen: dict[float, int] = {}
+    shifts = []
+    for score in scores:
+        place = seen.setdefault(round(score, 1), 0)
+        shifts.append(step * (place % most))
+        seen[round(score, 1)] += 1
+    return shifts
 
 
 def gates_figure(gates: Mapping[str, Any], name: str = "gates") -> str:
