@@ -128,6 +128,24 @@ def test_dropout_of_a_replica_does_not_depend_on_the_others(name: str) -> None:
 
 
 @every_model
+@pytest.mark.parametrize("backend", ["numba", "triton"])
+def test_kernels_agree_with_the_reference(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's on a GPU where there is one, else through its interpreter."""
+    device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
+    smaller = {"layers": 3} if name == "gcnii" else {}
+    model = make(name, **smaller).float().to(device)
+    x, g = features(dtype=torch.float32).to(device), graph(directed=True, dtype=torch.float32).to(device)
+    found = []
+    for which in (backend, "reference"):
+        monkeypatch.setenv("GFGN_BACKEND", which)
+        model.zero_grad()
+        logits = model(x, g)
+        logits.square().sum().backward()
+        found.append([logits.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+@every_model
 def test_every_value_of_the_grid_builds(name: str) -> None:
     for option, parameter in BASELINES[name].parameters.items():
         for value in parameter.values:
