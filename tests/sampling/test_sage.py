@@ -1,5 +1,6 @@
 """GraphSAGE in mini-batches."""
 
+import pytest
 import torch
 from blocks import CLASSES, FEATURES, blocks
 
@@ -20,6 +21,22 @@ def test_with_all_neighbors_a_batch_is_the_whole_graph() -> None:
     assert sum(sizes) == split[0].sum()
     assert max(sizes) == 20
     torch.testing.assert_close(sum(losses), exact.sum())
+
+
+def test_layers_that_need_fewer_nodes_see_fewer() -> None:
+    """Each layer on its own part of the sample gives the nodes asked for what the whole sample gives them."""
+    x, graph, y, split = blocks()
+    net = GraphSAGE(FEATURES, CLASSES, 0.0, hidden=6, layers=3).double()
+    batches = NeighborBatches(x, graph, y, split[0], fanouts=(3, 2, 2), batch_size=10)
+    batch = next(iter(batches.steps(0)))
+    sizes = [g.num_nodes for g in batch.graphs]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < sizes[0] == batch.x.size(0)
+    whole = net(batch.x, batch.graphs[0])[:10]
+    torch.testing.assert_close(batches.loss(net, batch), node_losses(whole, batch.y).mean())
+    torch.testing.assert_close(batches.loss(lambda *inputs: net(*inputs), batch), node_losses(whole, batch.y).mean())
+    with pytest.raises(ValueError, match="fanouts must be 2 numbers, one a layer, got 3"):
+        batches.loss(GraphSAGE(FEATURES, CLASSES), batch)
 
 
 def test_epochs_differ_and_can_be_repeated() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gfgn.graph import Graph
+from gfgn.nn.baselines.graphsage import GraphSAGE
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.minibatch import check_labels, node_losses, shuffled
-from gfgn.sampling.neighbors import NeighborSampler
+from gfgn.sampling.neighbors import NeighborSampler, Sample
 from gfgn.sampling.rows import take_rows
 
 
@@ -20,8 +22,8 @@ class NeighborBatch(NamedTuple):
 
     x: Tensor
     """Features of all nodes of the sample, first of those asked for."""
-    graph: Graph
-    """The sampled edges."""
+    graphs: list[Graph]
+    """The sampled edges, a graph a layer: all of them for the first, and for each one after it a hop less."""
     y: Tensor
     """Labels of the nodes asked for."""
 
@@ -66,12 +68,23 @@ class NeighborBatches:
         order = int(key_of(self.seed, epoch)) >> 1
         for step, nodes in enumerate(shuffled(self.nodes, self.batch_size, order)):
             found = self.sampler.sample(nodes, step)
-            edges = torch.stack([torch.from_numpy(found.row), torch.from_numpy(found.col)]).to(self.x.device)
-            graph = Graph.from_edge_index(edges, found.node.size, dtype=self.dtype)
             around = torch.from_numpy(found.node).to(self.x.device)
-            yield NeighborBatch(take_rows(self.x, around), graph, self.y[nodes])
+            yield NeighborBatch(take_rows(self.x, around), self._graphs(found), self.y[nodes])
+
+    def _graphs(self, found: Sample) -> list[Graph]:
+        edges = torch.stack([torch.from_numpy(found.row), torch.from_numpy(found.col)]).to(self.x.device)
+        num_edges, num_nodes = np.cumsum(found.edges_per_hop), np.cumsum(found.nodes_per_hop)
+        return [
+            Graph.from_edge_index(edges[:, : num_edges[hop]], int(num_nodes[hop + 1]), dtype=self.dtype)
+            for hop in reversed(range(len(found.edges_per_hop)))
+        ]
 
     def loss(self, net: nn.Module, batch: NeighborBatch) -> Tensor:
         """The mean loss of the nodes asked for."""
-        logits = net(batch.x, batch.graph)[: batch.y.size(0)]
-        return node_losses(logits, batch.y).mean()
+        if isinstance(net, GraphSAGE):
+            if len(net.convs) != len(batch.graphs):
+                raise ValueError(f"fanouts must be {len(net.convs)} numbers, one a layer, got {len(batch.graphs)}")
+            logits = net.on_layers(batch.x, batch.graphs)
+        else:
+            logits = net(batch.x, batch.graphs[0])
+        return node_losses(logits[: batch.y.size(0)], batch.y).mean()

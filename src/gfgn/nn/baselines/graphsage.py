@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -64,9 +66,13 @@ class GraphSAGE(nn.Module):
         reset(*self.convs)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        for layer, conv in enumerate(self.convs):
+        return self.on_layers(x, [graph] * len(self.convs))
+
+    def on_layers(self, x: Tensor, graphs: Sequence[Graph]) -> Tensor:
+        """The logits where each layer has a graph of its own: on the first of the nodes that the layer below has."""
+        for layer, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             if layer > 0:
-                x = x.relu()
+                x = x[: graph.num_nodes].relu()
                 x = normalize(x, dim=1) if self.normalize else x
             x = conv(x, graph, self.dropout)
         return x
