@@ -120,7 +120,7 @@ def test_patience_and_the_epoch_limit_both_end_a_run(data: Dataset) -> None:
 @pytest.mark.parametrize("model", BATCHED)
 def test_a_replica_does_not_know_its_neighbours(model: str) -> None:
     """Alone, in a batch of 7 and in a batch of 160 in another order: the same validation curve."""
-    data = precise(dimensions(48, degree=4, classes=3, splits=3, seed=1))
+    data = precise(dimensions(48, degree=4, splits=3, seed=1))
     some = [Replica(split=k % 3, seed=k, lr=0.01 * (k + 1), dropout=0.1 * k, lam=0.3 * k) for k in range(7)]
     others = [Replica(split=k % 3, seed=100 + k, lr=0.02, dropout=0.5) for k in range(153)]
     order = np.random.default_rng(0).permutation(160)
@@ -210,7 +210,8 @@ def test_test_labels_do_not_steer_training(data: Dataset) -> None:
 @pytest.mark.parametrize("model", ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
 def test_sparse_features_give_the_dense_result(data: Dataset, model: str) -> None:
     x = data.x.repeat(1, 4) * (torch.arange(4 * data.num_features) % 7 == 0)
-    dense = dataclasses.replace(data, x=x, feature_names=[str(k) for k in range(x.size(1))])
+    names = [str(k) for k in range(x.size(1))]
+    dense = dataclasses.replace(data, x=x, feature_names=names, smooth_dimensions=None)
     sparse = dataclasses.replace(dense, x=x.to_sparse_csr())
     runs = [train_replicas(model, each, [Replica(dropout=0.5)], max_epochs=3)[0] for each in (dense, sparse)]
     assert runs[0].history["val_loss"] == runs[1].history["val_loss"]  # features mostly 0 are made sparse

@@ -4,17 +4,30 @@ from gfgn.train.batch import Protocol
 from gfgn.train.loop import train_replicas
 from gfgn.train.models import MODELS
 from gfgn.train.replica import Replica, Run, Status
-from gfgn.train.statistics import Summary, bootstrap_interval, difference, summarize
+from gfgn.train.statistics import (
+    PairedTest,
+    Summary,
+    average_ranks,
+    bootstrap_interval,
+    difference,
+    paired_test,
+    split_means,
+    summarize,
+)
 
 __all__ = [
     "MODELS",
+    "PairedTest",
     "Protocol",
     "Replica",
     "Run",
     "Status",
     "Summary",
+    "average_ranks",
     "bootstrap_interval",
     "difference",
+    "paired_test",
+    "split_means",
     "summarize",
     "train_replicas",
 ]

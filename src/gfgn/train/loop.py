@@ -252,7 +252,7 @@ class _Training:
             batch.run(min(every, until - batch.epoch))
             alive = batch.alive()
             self._count(places, batch.epoch - epoch, time.perf_counter() - start)
-            if sum(alive) <= few * len(places) or sum(alive) == 0:
+            if sum(alive) <= few * len(places) or batch.epoch >= until:
                 self._leave(batch, places, [not lives for lives in alive])
             self._report(batch, places)
             if self.saves is not None:

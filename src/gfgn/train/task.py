@@ -6,6 +6,7 @@ each belongs to one part (PPI): each part is a graph of its own, so that trainin
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -57,7 +58,9 @@ def with_sparse_features(data: Dataset) -> Dataset:
         return data
     if data.x.count_nonzero() > SPARSE * data.x.numel():
         return data
-    return replace(data, x=data.x.to_sparse_csr())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse")  # that they are in beta
+        return replace(data, x=data.x.to_sparse_csr())
 
 
 def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None = None) -> Task:
