@@ -220,10 +220,10 @@ def beyond(protocol: Protocol) -> dict[str, Any]:
 
 @cache
 def is_standin(name: str) -> bool:
-    """Whether the dataset of that name only stands in for a published one."""
+    """Whether the dataset of that name, in the registry or in results, only stands in for a published one."""
     from gfgn.data.registry import DATASETS
 
-    entry = DATASETS.get(name)
+    entry = DATASETS.get(name.partition(" (stand-in)")[0])
     return entry is not None and entry.standin
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import stdev
 from typing import Any, NamedTuple
 from typing import Protocol as Interface
@@ -15,9 +15,9 @@ import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.experiments.record import PROTOCOL, DatasetRecord, Row, canonical
+from gfgn.experiments.sampled import train_runs
 from gfgn.experiments.store import Store
 from gfgn.train.batch import Protocol
-from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Replica, Status
 
 Configuration = dict[str, Any]
@@ -106,17 +106,7 @@ def run_study(
     lacking = [canonical(model, replica) for replica in store.missing(record, model, replicas, protocol)]
     if lacking:
         keep = keeper(store, record, protocol, device, progress)
-        train_replicas(
-            model,
-            dataset,
-            lacking,
-            device=device,
-            **asdict(protocol),
-            progress=keep,
-            status=status,
-            history=False,
-            batch_size=batch_size,
-        )
+        train_runs(model, dataset, lacking, protocol, device, progress=keep, status=status, batch_size=batch_size)
     rows = [row for row in store.find(record, model, replicas, protocol) if row is not None]
     if len(rows) < len(replicas):
         raise RuntimeError(f"the store {store.path} lacks runs that were just trained: was it changed meanwhile?")

@@ -1,0 +1,148 @@
+"""`check`: whether the tables of a study follow from its runs, and whether some of its runs can be made again.
+
+A run on another device adds numbers in another order, and training amplifies what differs in the last digit: the same
+run is not the same to the last node. A run counts as the same if its best validation score is, within `NODES` nodes or
+`SHARE` of the validation nodes, whichever is more; and the runs of a dataset as a whole if their mean test score is
+within `SHARE`, as single test scores, read at whatever epoch was best, vary more.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from gfgn.data.dataset import Dataset
+from gfgn.data.registry import load
+from gfgn.experiments.record import Row
+from gfgn.experiments.reproduce import RUNS, Part, Say, render, with_noise
+from gfgn.experiments.results import Results
+from gfgn.experiments.runs import read_runs
+from gfgn.experiments.sampled import train_runs
+from gfgn.experiments.studies import Cell, Study, load_study
+
+RERUN = ("texas", "cornell", "wisconsin", "cora")
+"""Datasets that runs are made again on unless others are named: those that a CPU trains on quickly."""
+RUNS_A_CELL = 2
+NODES, SHARE = 2, 0.01
+
+
+def check(
+    name: str | Path,
+    out: Path | None = None,
+    *,
+    models: Sequence[str] = (),
+    datasets: Sequence[str] = (),
+    runs_a_cell: int = RUNS_A_CELL,
+    root: Path | None = None,
+    say: Say = print,
+) -> list[str]:
+    """Checks a study's folder and returns what is wrong with it, a line each; none if all is well.
+
+    First `chosen.csv` and `README.md` are made again from `runs.csv` and must be what is there. Then some runs of cells
+    that are complete are trained again, on the CPU.
+
+    Args:
+        name: The study, see `load_study`.
+        out: Its folder; `results/NAME` by default.
+        models: Names of models, to train those only; all by default.
+        datasets: Names of datasets to train on; by default those of `RERUN` that the study has.
+        runs_a_cell: How many runs of each cell to train; 0 for none.
+        root: Folder of all datasets, see `gfgn.data.load`.
+        say: Is told, in lines, what is being done.
+    """
+    study, out = load_study(name), out or Path("results") / Path(name).stem
+    if not (out / RUNS).is_file():
+        raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
+    wrong = check_files(study, out)
+    say(f"{out}: {'tables differ from the runs' if wrong else 'tables follow from the runs'}")
+    part = Part(study, models, datasets or [dataset for dataset in RERUN if dataset in study.datasets])
+    if not datasets and not any(dataset in study.datasets for dataset in RERUN):
+        say(f"no run is made again: {study.name} has none of {', '.join(RERUN)}; name others with --datasets")
+        return wrong
+    return wrong + (check_runs(study, out, part, runs_a_cell, root, say) if runs_a_cell else [])
+
+
+def check_files(study: Study, out: Path) -> list[str]:
+    """Where the tables of a folder are not what its runs make, the first line of each that differs."""
+    wrong = []
+    for name, text in render(study, out).items():
+        path = out / name
+        there = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if there != text:
+            wrong.append(f"{path}: {_first_difference(there, text)}")
+    return wrong
+
+
+def check_runs(study: Study, out: Path, part: Part, runs_a_cell: int, root: Path | None, say: Say) -> list[str]:
+    """Trains some runs of a folder again, on the CPU, and tells which are not as they were.
+
+    Args:
+        study: The study.
+        out: Its folder.
+        part: Which datasets and models.
+        runs_a_cell: How many runs of each cell.
+        root: Folder of all datasets.
+        say: Is told what came of them.
+    """
+    results, wrong = Results(study, read_runs(out / RUNS)), []
+    for name in part.datasets:
+        cells = [cell for cell in part.cells(study) if cell.dataset == name and results[cell].rows]
+        if not cells:
+            say(f"{name}: no cell has all its runs")
+            continue
+        data, gaps = load(name, root), []
+        for cell in cells:
+            rows = _some(results[cell].rows, runs_a_cell)
+            found, tests = _compare(study, with_noise(data, name, study.noise(cell)), cell, rows, say)
+            wrong += found
+            gaps += tests
+        mean = fmean(gaps) if gaps else 0.0
+        say(f"{name}: {len(gaps)} runs made again, mean test score {100 * mean:+.2f} points")
+        if abs(mean) > SHARE:
+            wrong.append(f"{name}: the mean test score of {len(gaps)} runs is off by {100 * mean:+.2f} points")
+    return wrong
+
+
+def _some(rows: Sequence[Row], count: int) -> list[Row]:
+    """As many rows, spread over splits and seeds."""
+    count = min(count, len(rows))
+    return [rows[(place * len(rows) // count + place) % len(rows)] for place in range(count)]
+
+
+def _compare(study: Study, data: Dataset, cell: Cell, rows: Sequence[Row], say: Say) -> tuple[list[str], list[float]]:
+    """What is wrong with some runs of a cell, and the differences of their test scores."""
+    for row in rows:
+        if row.dataset_fingerprint != data.fingerprint:
+            return [f"{data.name}: the graph is not the one of {RUNS}"], []
+        if row.split_fingerprint != data.split_fingerprint(row.replica.split):
+            return [f"{data.name}: split {row.replica.split} is not the one of {RUNS}"], []
+    wrong, gaps = [], []
+    for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], study.protocol), strict=True):
+        nodes = int(data.splits[row.replica.split].val.sum())
+        allowed, gap = max(NODES / nodes, SHARE) + 1e-6, run.val - row.val
+        gaps.append(run.test - row.test)
+        words = (
+            f"{data.name} {cell.model} split {row.replica.split} seed {row.replica.seed}: "
+            f"validation {100 * row.val:.2f}, again {100 * run.val:.2f} (at most {100 * allowed:.2f} apart); "
+            f"test {100 * row.test:.2f}, again {100 * run.test:.2f}"
+        )
+        say(words)
+        if not abs(gap) <= allowed:
+            wrong.append(words)
+    return wrong, gaps
+
+
+def _first_difference(there: str, made: str) -> str:
+    """The first line of a file that is not what it should be, and what it should be."""
+    if not there:
+        return "is not there"
+    lines = list(difflib.unified_diff(there.splitlines(), made.splitlines(), n=0, lineterm=""))[3:]
+    has = next((line[1:] for line in lines if line.startswith("-")), "nothing")
+    should = next((line[1:] for line in lines if line.startswith("+")), "nothing")
+    return f"has {_cut(has)}, and its runs make {_cut(should)}"
+
+
+def _cut(line: str, width: int = 200) -> str:
+    return repr(line if len(line) <= width else f"{line[:width]}…")
