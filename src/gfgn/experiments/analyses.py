@@ -34,5 +34,5 @@ def _analysis(name: str) -> Analysis:
     return analysis
 
 
-ANALYSES: dict[str, Analysis] = {name: _analysis(name) for name in ("spectral", "motivation", "parameters")}
+ANALYSES: dict[str, Analysis] = {name: _analysis(name) for name in ("spectral", "motivation", "parameters", "scores")}
 """`spectral`, filters over Cora's spectrum."""

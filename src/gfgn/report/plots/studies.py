@@ -30,14 +30,15 @@ class Point(NamedTuple):
 
 
 def draw_study(results: Results, folder: Path) -> list[Path]:
-    """Draws what there is of a study and returns the paths of the files; none for a study without a complete cell.
+    """Draws what there is of a study and returns the paths of the files; none for a study without a complete cell, and
+    for one of gates, whose figures are of scores.
 
     Args:
         results: The study and its runs.
         folder: Where to write `<study>.svg` and `<study>.png`.
     """
     study, points = results.study, study_points(results)
-    if not points:
+    if not points or any(fact.measure.startswith("gate_") for fact in study.published.facts):
         return []
     vary = None if study.vary is None else study.vary.name
     if vary == "noise":
@@ -160,7 +161,8 @@ def _forest(
                 said, place, "D", markerfacecolor="none", markeredgecolor=FAINT, markersize=5, markeredgewidth=0.9
             )
     axes.plot([], [], "o-", color=BLACK, markersize=3.6, linewidth=1.6, label="measured, with 95% interval")
-    axes.plot([], [], "D", markerfacecolor="none", markeredgecolor=FAINT, markersize=5, label="published")
+    if any(published.values()):
+        axes.plot([], [], "D", markerfacecolor="none", markeredgecolor=FAINT, markersize=5, label="published")
     axes.set_yticks(range(len(models)), [name_of(model) for model in models])
     axes.set_ylim(len(models) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)

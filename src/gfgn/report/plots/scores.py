@@ -1,0 +1,79 @@
+"""Figures of smoothing scores by dimension: values at graph level, boxes at neighbour and pair level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from gfgn.report.plots.style import FAINT, INK, PAGE, letter, look_of, name_of, styled
+
+Floats = NDArray[np.float64]
+COLUMNS = 4
+
+
+def values_figure(scores: Mapping[str, Floats], model: str, line: float) -> Figure:
+    """The score of every dimension, a panel a dataset.
+
+    Args:
+        scores: `[D]` by dataset.
+        model: Name of the model.
+        line: A score to mark.
+    """
+    colour = look_of(model)["color"]
+
+    def draw(axes: Axes, values: Floats) -> None:
+        places = np.arange(values.size)
+        axes.vlines(places, line, values, color=colour, alpha=0.35, linewidth=0.7)
+        axes.plot(places, values, "o", color=colour, markersize=2.2, markeredgewidth=0)
+
+    return _panels(scores, model, line, draw)
+
+
+def boxes_figure(quantiles: Mapping[str, Floats], model: str, line: float) -> Figure:
+    """A box a dimension from the lower to the upper quartile, its whiskers reaching to 5% and 95%, a panel a dataset.
+
+    Args:
+        quantiles: `[D, 7]` by dataset: smallest, 5%, 25%, 50%, 75%, 95%, largest.
+        model: Name of the model.
+        line: A score to mark.
+    """
+    colour = look_of(model)["color"]
+
+    def draw(axes: Axes, values: Floats) -> None:
+        places = np.arange(values.shape[0])
+        _, low, lower, middle, upper, high, _ = values.T
+        axes.vlines(places, low, high, color=colour, linewidth=0.5)
+        axes.bar(places, upper - lower, bottom=lower, width=0.8, color=colour, alpha=0.55, linewidth=0)
+        axes.hlines(middle, places - 0.4, places + 0.4, color=INK, linewidth=0.8)
+
+    return _panels(quantiles, model, line, draw)
+
+
+def _panels(values: Mapping[str, Floats], model: str, line: float, draw: Any) -> Figure:
+    if not values:
+        raise ValueError("values must hold at least one dataset, got none")
+    columns = min(COLUMNS, len(values))
+    rows = math.ceil(len(values) / columns)
+    with styled():
+        figure = Figure(figsize=(PAGE * max(columns, 2) / COLUMNS, 0.4 + 1.55 * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        panels: list[Axes] = grid.ravel().tolist()
+        for axes, (name, found) in zip(panels, values.items(), strict=False):
+            axes.axhline(line, color=FAINT, linewidth=0.7, linestyle="--")
+            draw(axes, found)
+            axes.set_title(name_of(name), loc="left")
+            axes.grid(axis="y")
+            axes.set_ylim(bottom=0)
+        letter(panels[: len(values)])
+        for axes in panels[len(values) :]:
+            axes.axis("off")
+        for axes in grid[:, 0]:
+            axes.set_ylabel("score")
+        figure.supxlabel(f"dimension of the first layer of {name_of(model)}", fontsize=8)
+        return figure
