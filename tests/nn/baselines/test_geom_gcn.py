@@ -26,7 +26,7 @@ from tiny import (
 from gfgn import Graph
 from gfgn.nn.baselines import geom_gcn
 from gfgn.nn.baselines.embedding import parts
-from gfgn.nn.baselines.geom_gcn import BINS, GeomGCN, GeomGCNLayer, geometry, neighborhoods, pairs_in_the_plane
+from gfgn.nn.baselines.geom_gcn import BINS, VIRTUAL, GeomGCN, GeomGCNLayer, geometry, neighborhoods, pairs_in_the_plane
 
 
 def points() -> np.ndarray:
@@ -68,7 +68,7 @@ def layer(rows: list[Row], conv: GeomGCNLayer, bins: list[list[list[int]]]) -> l
         virtual = []
         for b, members in enumerate([*bins[i], [i]]):
             zero = [0.0] * len(rows[0])
-            e = add(zero, *[scale(1 / math.sqrt(degree[i] * degree[j]), rows[j]) for j in members])
+            e = add(zero, *[scale(VIRTUAL / math.sqrt(degree[i] * degree[j]), rows[j]) for j in members])
             virtual.append(linear(e, conv.maps[str(b)].weight))
         if conv.merge == "cat":
             row = [value for e in virtual for value in e]
@@ -99,9 +99,9 @@ def test_sum_over_virtual_nodes_is_one_map_of_their_concatenation() -> None:
     place = neighborhoods(graph(), points())
     eye = GeomGCNLayer(FEATURES, FEATURES, "cat").double()
     with torch.no_grad():
-        eye.maps.weight.copy_(torch.eye(FEATURES).repeat(BINS + 1, 1))
+        eye.maps.weight.copy_(torch.eye(FEATURES).repeat(VIRTUAL, 1))
     joined = eye(features(), place)
-    weight = torch.cat(conv.maps.weight.chunk(BINS + 1), dim=1)
+    weight = torch.cat(conv.maps.weight.chunk(VIRTUAL), dim=1)
     torch.testing.assert_close(conv(features(), place), joined @ weight.t() + conv.bias)
 
 
