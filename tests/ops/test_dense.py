@@ -12,6 +12,7 @@ from gfgn import ops
 from gfgn.ops import library
 from gfgn.ops.dispatch import elementwise
 from gfgn.ops.numba_elementwise import Dropout, drop_run
+from gfgn.ops.numba_kernels import bare
 from gfgn.ops.random import keep, keyed
 from gfgn.ops.update import adam_, copy_where_
 
@@ -74,9 +75,9 @@ def test_dropout_beyond_two_to_the_32() -> None:
     width, row, crossing = 96, 2**32 // 96, 2**32 % 96
     expected = keep(torch.arange(row * width, (row + 2) * width), torch.tensor(12345), torch.tensor(0.5).double())
     one, out = np.ones(2 * width, dtype=np.float32), np.zeros(2 * width, dtype=np.float32)
-    vectors = (np.array([12345], np.uint64), np.array([2**31], np.uint64), np.array([1], np.float32))
+    vectors = (np.array([12345], np.uint32), np.array([2**31], np.uint32), np.array([1], np.float32))
     op = Dropout(one, out, *vectors, 2, 1, width, False)
-    run = njit(lambda op, place, number, count: drop_run(op, place, place, number, count, 0))
+    run = njit(lambda op, place, number, count: drop_run(bare(op), place, place, number, count, 0))
     run(op, 0, row * width, crossing)
     run(op, crossing, 2**32, 2 * width - crossing)
     assert out.astype(bool).tolist() == expected.tolist()

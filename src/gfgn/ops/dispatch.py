@@ -129,8 +129,23 @@ class Elementwise(Protocol):
         eps: float,
     ) -> None: ...
 
-    # Where a mask cannot be looked at without waiting: on a GPU.
     def copy_where(self, source: Tensor, target: Tensor, chosen: Tensor) -> None: ...
+
+
+class SmallProducts(Protocol):
+    """Products with one small matrix a head, on the CPU. See `gfgn.ops.heads`."""
+
+    def head_matmul(self, x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None: ...
+
+    def head_weight_gradient(self, x: Tensor, grad: Tensor, heads: int) -> Tensor: ...
+
+
+@functools.cache
+def small_products() -> SmallProducts | None:
+    """The CPU's kernels for small heads, or `None` where Numba is missing."""
+    if _missing("numba") is not None:
+        return None
+    return cast(SmallProducts, importlib.import_module("gfgn.ops.numba_heads"))
 
 
 @functools.cache

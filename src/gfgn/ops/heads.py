@@ -5,10 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gfgn.ops.dispatch import SmallProducts, small_products
+
 MANY_NODES = 16_384
 """Nodes from which on a GPU takes the gradient of a weight as one large product."""
 MANY_HEADS = 64
 """Heads from which on their number alone keeps a GPU busy."""
+SMALL = 16
+"""Columns of a head up to which a CPU's products with its matrix, of at most four times as many rows, have a kernel of
+their own."""
 
 
 def by_head(x: Tensor, heads: int) -> Tensor:
@@ -18,9 +23,12 @@ def by_head(x: Tensor, heads: int) -> Tensor:
 
 def head_matmul(x: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor:
     """`x_k W_k` for every head `k`: `[N, heads·d]` times `[heads, d, e]` gives `[N, heads·e]`, added to `onto`."""
-    heads, _, width = weight.shape
+    heads, depth, width = weight.shape
     out = x.new_empty(x.size(0), heads * width) if onto is None else onto
-    if onto is None:
+    small = _small_products(x, depth, width)
+    if small is not None:
+        small.head_matmul(x, weight, out, onto is not None)
+    elif onto is None:
         torch.bmm(by_head(x, heads), weight, out=by_head(out, heads))
     else:
         by_head(out, heads).baddbmm_(by_head(x, heads), weight)
@@ -29,12 +37,22 @@ def head_matmul(x: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor
 
 def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     """`x_kᵀ g_k` for every head `k`: `[heads, d, e]`."""
+    small = _small_products(x, x.size(1) // heads, grad.size(1) // heads)
+    if small is not None:
+        return small.head_weight_gradient(x, grad, heads)
     if not x.is_cuda or x.size(0) < MANY_NODES or heads >= MANY_HEADS:
         return torch.bmm(by_head(x, heads).transpose(1, 2), by_head(grad, heads))
     # A long sum into a few small matrices leaves most of a GPU idle. The product of all heads with all heads does not,
     # and is the faster way to the blocks on its diagonal, though the rest is thrown away.
     blocks = (x.t() @ grad).view(heads, x.size(1) // heads, heads, grad.size(1) // heads)
     return blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1).contiguous()
+
+
+def _small_products(x: Tensor, depth: int, width: int) -> SmallProducts | None:
+    """Kernels for products too small for a library to be good at, where there are such kernels."""
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or width > SMALL or depth > 4 * SMALL:
+        return None
+    return small_products()
 
 
 def neighbor_gate(z: Tensor, mean: Tensor, gate: Tensor) -> Tensor:

@@ -22,15 +22,17 @@ from gfgn.ops.numba_kernels import (
     _compiled,
     _compute_dtype,
     _fresh,
+    at,
     bare,
     done,
     inlined,
     kernel,
     meet,
+    put,
     take,
 )
 
-__all__ = ["adam", "dropout", "gated_neighbor", "gated_neighbor_backward"]
+__all__ = ["adam", "copy_where", "dropout", "gated_neighbor", "gated_neighbor_backward"]
 
 CHUNK = 1 << 14
 """Elements in one task."""
@@ -63,7 +65,7 @@ class Dropout(NamedTuple):
     out: Any
     keys: Any
     cut: Any
-    """`[replicas]`, uint64: a value stays where its hash is at least this."""
+    """`[replicas]`, uint32: a value stays where its hash is at least this."""
     scale: Any
     rows: int
     replicas: int
@@ -82,16 +84,16 @@ def mixed(h: Any) -> Any:
 @inlined
 def drop_run(op: Any, place: int, source: int, number: int, count: int, replica: int) -> None:
     """`count` consecutive values, the first being number `number` of its replica; none crosses 2³²."""
-    key = np.uint32(np.uint32(op.keys[replica]) ^ np.uint32((number >> 32) * 0x9E3779B1))
-    low, cut, scale = np.uint32(number), op.cut[replica], op.scale[replica]
+    key = np.uint32(at(op.keys, replica) ^ np.uint32((number >> 32) * 0x9E3779B1))
+    low, cut, scale = np.uint32(number), at(op.cut, replica), at(op.scale, replica)
     for c in range(count):
         h = mixed(np.uint32(np.uint32(low + np.uint32(c)) ^ key))
-        op.out[place + c] = op.x[source + c] * scale if np.uint64(h) >= cut else 0.0
+        put(at(op.x, source + c) * (scale if h >= cut else scale * 0), op.out, place + c)
 
 
 @kernel
-def dropout_kernel(op: Any, shared: Any) -> None:
-    work = bare(shared)
+def dropout_kernel(record: Any, shared: Any) -> None:
+    op, work = bare(record), bare(shared)
     rows = max(1, CHUNK // (op.replicas * op.width))
     task = take(work, 0)
     while task < work.number:
@@ -126,8 +128,8 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
     op = Dropout(
         _array(x, dtype),
         _array(out),
-        _array(keys, torch.int64).astype(np.uint64),
-        _array((rate * 2.0**32).floor().to(torch.int64)).astype(np.uint64),
+        _array(keys, torch.int64).astype(np.uint32),
+        _array((rate * 2.0**32).floor().to(torch.int64)).astype(np.uint32),
         _array(1.0 / (1.0 - rate), dtype),
         rows,
         replicas,
@@ -163,22 +165,23 @@ class Adam(NamedTuple):
 
 @inlined
 def adam_run(op: Any, first: int, last: int, replica: int) -> None:
-    scale, decay, rate, correction = op.scale[replica], op.decay[replica], op.rate[replica], op.correction[0]
-    one = op.p[first] * 0 + 1  # of the parameters' type, so that nothing is worked out in a wider one
-    beta1, beta2, eps = one * op.beta1, one * op.beta2, one * op.eps
+    scale, decay, rate = at(op.scale, replica), at(op.decay, replica), at(op.rate, replica)
+    zero = scale * 0  # of the parameters' type, so that nothing is worked out in a wider one
+    beta1, beta2, eps, correction = zero + op.beta1, zero + op.beta2, zero + op.eps, at(op.correction, 0)
+    rest1, rest2 = zero + (1 - op.beta1), zero + (1 - op.beta2)
     for i in range(first, last):
-        p = op.p[i]
-        grad = op.grad[i] * scale + decay * p
-        m = op.m[i] * beta1 + grad * (one - beta1)
-        v = op.v[i] * beta2 + grad * grad * (one - beta2)
-        op.m[i] = m
-        op.v[i] = v
-        op.p[i] = p - rate * m / (sqrt(v) / correction + eps)
+        p = at(op.p, i)
+        grad = at(op.grad, i) * scale + decay * p
+        m = at(op.m, i) * beta1 + grad * rest1
+        v = at(op.v, i) * beta2 + grad * grad * rest2
+        put(m, op.m, i)
+        put(v, op.v, i)
+        put(p - rate * m / (sqrt(v) / correction + eps), op.p, i)
 
 
 @kernel
-def adam_kernel(op: Any, shared: Any) -> None:
-    work = bare(shared)
+def adam_kernel(record: Any, shared: Any) -> None:
+    op, work = bare(record), bare(shared)
     size = op.runs * op.inner
     task = take(work, 0)
     while task < work.number:
@@ -213,3 +216,38 @@ def adam(
     arrays = (_array(x, p.dtype) for x in (p, grad, m, v, scale, decay, rate, correction))
     op = Adam._make((*arrays, beta1, beta2, eps, outer * replicas, replicas, inner))
     _run(adam_kernel, p.dtype, op, -(-p.numel() // CHUNK))
+
+
+# ------------------------------------------------------------------------------------------------ some of the replicas
+
+
+class Copy(NamedTuple):
+    source: Any
+    target: Any
+    chosen: Any
+    runs: int
+    replicas: int
+    inner: int
+
+
+@kernel
+def copy_kernel(record: Any, shared: Any) -> None:
+    op, work = bare(record), bare(shared)
+    share = (op.runs + work.number - 1) // work.number
+    task = take(work, 0)
+    while task < work.number:
+        for run in range(task * share, min((task + 1) * share, op.runs)):
+            if at(op.chosen, run % op.replicas) != 0:
+                for i in range(run * op.inner, (run + 1) * op.inner):
+                    put(at(op.source, i), op.target, i)
+        task = done(work, 0)
+    meet(work, 0, work.number)
+
+
+def copy_where(source: Tensor, target: Tensor, chosen: Tensor) -> None:
+    """Copies the chosen replicas of `source` to `target`, both `[outer, R, inner]`; `chosen` is `[R]`, boolean."""
+    if target.numel() == 0 or not chosen.any():
+        return
+    outer, replicas, inner = target.shape
+    op = Copy(_array(source), _array(target), _array(chosen, torch.uint8), outer * replicas, replicas, inner)
+    _run(copy_kernel, target.dtype, op, -(-target.numel() // CHUNK))

@@ -52,10 +52,8 @@ def adam_(
 
 def copy_where_(source: Tensor, target: Tensor, chosen: Tensor, backend: str | None = None) -> None:
     """Copies the replicas of `source` that are `chosen`, `[R]`, to `target`; both are `[outer, R, inner]`."""
-    if choose(target.device.type, target.dtype, backend) == "triton":
-        elementwise("triton").copy_where(source, target, chosen)
-    elif target.device.type == "cpu":
-        places = torch.nonzero(chosen).view(-1)
-        target.index_copy_(1, places, source.index_select(1, places))
+    backend = choose(target.device.type, target.dtype, backend)
+    if backend != "reference":
+        elementwise(backend).copy_where(source, target, chosen)
     else:
         target.copy_(torch.where(chosen.view(-1, 1), source, target))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,15 +157,24 @@ class _Training:
         self.spent = [0.0] * len(replicas)
         self.work = 0
         """Epochs trained, summed over replicas."""
+        self.lock = threading.RLock()
+        """Held by whoever changes what batches in other threads see, or calls back."""
+        self.stopped = False
 
     # --- groups and batches -----------------------------------------------------------------------
 
     def train(self, batch_size: int | None, rungs: list[int], prune: Prune | None) -> None:
         groups = [self._group(places) for places in self._alike()]
-        if prune is None:
+        if prune is None and self.device.type == "cpu":
+            self._train_in_threads(groups, batch_size)
+        elif prune is None:
             for group in groups:
                 self._train_group(group, batch_size)
-            return
+        else:
+            self._train_in_step(groups, batch_size, rungs, prune)
+
+    def _train_in_step(self, groups: list[_Group], batch_size: int | None, rungs: list[int], prune: Prune) -> None:
+        """All batches up to a rung, then all up to the next."""
         batches = []
         for group in groups:
             size = batch_size or self._fitting(group)
@@ -173,6 +184,40 @@ class _Training:
                 self._run(batch, places, rung)
             if rung < self.protocol.max_epochs:
                 self._prune(batches, rung, prune)
+
+    def _train_in_threads(self, groups: list[_Group], batch_size: int | None) -> None:
+        """A batch in every thread: threads that share the work of one batch would wait for each other at every step
+        of it, and on a busy machine for very long."""
+        threads = torch.get_num_threads()
+        batches = [
+            (group.places, some)
+            for group in groups
+            for some in _cut(group.places, batch_size or min(self._fitting(group), -(-len(group.places) // threads)))
+        ]
+        if len(batches) == 1 or threads == 1:
+            for group in groups:
+                self._train_group(group, batch_size)
+            return
+        torch.set_num_threads(1)  # for threads to come, too
+        try:
+            with ThreadPoolExecutor(min(threads, len(batches)), "gfgn-batch") as pool:
+                jobs = [pool.submit(self._train_batch, alike, some) for alike, some in batches]
+                for job in as_completed(jobs):
+                    if job.exception() is not None:
+                        self.stopped = True  # the others end at their next look
+                        pool.shutdown(cancel_futures=True)
+                    job.result()
+        finally:
+            torch.set_num_threads(threads)
+
+    def _train_batch(self, alike: list[int], places: list[int]) -> None:
+        """Trains some replicas of a group, with a program of its own."""
+        if self.stopped:
+            return
+        with self.lock:  # initial parameters are drawn from PyTorch's own generator
+            group = self._group(alike)
+            batch = self._batch(group, places)
+        self._run(batch, places, self.protocol.max_epochs)
 
     def _alike(self) -> list[list[int]]:
         """Replicas that can share a program: the same structure and, where parts are graphs, the same split."""
@@ -244,22 +289,25 @@ class _Training:
     def _run(self, batch: Batch, places: list[int], until: int) -> None:
         """Trains a batch up to an epoch; who comes to an end leaves, and `places` with it."""
         if self.saves is not None and batch.epoch == 0:
-            for place, run in self.saves.resume(batch, places).items():
-                self._finish(place, run)
+            with self.lock:
+                for place, run in self.saves.resume(batch, places).items():
+                    self._finish(place, run)
         every, few = CHECK.get(self.device.type, 10), FEW_LEFT.get(self.device.type, 0.6)
-        while places and batch.epoch < until:
+        while places and batch.epoch < until and not self.stopped:
             start, epoch = time.perf_counter(), batch.epoch
             batch.run(min(every, until - batch.epoch))
             alive = batch.alive()
             self._count(places, batch.epoch - epoch, time.perf_counter() - start)
             if sum(alive) <= few * len(places) or batch.epoch >= until:
                 self._leave(batch, places, [not lives for lives in alive])
-            self._report(batch, places)
-            if self.saves is not None:
-                self.saves.save(batch, places, self.runs)
+            with self.lock:
+                self._report(batch, places)
+                if self.saves is not None:
+                    self.saves.save(batch, places, self.runs)
 
     def _count(self, places: list[int], epochs: int, seconds: float) -> None:
-        self.work += epochs * len(places)
+        with self.lock:
+            self.work += epochs * len(places)
         for place in places:
             self.spent[place] += seconds / len(places)
 
@@ -305,9 +353,10 @@ class _Training:
         return runs
 
     def _finish(self, place: int, run: Run) -> None:
-        self.runs[place] = run
-        if self.progress is not None:
-            self.progress(run)
+        with self.lock:
+            self.runs[place] = run
+            if self.progress is not None:
+                self.progress(run)
 
     def _prune(self, batches: list[tuple[Batch, list[int]]], epoch: int, prune: Prune) -> None:
         """Asks who goes on, over all batches at once."""
