@@ -323,3 +323,110 @@ def test_what_is_wrong_with_a_graph_of_ones_own_is_one_line(tmp_path: Path) -> N
     result = runner.invoke(app, ["compare", "karate", "--check"])
     assert result.exit_code == 2
     assert "--check is for a graph of your own" in result.stderr
+
+
+# --- reproduce -------------------------------------------------------------------------------------------------------
+
+SMALL_STUDY = """
+title: Small
+datasets: [karate]
+grid: {lr: [0.05], weight_decay: [5.0e-4], dropout: [0.5]}
+models: {gcn: {}, mlp: {}}
+splits: 2
+seeds: 1
+protocol: {max_epochs: 2, patience: 2}
+"""
+
+
+def test_reproduce_runs_a_study_and_checks_it(tmp_path: Path) -> None:
+    study, out = tmp_path / "small.yaml", tmp_path / "out"
+    study.write_text(SMALL_STUDY)
+    runner, arguments = CliRunner(), ["reproduce", str(study), "--out", str(out)]
+    result = runner.invoke(app, [*arguments, "--device", "cpu", "--models", "gcn", "--limit-minutes", "30"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("2 new runs; ")
+    assert result.stderr.startswith("karate gcn: 2 runs, 2 of them new, ")
+    result = runner.invoke(app, [*arguments, "--device", "cpu"])
+    assert result.stdout.startswith("2 new runs; ")
+    checked = runner.invoke(app, [*arguments, "--check", "--datasets", "karate"])
+    assert checked.exit_code == 0, checked.output
+    assert checked.stdout == "all as committed\n"
+    page = (out / "README.md").read_text()
+    (out / "README.md").write_text(page.replace("| 2 |", "| 3 |"))
+    checked = runner.invoke(app, [*arguments, "--check"])
+    assert checked.exit_code == 1
+    assert f"differs: {out / 'README.md'}: has " in checked.stdout
+    assert runner.invoke(app, [*arguments, "--tables"]).exit_code == 0
+    assert (out / "README.md").read_text() == page
+
+
+def test_reproduce_says_what_there_is() -> None:
+    result = CliRunner().invoke(app, ["reproduce"])
+    assert result.exit_code == 0, result.output
+    names = [line.split()[0] for line in result.stdout.splitlines()]
+    assert {"table1", "table2", "arxiv", "noise", "lambda", "scores"} <= set(names)
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tabel1"], "did you mean 'table1'?"),
+        (["table1", "--models", "gfgn"], "--models must be among gfgn-graph"),
+        (["table1", "--datasets", "ppi"], "--datasets must be among blogcatalog"),
+        (["table1", "--limit-minutes", "0"], "limit_minutes must be above 0, got 0.0"),
+        (["table1", "--device", "abacus"], "--device must be auto or one that this machine has (cpu"),
+        (["table1", "--tables"], "out must be the folder of a study with runs.csv"),
+        (["table1", "--check"], "out must be the folder of a study with runs.csv"),
+    ],
+)
+def test_reproduce_fails_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("gfgn: ")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_study_says_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gfgn.experiments import reproduce
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduce, "reproduce", interrupt)
+    result = CliRunner().invoke(app, ["reproduce", "table1", "--out", str(tmp_path)])
+    assert result.exit_code == 130
+    assert "gfgn: interrupted; finished runs are kept, run it again to go on" in result.stderr
+
+
+# --- facts about data of many labels and graphs ----------------------------------------------------------------------
+
+
+def test_describe_many_labels_in_many_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dataclasses
+
+    import torch
+
+    import gfgn.data
+    from gfgn.data import Dataset, Split, dimensions
+    from gfgn.graph import Graph
+
+    def of_many(name: str) -> Dataset:
+        data = dimensions(120, degree=8, splits=1)
+        batch = (torch.arange(120) >= 60).long()
+        inside = batch[data.graph.edge_index[0]] == batch[data.graph.edge_index[1]]
+        graph = Graph.from_edge_index(data.graph.edge_index[:, inside], 120, batch=batch)
+        labels = torch.nn.functional.one_hot(data.y, 6).bool()
+        masks = Split(torch.arange(120) < 30, (torch.arange(120) >= 30) & (batch == 0), batch == 1)
+        return dataclasses.replace(data, name=name, graph=graph, y=labels, metric="micro_f1", splits=[masks])
+
+    monkeypatch.setattr(gfgn.data, "load", of_many)
+    result = CliRunner().invoke(app, ["datasets", "describe", "ppi"])
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.startswith("  ")}
+    assert lines["nodes"].split(maxsplit=1)[1] == "120 in 2 graphs"
+    assert re.fullmatch(r"6 labels, on \d+ to \d+ nodes", lines["classes"].split(maxsplit=1)[1])
+    assert re.fullmatch(r"edge 0\.\d+, node 0\.\d+", lines["homophily"].split(maxsplit=1)[1])
+    assert "nan" not in result.stdout

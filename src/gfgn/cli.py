@@ -3,6 +3,7 @@ once."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import warnings
@@ -166,6 +167,67 @@ def report(
     typer.echo(f"report: {written}")
 
 
+@app.command(name="reproduce")
+def reproduce_study(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A study or an analysis of the paper, or a YAML file; without it, what there is."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Make the tables again from runs.csv and some runs on the CPU; compare."),
+    ] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Write tables and figures again from runs.csv; no training.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda or mps; auto: cuda if there is one.")] = "auto",
+    models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
+    datasets: Annotated[str, typer.Option(help="Only these datasets, separated by commas.", show_default="all")] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default="results/NAME")] = None,
+    limit_minutes: Annotated[
+        float | None, typer.Option(help="Stop after so many minutes; run it again to go on.", show_default="none")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Largest number of runs that train together.", show_default="what fits")
+    ] = None,
+) -> None:
+    """Run a study of the paper, in parts if need be, or check what is committed of it.
+
+    What the folder has already is not trained again. Exit code 1: something was left out, or differs.
+    """
+    from gfgn.experiments.check import check as check_study
+    from gfgn.experiments.reproduce import reproduce, show, show_check, split_names
+
+    if name is None:
+        _list_studies()
+        return
+    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "say": _say}
+    try:
+        if check:
+            raise typer.Exit(show_check(check_study(name, out, **part)))
+        settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
+        raise typer.Exit(show(reproduce(name, out, **part, **settings, train=not tables)))
+    except (ValueError, OSError) as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        typer.echo("gfgn: interrupted; finished runs are kept, run it again to go on", err=True)
+        raise typer.Exit(130) from None
+
+
+def _list_studies() -> None:
+    from gfgn.experiments.reproduce import names
+    from gfgn.experiments.studies import load_study, study_names
+
+    studies = study_names()
+    for name in names():
+        typer.echo(f"{name:<12}{load_study(name).title if name in studies else 'an analysis'}")
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
 def _grid(grid: Grid) -> list[dict[str, Any]] | None:
     from gfgn.experiments import PAPER_GRID
 
@@ -205,13 +267,14 @@ def _compare(
     from gfgn.experiments import Store, read_comparisons
     from gfgn.experiments.compare import make_plan, run_comparison
     from gfgn.experiments.gates import gates_note
+    from gfgn.experiments.reproduce import choose_device
     from gfgn.report import write_report
     from gfgn.report.terminal import watching
 
     names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):
         raise ValueError(f"DATA must be graphs of different names, got {', '.join(names)}")
-    device = _device(device)
+    device = choose_device(device)
     plans = [
         make_plan(dataset, splits=min(4, max(len(dataset.splits), 1)) if splits is None else splits, **settings)
         for dataset in datasets
@@ -230,19 +293,6 @@ def _compare(
             store.to_csv(out / TABLE)
         found = {comparison.dataset.name: comparison for comparison in read_comparisons(store)}
     return [found[name] for name in names], write_report(list(found.values()), out / "report.html")
-
-
-def _device(name: str) -> str:
-    import torch
-
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if name == "auto":
-        return "cuda" if there["cuda"] else "cpu"
-    kind = name.partition(":")[0]
-    if not there.get(kind, False):
-        known = ", ".join(device for device, present in there.items() if present)
-        raise ValueError(f"--device must be auto or one that this machine has ({known}), got {name!r}")
-    return name
 
 
 def _check_table(path: Path) -> None:
@@ -300,20 +350,22 @@ def _facts(name: str, found: Description) -> list[str]:
 
     entry, degrees = DATASETS[name], found.degrees
     smallest, lower, median, upper, largest = degrees.quantiles
-    classes = f"{len(found.classes)}, of {min(found.classes):,} to {max(found.classes):,} nodes"
+    of = " labels, on" if found.metric == "micro_f1" else ", of"
+    graphs = f" in {found.num_graphs:,} graphs" if found.num_graphs > 1 else ""
+    unlabelled = f", {found.unlabelled:,} without a label" if found.unlabelled else ""
+    adjusted = "" if math.isnan(found.adjusted_homophily) else f", adjusted {found.adjusted_homophily:.3f}"
     smooth = found.smoothness.double().sort().values
     quartiles = [f"{smooth[round(share * (len(smooth) - 1))]:.2f}" for share in (0.25, 0.5, 0.75)]
     facts = {
         "source": entry.source,
         "cite": entry.citation,
         "licence": entry.licence,
-        "nodes": f"{found.num_nodes:,}" + (f", {found.unlabelled:,} without a label" if found.unlabelled else ""),
+        "nodes": f"{found.num_nodes:,}{graphs}{unlabelled}",
         "edges": f"{found.num_edges:,}",
         "features": f"{found.num_features:,}, {100 * found.nonzero:.1f}% not zero",
-        "classes": classes,
+        "classes": f"{len(found.classes)}{of} {min(found.classes):,} to {max(found.classes):,} nodes",
         "splits": f"{found.splits}, measured by {found.metric}",
-        "homophily": f"edge {found.edge_homophily:.3f}, node {found.node_homophily:.3f}, "
-        f"adjusted {found.adjusted_homophily:.3f}",
+        "homophily": f"edge {found.edge_homophily:.3f}, node {found.node_homophily:.3f}{adjusted}",
         "degree": f"mean {degrees.mean:.1f}, quartiles {lower:g}, {median:g} and {upper:g}, "
         f"from {smallest:g} to {largest:g}; {degrees.isolated:,} nodes without neighbours",
         "smoothness": f"quartiles {', '.join(quartiles)} (fᵀLf / fᵀf of a dimension; 0: smooth, 1: noise)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import difflib
 import io
 import sys
 import time
@@ -106,6 +107,10 @@ def reproduce(
     device, outcome = choose_device(device), Outcome()
     if limit_minutes is not None and not limit_minutes > 0:
         raise ValueError(f"limit_minutes must be above 0, got {limit_minutes}")
+    if str(name) not in names() and Path(name).suffix not in (".yaml", ".yml"):
+        close = difflib.get_close_matches(str(name), names(), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"name must be one of {', '.join(names())} or a YAML file, got {str(name)!r}{hint}")
     if str(name) in study_names() or str(name) not in ANALYSES:
         study = load_study(name)
         part = Part(study, models, datasets)
@@ -203,6 +208,8 @@ def _run_study(
     root: Path | None,
     outcome: Outcome,
 ) -> None:
+    if not train and not any((out / name).is_file() for name in (RUNS, STORE)):
+        raise FileNotFoundError(f"out must be the folder of a study with {RUNS} or {STORE}, got {out}")
     times = read_times(out / TIMES)
     with Store(out / STORE) as store:
         _fill(store, study, out, clock.say)

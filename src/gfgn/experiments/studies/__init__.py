@@ -272,7 +272,8 @@ class _Reader:
         names = list(names)
         if name not in names:
             close = difflib.get_close_matches(str(name), names, n=1)
-            self.fail(f"{what} must be one of {', '.join(names)}, got {name!r}" + f" ({close[0]}?)" * bool(close))
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            self.fail(f"{what} must be one of {', '.join(names)}, got {name!r}{hint}")
         return str(name)
 
     def datasets(self, what: str, names: Any, among: Iterable[str] = tuple(DATASETS)) -> tuple[str, ...]:
