@@ -34,5 +34,8 @@ def _analysis(name: str) -> Analysis:
     return analysis
 
 
-ANALYSES: dict[str, Analysis] = {name: _analysis(name) for name in ("spectral", "motivation", "parameters", "scores")}
-"""`spectral`, filters over Cora's spectrum."""
+ANALYSES: dict[str, Analysis] = {
+    name: _analysis(name) for name in ("spectral", "motivation", "parameters", "scores", "claims")
+}
+"""`spectral`, filters over Cora's spectrum; `motivation`, the paper's two reasons; `parameters`, counts; `scores`, what
+gates learn; `claims`, the paper's sentences judged by all that is there."""

@@ -211,10 +211,23 @@ def analyse(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     return [
         write_csv(out / "neighbours.csv", ["neighbour", "node", "similarity A", "similarity B"], rows, digits=4),
         write_csv(out / "embedding.csv", ["dimension", "eigenvalue", "smoothness"], table, digits=8),
+        write_csv(out / "summary.csv", ["measure", "value"], _measures(everyone, embedding), digits=4),
         *save(neighbours_figure(user.similarity), out, "neighbours"),
         *save(embedding_figure(embedding.eigenvalues, embedding.smoothness, embedding.local, "Cora"), out, "embedding"),
         write_text(out / "README.md", _page(blogs, shares, everyone, user, embedding)),
     ]
+
+
+def _measures(everyone: list[User], embedding: Embedding) -> list[tuple[str, float]]:
+    """What `summary.csv` has: how similarities in the two dimensions go together, over all users, and how far the
+    smoothness of any dimension of the embedding is from its eigenvalue."""
+    correlations = np.array([user.correlation for user in everyone])
+    quantiles = {"10%": 0.1, "median": 0.5, "90%": 0.9}
+    found = [(f"motivation: rank correlation, {k}", float(np.quantile(correlations, q))) for k, q in quantiles.items()]
+    apart = [float((user.similarity.max(axis=1) > 2 * user.similarity.min(axis=1)).mean()) for user in everyone]
+    found.append(("motivation: neighbours twice as similar in one dimension", float(np.mean(apart))))
+    error = np.abs(embedding.smoothness - embedding.eigenvalues).max()
+    return [*found, ("motivation: smoothness less eigenvalue", float(error))]
 
 
 def _columns(embedding: Embedding) -> tuple[list[float], list[float]]:
@@ -224,12 +237,12 @@ def _columns(embedding: Embedding) -> tuple[list[float], list[float]]:
 def _page(blogs: Dataset, shares: Floats, everyone: list[User], user: User, embedding: Embedding) -> str:
     from gfgn.data.diagnosis import smoothness
 
-    correlations = np.array([each.correlation for each in everyone])
-    low, middle, high = np.quantile(correlations, [0.1, 0.5, 0.9])
     rough = smoothness(blogs).double().cpu().numpy()
     rough_least, rough_low, rough_high = np.quantile(rough, [0, 0.05, 0.95])
+    measures = {name.removeprefix("motivation: "): value for name, value in _measures(everyone, embedding)}
+    low, middle, high = (measures[f"rank correlation, {name}"] for name in ("10%", "median", "90%"))
+    apart = 100 * measures["neighbours twice as similar in one dimension"]
     only_a, only_b = contrasts(user.similarity)
-    error = np.abs(embedding.smoothness - embedding.eigenvalues).max()
     spread = np.median(embedding.local, axis=0)
     examples = [("most in A", *only_a), ("most in B", *only_b)]
     table = markdown_table(
@@ -255,7 +268,8 @@ correlation ({user.correlation:.2f}): an ordinary user, not the best example (no
 Over all {len(everyone):,} users with at least {FEWEST} neighbours, the rank correlation between the similarities to
 neighbours in A and in B has a median of {middle:.2f}; it is between {low:.2f} and {high:.2f} for four users in five.
 Which neighbours are close says little, or nothing, from one dimension to the other: the paper's observation holds for
-most users.
+most users. {100 * measures["neighbours twice as similar in one dimension"]:.0f}% of a user's neighbours are, on average, more than twice as similar to it in one
+dimension as in the other.
 
 That is a matter of single users. Over the whole graph none of the {rough.size:,} original features is smooth: the
 roughness `fᵀLf / fᵀf`, 0 for a smooth feature and 1 for noise, is {rough_low:.2f} to {rough_high:.2f} for nine
@@ -265,14 +279,14 @@ features in ten, and at the least {rough_least:.2f}.
 
 The eigenvectors of `D − A` of the largest connected component of Cora ({embedding.eigenvalues.size:,} nodes).
 The paper proves that the sum over edges of `(f_i − f_j)²` is the eigenvalue; summed edge by edge, it is so for every
-dimension, up to {error:.0e}.
+dimension, up to {measures["smoothness less eigenvalue"]:.0e}.
 
 ![Smoothness of the dimensions of a spectral embedding](embedding.svg)
 
 At the median node, neighbours are {spread[-1] / spread[0]:.0f} times as different in dimension {spread.size} of the
 embedding as in the first one.
 
-[neighbours.csv](neighbours.csv) and [embedding.csv](embedding.csv) have the numbers.
+[neighbours.csv](neighbours.csv), [summary.csv](summary.csv) and [embedding.csv](embedding.csv) have the numbers.
 """
 
 

@@ -82,7 +82,8 @@ class Scores:
 
 
 def first_layer_scores(dataset: Dataset, run: Run) -> Tensor:
-    """The first-layer scores of a trained GFGN: `[1, D]`, `[N, D]` or `[E, D]`.
+    """The first-layer scores of a trained GFGN: `[1, D]`, `[N, D]` or `[E, D]`, edges in the order of
+    `dataset.graph.edge_index`.
 
     Args:
         dataset: What it was trained on.
@@ -101,7 +102,13 @@ def first_layer_scores(dataset: Dataset, run: Run) -> Tensor:
     with torch.no_grad():
         _, scores = model(dataset.x, dataset.graph, return_scores=True)
     first: Tensor = scores[0]
-    return first
+    if model.convs[0].level != "pair":
+        return first
+    # One row an edge of the graph: given edges may repeat, and given self-loops are no edges of the layer.
+    slot = dataset.graph.slot
+    kept = first.new_empty(dataset.graph.num_edges, first.size(1))
+    kept[slot[slot >= 0]] = first[slot >= 0]
+    return kept
 
 
 def summarise(dataset: Dataset, run: Run) -> Scores:

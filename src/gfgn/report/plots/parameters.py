@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gfgn.report.plots.style import BLACK, FAINT, LOOKS, PAGE, letter, name_of, styled
+from gfgn.experiments.titles import title_of
+from gfgn.report.plots.style import BLACK, FAINT, LOOKS, PAGE, letter, styled
 
 
 def parameters_figure(layers: Sequence[tuple[str, int, int, int]], added: Mapping[str, Mapping[str, float]]) -> Figure:
@@ -66,7 +67,7 @@ def _networks(axes: Axes, added: Mapping[str, Mapping[str, float]]) -> None:
                 va="center",
                 fontsize=5.5,
             )
-    axes.set_yticks(places, [name_of(name) for name in datasets])
+    axes.set_yticks(places, [title_of(name) for name in datasets])
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     axes.set_xscale("log")

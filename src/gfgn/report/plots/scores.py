@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gfgn.report.plots.style import FAINT, INK, PAGE, letter, look_of, name_of, styled
+from gfgn.experiments.titles import title_of
+from gfgn.report.plots.style import FAINT, INK, PAGE, letter, look_of, styled
 
 Floats = NDArray[np.float64]
 COLUMNS = 4
@@ -67,7 +68,7 @@ def _panels(values: Mapping[str, Floats], model: str, line: float, draw: Any) ->
         for axes, (name, found) in zip(panels, values.items(), strict=False):
             axes.axhline(line, color=FAINT, linewidth=0.7, linestyle="--")
             draw(axes, found)
-            axes.set_title(name_of(name), loc="left")
+            axes.set_title(title_of(name), loc="left")
             axes.grid(axis="y")
             axes.set_ylim(bottom=0)
         letter(panels[: len(values)])
@@ -75,5 +76,5 @@ def _panels(values: Mapping[str, Floats], model: str, line: float, draw: Any) ->
             axes.axis("off")
         for axes in grid[:, 0]:
             axes.set_ylabel("score")
-        figure.supxlabel(f"dimension of the first layer of {name_of(model)}", fontsize=8)
+        figure.supxlabel(f"dimension of the first layer of {title_of(model)}", fontsize=8)
         return figure

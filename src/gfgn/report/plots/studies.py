@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gfgn.report.plots.style import BLACK, FAINT, PAGE, letter, look_of, name_of, save, styled
+from gfgn.experiments.titles import title_of
+from gfgn.report.plots.style import BLACK, FAINT, PAGE, letter, look_of, save, styled
 from gfgn.train.statistics import Summary, summarize
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _lines(points: Sequence[Point], label: str, scale: float = 1) -> Figure:
         for axes, dataset in zip(panels, datasets, strict=True):
             for model in models:
                 _line(axes, _summaries(points, dataset, model), model, scale)
-            axes.set_title(name_of(dataset), loc="left")
+            axes.set_title(title_of(dataset), loc="left")
             axes.set_xlabel(label if len(datasets) < 3 or dataset == datasets[1] else " ")
             axes.grid(axis="y")
         panels[0].set_ylabel("test accuracy, %")
@@ -107,11 +108,11 @@ def _line(axes: Axes, summaries: Mapping[float, Summary], model: str, scale: flo
     low, mean, high = (np.array([getattr(s, name) for s in summaries.values()]) for name in ("low", "mean", "high"))
     weight, shade = (1.6, 0.18) if gated else (0.9, 0.1)
     if all(math.isnan(x) for x in summaries):  # the same whatever x is
-        axes.axhline(mean[0], linewidth=weight, label=name_of(model), **{**look, "marker": ""})
+        axes.axhline(mean[0], linewidth=weight, label=title_of(model), **{**look, "marker": ""})
         axes.axhspan(low[0], high[0], color=look["color"], alpha=shade, linewidth=0)
         return
     x = scale * np.array(list(summaries))
-    axes.plot(x, mean, markersize=4 if gated else 3.5, linewidth=weight, label=name_of(model), **look)
+    axes.plot(x, mean, markersize=4 if gated else 3.5, linewidth=weight, label=title_of(model), **look)
     axes.fill_between(x, low, high, color=look["color"], alpha=shade, linewidth=0)
 
 
@@ -163,12 +164,12 @@ def _forest(
     axes.plot([], [], "o-", color=BLACK, markersize=3.6, linewidth=1.6, label="measured, with 95% interval")
     if any(published.values()):
         axes.plot([], [], "D", markerfacecolor="none", markeredgecolor=FAINT, markersize=5, label="published")
-    axes.set_yticks(range(len(models)), [name_of(model) for model in models])
+    axes.set_yticks(range(len(models)), [title_of(model) for model in models])
     axes.set_ylim(len(models) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
     axes.grid(axis="y", alpha=0.12)
-    axes.set_title(name_of(dataset), loc="left")
+    axes.set_title(title_of(dataset), loc="left")
 
 
 def _names(points: Sequence[Point]) -> tuple[list[str], list[str]]:

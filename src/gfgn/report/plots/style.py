@@ -53,36 +53,6 @@ STYLE: Any = {
     "savefig.facecolor": "white",
 }
 
-NAMES = {
-    "mlp": "MLP",
-    "gcn": "GCN",
-    "gat": "GAT",
-    "sgc": "SGC",
-    "arma": "ARMA",
-    "ggnn": "GGNN",
-    "appnp": "APPNP",
-    "geom-gcn": "Geom-GCN",
-    "gfgn-graph": "GFGN-graph",
-    "gfgn-neighbor": "GFGN-neighbor",
-    "gfgn-pair": "GFGN-pair",
-    "graphsage": "GraphSAGE",
-    "vr-gcn": "VR-GCN",
-    "gaan": "GaAN",
-    "geniepath": "GeniePath",
-    "graphsaint": "GraphSAINT",
-    "blogcatalog": "BlogCatalog",
-    "flickr": "Flickr",
-    "texas": "Texas",
-    "wisconsin": "Wisconsin",
-    "cornell": "Cornell",
-    "actor": "Actor",
-    "cora": "Cora",
-    "citeseer": "Citeseer",
-    "pubmed": "Pubmed",
-    "ppi": "PPI",
-}
-"""How the paper writes models and datasets."""
-
 # Gated levels in full colour with markers of their own; baselines told apart by marker and dash too.
 LOOKS: dict[str, dict[str, Any]] = {
     "gfgn-graph": {"color": RED, "marker": "o"},
@@ -97,12 +67,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "geom-gcn": {"color": ORANGE, "marker": "p", "linestyle": ":"},
     "mlp": {"color": "#595959", "marker": "*", "linestyle": "-."},
 }
-
-
-def name_of(key: str) -> str:
-    """How to write a model or dataset; a stand-in says that it is one."""
-    base, _, rest = key.partition(" ")
-    return f"{NAMES.get(base, base)} {rest}".strip()
 
 
 def look_of(model: str) -> dict[str, Any]:
