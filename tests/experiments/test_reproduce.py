@@ -17,6 +17,7 @@ from gfgn.experiments.reproduce import Outcome, main, read_times, reproduce, sho
 from gfgn.experiments.results import Results, ResultsError
 from gfgn.experiments.runs import read_runs, write_runs
 from gfgn.experiments.studies import Cell, load_study
+from gfgn.train import Status
 
 STUDY = """
 title: Small
@@ -190,10 +191,9 @@ def test_the_limit_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert outcome.made == 0
     assert len(outcome.missing) == 2
     assert read_runs(out / "runs.csv") == []
-    monkeypatch.setattr(module, "NEARLY_DONE", -1.0)
     looks: list[int] = []
 
-    def check(self: Any) -> None:
+    def check(self: Any, grace: float = 0.0) -> None:
         looks.append(0)
         if len(looks) > 12:
             raise module.TimeUp
@@ -205,6 +205,33 @@ def test_the_limit_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(read_runs(out / "runs.csv")) == outcome.made
     monkeypatch.undo()
     assert run(path, out, limit_minutes=60).made == ALL_RUNS - outcome.made
+
+
+def test_what_is_nearly_done_has_a_minute_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    lines: list[str] = []
+    clock = module._Clock(1.0, lines.append)
+    clock.label = "karate gcn"
+
+    def status(left: float | None) -> Status:
+        return Status(replicas=8, finished=2, alive=6, epoch=5, best_val=0.5, seconds=1.0, seconds_left=left)
+
+    clock.watch(status(None))
+    assert lines == []
+    now[0] = 59.0
+    clock.watch(status(1000.0))
+    assert lines == ["karate gcn: 2 of 8 runs, 6 training at epoch 5, about 1000 s left"]
+    now[0] = 61.0
+    clock.watch(status(30.0))
+    for left in (61.0, None):
+        with pytest.raises(module.TimeUp):
+            clock.watch(status(left))
+    with pytest.raises(module.TimeUp):
+        clock.check()
+    now[0] = 121.0
+    with pytest.raises(module.TimeUp):
+        clock.watch(status(1.0))
 
 
 def test_what_a_neighbour_has_is_not_trained_again(copied: Path, tmp_path: Path) -> None:
@@ -383,7 +410,7 @@ def test_a_check_of_what_is_right(copied: Path, tmp_path: Path) -> None:
     lines: list[str] = []
     assert check(write(tmp_path), copied, datasets=["karate"], say=lines.append) == []
     assert lines[0] == f"{copied}: tables follow from the runs"
-    assert lines[-1] == "karate: 4 runs made again, mean test score +0.00 points"
+    assert lines[-1] == "karate: 4 runs made again, mean test score +0.00 points (at most 14.29)"
     assert sum("again" in line for line in lines) == 5
     lines.clear()
     assert check(write(tmp_path), copied, say=lines.append) == []

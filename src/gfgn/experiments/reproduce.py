@@ -42,7 +42,7 @@ NOISE_SEED = 0
 LINE_EVERY = 20.0
 """Seconds between two lines on how far training is."""
 NEARLY_DONE = 60.0
-"""Seconds that training may go on beyond the limit if it is then done."""
+"""Seconds that training may go on beyond the limit if it is about to end."""
 
 Say = Callable[[str], None]
 
@@ -128,11 +128,11 @@ def choose_device(name: str) -> str:
     """The device to train on; `"auto"`: a GPU if there is one."""
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
-        return "cuda" if there["cuda"] else "cpu"
+        name = "cuda" if there["cuda"] else "cpu"
     if not there.get(name.partition(":")[0], False):
         known = ", ".join(device for device, present in there.items() if present)
         raise ValueError(f"--device must be auto or one that this machine has ({known}), got {name!r}")
-    return name
+    return "cuda:0" if name == "cuda" else name  # as tensors say where they are
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -178,16 +178,16 @@ class _Clock:
         self._start = self._said = time.monotonic()
         self._end = None if minutes is None else self._start + 60 * minutes
 
-    def check(self) -> None:
-        """Raises `TimeUp` when the limit has passed."""
-        if self._end is not None and time.monotonic() > self._end:
+    def check(self, grace: float = 0.0) -> None:
+        """Raises `TimeUp` when the limit has passed, by more than `grace` seconds."""
+        if self._end is not None and time.monotonic() > self._end + grace:
             raise TimeUp
 
     def watch(self, status: Status) -> None:
         """Within training: what is nearly done may go on."""
         now = time.monotonic()
-        if status.seconds_left is None or status.seconds_left > NEARLY_DONE:
-            self.check()
+        nearly = status.seconds_left is not None and status.seconds_left <= NEARLY_DONE
+        self.check(NEARLY_DONE if nearly else 0.0)
         if now - self._said >= LINE_EVERY:
             self._said = now
             left = "" if status.seconds_left is None else f", about {status.seconds_left:.0f} s left"
@@ -215,7 +215,7 @@ def _run_study(
         _fill(store, study, out, clock.say)
         runner = _Runner(store, study, device, clock, batch_size, times, outcome)
         try:
-            for data, cells in _datasets(study, part, root, clock, outcome) if train else ():
+            for data, cells in _datasets(study, part, root, device, clock, outcome) if train else ():
                 for model in dict.fromkeys(cell.model for cell in cells):
                     runner.run(data, model, [cell for cell in cells if cell.model == model])
                 write_files(study, _own_rows(store, study), times, out)
@@ -287,9 +287,10 @@ class _Runner:
 
 
 def _datasets(
-    study: Study, part: Part, root: Path | None, clock: _Clock, outcome: Outcome
+    study: Study, part: Part, root: Path | None, device: str, clock: _Clock, outcome: Outcome
 ) -> Iterator[tuple[Dataset, list[Cell]]]:
-    """Every graph that is asked for with its cells. One that cannot be had is left out, unless it was named."""
+    """Every graph that is asked for, on the device, with its cells. One that cannot be had is left out, unless it was
+    named."""
     for name in part.datasets:
         cells = [cell for cell in part.cells(study) if cell.dataset == name]
         clock.check()
@@ -303,7 +304,13 @@ def _datasets(
             continue
         for noise in dict.fromkeys(study.noise(cell) for cell in cells):
             assert data is not None
-            yield with_noise(data, name, noise), [cell for cell in cells if study.noise(cell) == noise]
+            yield _moved(with_noise(data, name, noise), device), [cell for cell in cells if study.noise(cell) == noise]
+
+
+def _moved(data: Dataset, device: str) -> Dataset:
+    """The dataset on the device, once for all models: what they work out about its graph is then kept."""
+    assert data.fingerprint  # hashed before it is moved, which keeps the hash
+    return data.to(device)
 
 
 def with_noise(data: Dataset, name: str, noise: float) -> Dataset:
