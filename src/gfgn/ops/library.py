@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
 from gfgn.ops import reference
 from gfgn.ops.dispatch import elementwise, kernels
@@ -57,7 +58,8 @@ class Operator:
         name = kernel.__name__.removeprefix("_")
         registered = torch.library.custom_op(f"gfgn::{name}", kernel, mutates_args=())
         registered.register_fake(fake)
-        registered.register_vmap(_side_by_side_rule(self, features, columns, heads))
+        self.rule = _side_by_side_rule(self, features, columns, heads)
+        registered.register_vmap(self.rule)
         self.function: Any = None
         if context is not None and backward is not None:
             gradient = backward
@@ -75,11 +77,48 @@ class Operator:
 
     def __call__(self, *args: Any) -> Any:
         if torch.compiler.is_compiling() or not _plain(args[0]):
-            return self.registered(*args)
+            level = None if torch.compiler.is_compiling() else _only_vmap()
+            return self.registered(*args) if level is None else self._side_by_side(level, args)
         needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in args[: self.differentiable])
         if needs_grad and self.function is not None:
             return self.function.apply(*args)
         return self.kernel(*args)
+
+    def _side_by_side(self, level: int, args: tuple[Any, ...]) -> Any:
+        """A call under one `vmap`: the rule by which it is batched, without the machinery in between, whose cost on
+        small graphs is many times that of the kernels."""
+        functorch = torch._C._functorch
+        batched = [isinstance(x, Tensor) and functorch.is_batchedtensor(x) for x in args]
+        if not any(batched):
+            with temporarily_pop_interpreter_stack():
+                return self(*args)
+        dims = tuple(functorch.maybe_get_bdim(x) if is_one else None for x, is_one in zip(args, batched, strict=True))
+        inner = [functorch.get_unwrapped(x) if is_one else x for x, is_one in zip(args, batched, strict=True)]
+        size = next(x.size(dim) for x, dim in zip(inner, dims, strict=True) if dim is not None)
+        with temporarily_pop_interpreter_stack():
+            out, out_dims = self.rule(_Batch(size), dims, *inner)
+        if isinstance(out, Tensor):
+            return functorch._add_batch_dim(out, out_dims, level)
+        return tuple(
+            x if dim is None else functorch._add_batch_dim(x, dim, level) for x, dim in zip(out, out_dims, strict=True)
+        )
+
+
+class _Batch(NamedTuple):
+    """What a rule for `vmap` is told."""
+
+    batch_size: int
+
+
+def _only_vmap() -> int | None:
+    """The level of the functorch transform that is going on, if it is one `vmap` and nothing else looks on."""
+    if torch._C._len_torch_dispatch_stack() != 0:
+        return None
+    stack = torch._C._functorch.get_interpreter_stack()
+    if stack is None or len(stack) != 1 or stack[0].key() != torch._C._functorch.TransformType.Vmap:
+        return None
+    level: int = stack[0].level()
+    return level
 
 
 def _eager_function(name: str, kernel: Callable[..., Any], context: Context, backward: Backward) -> Any:
