@@ -299,6 +299,17 @@ def test_data_that_is_not_there_is_left_out_unless_it_was_named(tmp_path: Path) 
         run(path, out, root=tmp_path, datasets=["ogbn-arxiv-structure"])
 
 
+def test_runs_of_other_data_are_not_added_to(copied: Path, tmp_path: Path) -> None:
+    for column in ("dataset_fingerprint", "split_fingerprint"):
+        rows, before = table(copied / "runs.csv"), (copied / "runs.csv").read_text()
+        (copied / "runs.csv").write_text(before.replace(rows[0][column], "f00d"))
+        with pytest.raises(ValueError, match="whose 'karate', split 0, is not the one that is loaded"):
+            run(write(tmp_path), copied)
+        (copied / "runs.csv").write_text(before)
+        for path in copied.glob("runs.sqlite*"):
+            path.unlink()
+
+
 def test_a_package_that_is_not_there_leaves_a_model_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gfgn.sampling", None)
     path = write(tmp_path, STUDY.replace("  gcn: {dropout: [0.5]}", "  vr-gcn: {dropout: [0.5]}\n  gcn: {}"))
@@ -381,6 +392,14 @@ def test_stand_ins_have_a_section_of_their_own(done: Path, tmp_path: Path) -> No
     assert "### ppi-relabelled" in section
     assert "published |" not in section
     assert section.count(MISSING) == 2
+
+
+def test_one_split_has_no_interval(done: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, STUDY.replace("splits: 2", "splits: 1"))
+    page = make_page(Results(load_study(path), read_runs(done / "runs.csv")))
+    line = next(line for line in page.splitlines() if line.startswith("| gcn | 51.00 ± 1.50 |"))
+    assert line.split(" | ")[3] == "–"
+    assert "There is one split, and so no interval over splits." in page
 
 
 def test_two_graphs_of_one_name_are_refused(done: Path) -> None:

@@ -230,7 +230,14 @@ def _method(study: Study) -> Lines:
         f"- At most {protocol.max_epochs} epochs, ending {protocol.patience} epochs after the best one; Adam, rows of "
         "bags of words normalised, edges undirected."
     )
-    lines.append("- Intervals are bootstrap intervals of the mean over splits, seeds of a split averaged first.")
+    lines.append(
+        "- What follows a ± is the standard deviation over runs. "
+        + (
+            "There is one split, and so no interval over splits."
+            if study.splits == 1
+            else "Intervals are bootstrap intervals of the mean over splits, seeds of a split averaged first."
+        )
+    )
     lines += [f"- {model}: {_grid(study, model)}" for model in study.models]
     return lines
 
@@ -242,7 +249,7 @@ def _measured(results: Results, result: Result) -> list[str]:
     if result.summary is None:
         return [_absent(results, *result.cell), NONE]
     summary = result.summary
-    return [f"{100 * summary.mean:.2f} ± {100 * summary.std:.2f}", _interval(summary)]
+    return [f"{100 * summary.mean:.2f} ± {100 * summary.std:.2f}", _interval(results.study, summary) or NONE]
 
 
 def _made_of(result: Result) -> list[str]:
@@ -255,7 +262,9 @@ def _short(results: Results, cell: Cell | None) -> str:
     if cell is None:
         return NONE
     result = results[cell]
-    return _absent(results, *cell) if result.summary is None else f"{result.mean:.2f} {_interval(result.summary)}"
+    if result.summary is None:
+        return _absent(results, *cell)
+    return f"{result.mean:.2f} {_interval(results.study, result.summary)}".rstrip()
 
 
 def _absent(results: Results, dataset: str, model: str, at: float | None = None) -> str:
@@ -288,8 +297,9 @@ def _only(scores: Mapping[str, float], datasets: Iterable[str]) -> dict[str, flo
     return {name: scores[name] for name in datasets if name in scores}
 
 
-def _interval(summary: Summary) -> str:
-    return f"[{100 * summary.low:.2f}, {100 * summary.high:.2f}]"
+def _interval(study: Study, summary: Summary) -> str:
+    """The interval of the mean over splits; nothing where there is one split only."""
+    return "" if study.splits == 1 else f"[{100 * summary.low:.2f}, {100 * summary.high:.2f}]"
 
 
 def _number(value: float, sign: str = "") -> str:

@@ -216,6 +216,7 @@ def _run_study(
         runner = _Runner(store, study, device, clock, batch_size, times, outcome)
         try:
             for data, cells in _datasets(study, part, root, device, clock, outcome) if train else ():
+                _check_graph(store, data, out)
                 for model in dict.fromkeys(cell.model for cell in cells):
                     runner.run(data, model, [cell for cell in cells if cell.model == model])
                 write_files(study, _own_rows(store, study), times, out)
@@ -305,6 +306,18 @@ def _datasets(
         for noise in dict.fromkeys(study.noise(cell) for cell in cells):
             assert data is not None
             yield _moved(with_noise(data, name, noise), device), [cell for cell in cells if study.noise(cell) == noise]
+
+
+def _check_graph(store: Store, data: Dataset, out: Path) -> None:
+    """Refuses to add to runs of another graph or of other splits of the same name."""
+    for row in store.rows(dataset=data.name, seed=0):
+        split = row.replica.split
+        there = (row.dataset_fingerprint, row.split_fingerprint)
+        if split < len(data.splits) and there != (data.fingerprint, data.split_fingerprint(split)):
+            raise ValueError(
+                f"out must be a folder without runs, or with runs of the same data, got {out}, whose {data.name!r}, "
+                f"split {split}, is not the one that is loaded"
+            )
 
 
 def _moved(data: Dataset, device: str) -> Dataset:
