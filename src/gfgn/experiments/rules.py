@@ -154,6 +154,31 @@ def leads_arxiv(evidence: Evidence) -> Finding:
     return Finding(min(levels.values()) > others[top], f"{words}; best baseline {top} {others[top]:.2f}", levels)
 
 
+def published_ranks(evidence: Evidence) -> Finding:
+    """Whether the published average ranks are those of the published scores, to one decimal."""
+    from gfgn.experiments.studies import load_study
+
+    published = load_study("table1").published
+    found = average_ranks(published.scores, ties="min")
+    wrong = [model for model, rank in published.ranks.items() if abs(found[model] - rank) > ROUNDING + 1e-9]
+    words = ", ".join(f"{model} {found[model]:.1f} (published {published.ranks[model]:.1f})" for model in wrong)
+    return Finding(not wrong, f"from the scores: {words}" if wrong else "all agree", found)
+
+
+def published_gains(evidence: Evidence) -> Finding:
+    """Whether the published improvements over GCN are those of the published scores, to one decimal."""
+    from gfgn.experiments.studies import load_study
+
+    published = load_study("table1").published
+    found = {}
+    for fact in published.facts:
+        base, levels = published.scores["gcn"][fact.dataset], [published.scores[m][fact.dataset] for m in LEVELS]
+        found[fact.dataset] = 100 * (max(levels) - base) / base
+    wrong = [fact for fact in published.facts if abs(found[fact.dataset] - fact.value) > ROUNDING + 1e-9]
+    words = ", ".join(f"{fact.dataset} {found[fact.dataset]:.1f}% (published {fact.value:g}%)" for fact in wrong)
+    return Finding(not wrong, f"from the scores: {words}" if wrong else "all agree", found)
+
+
 # --- Table 2 ----------------------------------------------------------------------------------------------------------
 
 
