@@ -163,6 +163,18 @@ def test_an_interruption_keeps_what_has_finished(
     assert (out / "chosen.csv").read_text() == (done / "chosen.csv").read_text()
 
 
+def test_files_are_written_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed leaves more than its store."""
+    monkeypatch.setattr(module, "WRITE_EVERY", 0.0)
+    out, found = tmp_path / "out", []
+
+    def look(line: str) -> None:
+        found.append(len(table(out / "runs.csv")) if (out / "runs.csv").is_file() else 0)
+
+    run(write(tmp_path), out, say=look)
+    assert found == [0, ALL_RUNS - 6]  # as the second model ends, those of the first are there
+
+
 def test_in_parts(done: Path, tmp_path: Path) -> None:
     path, out = write(tmp_path), tmp_path / "out"
     first = run(path, out, models=["gcn"])
@@ -232,6 +244,7 @@ def test_what_is_nearly_done_has_a_minute_more(monkeypatch: pytest.MonkeyPatch) 
     now[0] = 121.0
     with pytest.raises(module.TimeUp):
         clock.watch(status(1.0))
+    assert [clock.is_time_to_write(), clock.is_time_to_write()] == [True, False]
 
 
 def test_what_a_neighbour_has_is_not_trained_again(copied: Path, tmp_path: Path) -> None:
@@ -243,6 +256,8 @@ def test_what_a_neighbour_has_is_not_trained_again(copied: Path, tmp_path: Path)
     assert outcome.made == 0
     assert "6 runs from small/runs.csv" in lines
     assert len(read_runs(tmp_path / "fewer" / "runs.csv")) == 2 * 2 + 2  # and nothing that it has not asked for
+    again = run(tmp_path / "fewer.yaml", tmp_path / "again", train=False)
+    assert (again.made, again.missing) == (0, [])
     longer = fewer.replace("max_epochs: 3", "max_epochs: 2")
     assert run(write(tmp_path, longer, "longer"), tmp_path / "longer").made == 6
 
@@ -471,7 +486,7 @@ def test_runs_of_another_graph_are_found(copied: Path, tmp_path: Path) -> None:
 def test_a_folder_without_runs(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"out must be the folder of a study with runs.csv, got "):
         check(write(tmp_path), tmp_path / "nowhere", say=quiet)
-    with pytest.raises(FileNotFoundError, match=r"out must be the folder of a study with runs.csv or runs.sqlite"):
+    with pytest.raises(FileNotFoundError, match=r"out must be the folder of a study with runs.csv, or beside such"):
         run(write(tmp_path), tmp_path / "nowhere", train=False)
     assert not (tmp_path / "nowhere").exists()
 

@@ -8,6 +8,7 @@ import pytest
 
 from gfgn.data.registry import DATASETS
 from gfgn.experiments import PAPER_GRID
+from gfgn.experiments.record import is_standin
 from gfgn.experiments.sampled import SAMPLING
 from gfgn.experiments.studies import Cell, StudyError, data_name, load_study, make_study, study_names
 from gfgn.experiments.study import HYPER
@@ -174,6 +175,10 @@ def test_names_in_results() -> None:
     assert data_name("cora") == "cora"
     assert data_name("cora", 0.2) == "cora+20%"
     assert data_name("ppi-relabelled") == "ppi-relabelled (stand-in)"
+    for name in ("ppi-relabelled", "ppi-relabelled (stand-in)", "ppi-relabelled (stand-in)+20%"):
+        assert is_standin(name)
+    assert not is_standin("ppi")
+    assert not is_standin("cora+20%")
 
 
 # --- what is wrong with a file ----------------------------------------------------------------------------------------

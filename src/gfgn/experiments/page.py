@@ -64,13 +64,14 @@ def _head(results: Results) -> Lines:
     study, missing = results.study, results.missing()
     cells, rows = study.all_cells(), results.rows
     lines = [f"# {study.title}", "", study.about, ""]
-    lines.append(f"**Published**: {study.published.source}." if study.published.source else "Nothing is published.")
+    source = study.published.source or "nothing"
     made = ", ".join(sorted({row.device for row in rows}))
     with_versions = "; ".join(sorted({_versions(row.versions) for row in rows}))
-    lines.append(f"**Measured**: {len(rows):,} runs, all in [runs.csv](runs.csv)" + f", on {made}" * bool(made) + ".")
-    lines += [f"Versions: {with_versions}."] * bool(rows)
-    lines.append(f"{len(cells) - len(missing):,} of {len(cells):,} cells have all their runs.")
-    lines.append(f"This page is written by `gfgn reproduce {study.name}` and checked with `--check`.")
+    lines.append(f"- **Published**: {source}.")
+    lines.append(f"- **Measured**: {len(rows):,} runs, all in [runs.csv](runs.csv)" + f", on {made}" * bool(made) + ".")
+    lines += [f"- Versions: {with_versions}."] * bool(rows)
+    lines.append(f"- {len(cells) - len(missing):,} of {len(cells):,} cells have all their runs.")
+    lines.append(f"- This page is written by `gfgn reproduce {study.name}` and checked with `--check`.")
     return lines
 
 
@@ -212,7 +213,7 @@ def _times(results: Results, times: Sequence[Time]) -> Lines:
     heads = ["model", "runs", "minutes of training", "minutes in all"]
     words = (
         "Runs train many at a time; the minutes of training are the sum of their shares. The minutes in all are "
-        "measured by the clock ([times.csv](times.csv)), with loading data, compiling and writing."
+        "measured by the clock ([times.csv](times.csv)), with compiling and all else but loading the data."
     )
     return ["## Times", "", words, "", *_table(heads, lines)]
 
@@ -344,5 +345,5 @@ def _count(number: int, noun: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
-    rule = [":--", *["--:"] * (len(heads) - 1)]
+    rule = [":--" if place == 0 or head in ("configuration", "where") else "--:" for place, head in enumerate(heads)]
     return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]

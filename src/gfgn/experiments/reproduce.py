@@ -41,6 +41,8 @@ RUNS, CHOSEN, PAGE, TIMES, STORE = "runs.csv", "chosen.csv", "README.md", "times
 NOISE_SEED = 0
 LINE_EVERY = 20.0
 """Seconds between two lines on how far training is."""
+WRITE_EVERY = 60.0
+"""Seconds between two times that the files are written while a study runs."""
 NEARLY_DONE = 60.0
 """Seconds that training may go on beyond the limit if it is about to end."""
 
@@ -175,13 +177,19 @@ class _Clock:
     def __init__(self, minutes: float | None, say: Say) -> None:
         self.say = say
         self.label = ""
-        self._start = self._said = time.monotonic()
-        self._end = None if minutes is None else self._start + 60 * minutes
+        self._said = self._written = time.monotonic()
+        self._end = None if minutes is None else self._said + 60 * minutes
 
     def check(self, grace: float = 0.0) -> None:
         """Raises `TimeUp` when the limit has passed, by more than `grace` seconds."""
         if self._end is not None and time.monotonic() > self._end + grace:
             raise TimeUp
+
+    def is_time_to_write(self) -> bool:
+        """Whether it is `WRITE_EVERY` seconds since this was last so."""
+        due = time.monotonic() - self._written >= WRITE_EVERY
+        self._written = time.monotonic() if due else self._written
+        return due
 
     def watch(self, status: Status) -> None:
         """Within training: what is nearly done may go on."""
@@ -208,8 +216,8 @@ def _run_study(
     root: Path | None,
     outcome: Outcome,
 ) -> None:
-    if not train and not any((out / name).is_file() for name in (RUNS, STORE)):
-        raise FileNotFoundError(f"out must be the folder of a study with {RUNS} or {STORE}, got {out}")
+    if not train and not (out / STORE).is_file() and not any(out.resolve().parent.glob(f"*/{RUNS}")):
+        raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, or beside such, got {out}")
     times = read_times(out / TIMES)
     with Store(out / STORE) as store:
         _fill(store, study, out, clock.say)
@@ -219,7 +227,8 @@ def _run_study(
                 _check_graph(store, data, out)
                 for model in dict.fromkeys(cell.model for cell in cells):
                     runner.run(data, model, [cell for cell in cells if cell.model == model])
-                write_files(study, _own_rows(store, study), times, out)
+                    if clock.is_time_to_write():
+                        write_files(study, _own_rows(store, study), times, out)
         except TimeUp:
             outcome.stopped = True
         finally:
@@ -478,7 +487,8 @@ def show(outcome: Outcome) -> int:
     for line in outcome.left_out:
         print(f"left out: {line}")
     if outcome.missing:
-        print(f"{len(outcome.missing):,} cells lack runs; run it again to go on")
+        lacking = "1 cell lacks" if len(outcome.missing) == 1 else f"{len(outcome.missing):,} cells lack"
+        print(f"{lacking} runs; run it again to go on")
     ended = "stopped at the limit of time; " if outcome.stopped else ""
     print(f"{ended}{outcome.made:,} new runs; " + ", ".join(map(str, outcome.files)))
     return 1 if outcome.left_out else 0
