@@ -63,7 +63,7 @@ def make_page(results: Results, times: Sequence[Time] = (), figures: Sequence[Pa
 def _head(results: Results) -> Lines:
     study, missing = results.study, results.missing()
     cells, rows = study.all_cells(), results.rows
-    lines = [f"# {study.title}", "", study.about, ""]
+    lines = [f"# {study.title}", "", *([study.about, ""] if study.about else [])]
     source = study.published.source or "nothing"
     made = ", ".join(sorted({row.device for row in rows}))
     with_versions = "; ".join(sorted({_versions(row.versions) for row in rows}))
