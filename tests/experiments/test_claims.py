@@ -238,6 +238,14 @@ def test_an_mlp_is_told_beside_where_it_was_measured(truth: Evidence) -> None:
     assert "an MLP is ahead of the best level in 0 of 6 places" in judge(BY_NAME["noise-all"], truth).measured
 
 
+def test_features_as_they_come_are_told_beside(truth: Evidence) -> None:
+    raw = [{"min": 0.1, "max": 0.9, "below_055": 0.25}]
+    known = dataclasses.replace(truth, gates={**truth.gates, ("gfgn-graph, features as they come", "cora"): raw})
+    found = judge(BY_NAME["scores-range-cora"], known)
+    assert (found.verdict, found.measured) == (HOLDS, "[0.55, 0.87]; with features as they come [0.10, 0.90]")
+    assert judge(BY_NAME["scores-above-cora"], known).measured == "0.0% below; with features as they come 25.0%"
+
+
 def test_wide_intervals_reach_the_published_figure() -> None:
     """A measured gain below the published one holds as long as its interval reaches it, and not beyond."""
     runs = table1()

@@ -13,10 +13,12 @@ from gfgn.experiments import grid
 from gfgn.experiments.outputs import read_csv
 from gfgn.experiments.scores import (
     COLUMNS,
+    DIMENSIONS,
+    SUMMARY,
     draw,
     first_layer_scores,
-    keep,
     page,
+    put,
     read_chosen,
     run,
     summarise,
@@ -119,64 +121,97 @@ def test_chosen_configurations(tmp_path: Path) -> None:
     assert read_chosen(tmp_path / "none.csv") == {}
 
 
-def test_what_is_there_is_not_trained_again(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gfgn.data.load", lambda name, root: data)
-    out, said = tmp_path / "scores", []
-    settings: dict[str, Any] = {
+@pytest.fixture
+def settings(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Of `run`; without row normalisation, the features are three times as large."""
+    raw = dataclasses.replace(data, x=3 * data.x)
+    monkeypatch.setattr("gfgn.data.load", lambda name, root, normalize=True: data if normalize else raw)
+    return {
         "root": None,
         "device": "cpu",
-        "progress": said.append,
         "figures": {"gfgn-graph": ("cora",), "gfgn-pair": ("cora",)},
+        "raw": {"gfgn-graph": ("cora",)},
         "grid": grid(**CONFIGURATION),
         **SETTINGS,
     }
-    paths = run(out, **settings)
-    assert len(said) == 2
-    assert all(path.is_file() for path in paths)
-    names = {"summary.csv", "dimensions.csv", "dimensions.md", "gfgn-graph.svg", "gfgn-pair.svg", "gfgn-pair.png"}
-    assert {path.name for path in paths} >= names
-    before = {path.name: path.read_bytes() for path in paths}
-    assert run(out, **settings) == paths
-    assert len(said) == 2
-    assert {path.name: path.read_bytes() for path in paths} == before
-    # another configuration is chosen: that model is trained anew, the other stays
-    (tmp_path / "table1").mkdir()
-    (tmp_path / "table1" / "chosen.csv").write_text(CHOSEN, encoding="utf-8")
-    run(out, **settings)
-    assert said[2:] == ["scores: gfgn-graph on cora, the configuration that was chosen"]
-    rows = read_csv(out / "summary.csv")
-    assert [(row["model"], row["lr"], row["dropout"]) for row in rows] == [
-        ("gfgn-graph", "0.05", "0.8"),
-        ("gfgn-graph", "0.05", "0.8"),
-        ("gfgn-pair", "0.05", "0.5"),
-        ("gfgn-pair", "0.05", "0.5"),
+
+
+@pytest.fixture
+def out(settings: dict[str, Any], tmp_path: Path) -> Path:
+    """The folder of a run."""
+    run(tmp_path / "scores", progress=lambda line: None, **settings)
+    return tmp_path / "scores"
+
+
+def test_files(settings: dict[str, Any], tmp_path: Path) -> None:
+    said: list[str] = []
+    paths = run(tmp_path, progress=said.append, **settings)
+    assert said == [
+        "scores: gfgn-graph on cora, a configuration chosen by validation",
+        "scores: gfgn-pair on cora, a configuration chosen by validation",
+        "scores: gfgn-graph on cora, features as they come, a configuration chosen by validation",
     ]
+    assert all(path.is_file() for path in paths)
+    names = {"summary.csv", "dimensions.csv", "raw.csv", "dimensions.md", "gfgn-graph.svg", "gfgn-pair.svg"}
+    assert {path.name for path in paths} >= names
+
+
+def test_what_is_there_is_not_trained_again(out: Path, settings: dict[str, Any]) -> None:
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    said: list[str] = []
+    run(out, progress=said.append, **settings)
+    assert said == []
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_another_configuration_is_trained_anew(out: Path, settings: dict[str, Any]) -> None:
+    (out.parent / "table1").mkdir()
+    (out.parent / "table1" / "chosen.csv").write_text(CHOSEN, encoding="utf-8")
+    said: list[str] = []
+    run(out, progress=said.append, **settings)
+    assert said == ["scores: gfgn-graph on cora, the configuration that was chosen"]
+    rows = read_csv(out / "summary.csv")
+    assert [(row["model"], row["dropout"]) for row in rows] == [("gfgn-graph", "0.8")] * 2 + [("gfgn-pair", "0.5")] * 2
     # the study's own choice in the folder goes before that of table1
     (out / "chosen.csv").write_text(CHOSEN.replace("0.8,2.0", "0.2,2.0"), encoding="utf-8")
-    run(out, **settings)
+    run(out, progress=said.append, **settings)
     assert {row["dropout"] for row in read_csv(out / "summary.csv") if row["model"] == "gfgn-graph"} == {"0.2"}
 
 
-def test_tables_keep_one_line_a_split_and_a_dimension(data: Dataset, tmp_path: Path) -> None:
-    found = train_scores("gfgn-neighbor", data, CONFIGURATION, **SETTINGS)
-    keep(tmp_path, found)
-    keep(tmp_path, found)  # in place of what was there
-    summary, by_dimension = (read_csv(tmp_path / name) for name in ("summary.csv", "dimensions.csv"))
-    assert len(summary) == 2
-    assert len(by_dimension) == 64
-    assert float(summary[0]["min"]) == pytest.approx(min(float(row["min"]) for row in by_dimension))
-    assert float(summary[0]["max"]) == pytest.approx(max(float(row["max"]) for row in by_dimension))
+def test_a_table_keeps_one_row_a_place(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    put(path, ("dataset", "model", "x"), [("cora", "gfgn-pair", 1), ("cora", "gfgn-pair", 2)])
+    put(path, ("dataset", "model", "x"), [("texas", "gfgn-graph", 3)])
+    put(path, ("dataset", "model", "x"), [("cora", "gfgn-pair", 4)])  # in place of what was there
+    assert path.read_text(encoding="utf-8").splitlines()[1:] == ["texas,gfgn-graph,3", "cora,gfgn-pair,4"]
 
 
-def test_without_matplotlib_there_are_tables_and_a_page(
-    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep(tmp_path, train_scores("gfgn-graph", data, CONFIGURATION, **SETTINGS))
+def test_tables_agree(out: Path) -> None:
+    summary, by_dimension = (read_csv(out / name) for name in ("summary.csv", "dimensions.csv"))
+    for model in ("gfgn-graph", "gfgn-pair"):
+        first = next(row for row in summary if row["model"] == model)
+        rows = [row for row in by_dimension if row["model"] == model]
+        assert len(rows) == 64
+        assert float(first["min"]) == min(float(row["min"]) for row in rows)
+        assert float(first["max"]) == max(float(row["max"]) for row in rows)
+    assert tuple(summary[0]) == SUMMARY
+    assert tuple(by_dimension[0]) == DIMENSIONS
+
+
+def test_features_as_they_come_are_kept_apart(out: Path) -> None:
+    (first, _) = read_csv(out / "raw.csv")
+    assert (first["model"], first["dataset"]) == ("gfgn-graph", "cora")
+    text = (out / "dimensions.md").read_text(encoding="utf-8")
+    assert text.index("## gfgn-pair") < text.index("## gfgn-graph, features as they come")
+
+
+def test_without_matplotlib_there_are_tables_and_a_page(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gfgn.experiments.scores.find_spec", lambda name: None)
-    assert [path.name for path in draw(tmp_path)] == ["dimensions.md"]
+    assert [path.name for path in draw(out)] == ["dimensions.md"]
 
 
 def test_the_page_has_the_numbers() -> None:
     line = {"model": "gfgn-graph", "dataset": "cora", "lam": "2", "below_055": "0.641", "spread": "0.3", "box": "0"}
     lines = [line | {"min": "0.1", "max": "1.5", "test": "0.8"}, line | {"min": "0.06", "max": "1.4", "test": "0.9"}]
-    assert "| cora | 2 | [0.10, 1.50] | [0.06, 1.50] | 64.1% | 0.300 | 0.000 | 85.0% |" in page(lines)
+    assert "| cora | 2 | [0.10, 1.50] | [0.06, 1.50] | 64.1% | 0.300 | 0.000 | 85.0% |" in page(lines, [])
+    assert "as they come" not in page(lines, [])

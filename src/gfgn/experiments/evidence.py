@@ -19,6 +19,8 @@ Place = tuple[str, str, str, float | None]
 """Study, dataset, model, and the value of what the study varies, if anything."""
 
 LEVELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+RAW = ", features as they come"
+"""What follows the name of a model that was trained on features whose rows are not normalised."""
 STUDIES = ("table1", "arxiv", "table2", "noise", "lambda")
 
 
@@ -116,7 +118,11 @@ def read_evidence(folder: Path, homophily: Mapping[str, float] | None = None) ->
     for study in STUDIES:
         runs |= read_study(study, folder / study / "runs.csv")
     numbers = {row["measure"]: float(row["value"]) for row in read_csv(folder / "motivation" / "summary.csv")}
-    return Evidence(runs, read_gates(folder / "scores" / "summary.csv"), homophily or {}, numbers)
+    gates = read_gates(folder / "scores" / "summary.csv")
+    gates |= {
+        (f"{model}{RAW}", name): rows for (model, name), rows in read_gates(folder / "scores" / "raw.csv").items()
+    }
+    return Evidence(runs, gates, homophily or {}, numbers)
 
 
 def read_study(name: str, path: Path) -> dict[Place, Runs]:

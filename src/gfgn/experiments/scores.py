@@ -35,6 +35,9 @@ FIGURES = {"gfgn-graph": EIGHT, "gfgn-neighbor": EIGHT, "gfgn-pair": FOUR}
 SPLITS = 10
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 COLUMNS = ("min", "q05", "q25", "median", "q75", "q95", "max")
+RAW = {"gfgn-graph": ("blogcatalog", "cora")}
+"""Where the paper gives numbers, networks are trained on features as they come too: what the gates see of a graph is a
+mean over its nodes, whose size depends on how features are scaled."""
 LOW = 0.55
 """The score that the paper divides low from high by."""
 
@@ -186,6 +189,8 @@ def _value(text: str) -> Any:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 SUMMARY_FILE, DIMENSIONS_FILE, PAGE_FILE = "summary.csv", "dimensions.csv", "dimensions.md"
+RAW_FILE = "raw.csv"
+"""Summaries of networks trained on features as they come, rows not normalised."""
 HYPER = ("lr", "weight_decay", "dropout", "lam")
 SUMMARY = (
     *("dataset", "model", "split", "seed", *HYPER, "val", "test"),
@@ -214,6 +219,7 @@ def run(
     device: str,
     progress: Callable[[str], None],
     figures: Mapping[str, Sequence[str]] = FIGURES,
+    raw: Mapping[str, Sequence[str]] = RAW,
     splits: int = SPLITS,
     **settings: Any,
 ) -> list[Path]:
@@ -222,23 +228,30 @@ def run(
     Args:
         out: See `gfgn.experiments.analyses`, and so on.
         figures: The datasets of each model.
+        raw: The datasets of each model that it is trained on with features as they come too, at a configuration that
+            validation chooses.
         splits: Number of splits.
         **settings: Handed on to `train_scores`.
     """
     from gfgn.data import load
 
     chosen = read_chosen(out.parent / "table1" / "chosen.csv") | read_chosen(out / "chosen.csv")
-    for name in dict.fromkeys(name for names in figures.values() for name in names):
-        dataset: Dataset | None = None
-        for model in (model for model, names in figures.items() if name in names):
-            configuration = chosen.get((name, model))
-            if _has(read_csv(out / SUMMARY_FILE), name, model, configuration, splits):
-                continue
-            dataset = dataset or load(name, root)
-            source = "the configuration that was chosen" if configuration else "a configuration chosen by validation"
-            progress(f"scores: {model} on {name}, {source}")
-            keep(out, train_scores(model, dataset, configuration, splits=splits, device=device, **settings))
-    return [out / SUMMARY_FILE, out / DIMENSIONS_FILE, *draw(out)]
+    wanted = [(SUMMARY_FILE, model, name) for model, names in figures.items() for name in names]
+    wanted += [(RAW_FILE, model, name) for model, names in raw.items() for name in names]
+    for file, model, name in sorted(wanted, key=lambda place: _order(place[2])):  # a dataset is loaded once
+        configuration = chosen.get((name, model)) if file == SUMMARY_FILE else None
+        if _has(read_csv(out / file), name, model, configuration, splits):
+            continue
+        source = "the configuration that was chosen" if configuration else "a configuration chosen by validation"
+        as_is = ", features as they come" if file == RAW_FILE else ""
+        progress(f"scores: {model} on {name}{as_is}, {source}")
+        dataset = load(name, root, normalize=file == SUMMARY_FILE)
+        found = train_scores(model, dataset, configuration, splits=splits, device=device, **settings)
+        put(out / file, SUMMARY, [_summary_row(scores) for scores in found])
+        if file == SUMMARY_FILE:
+            put(out / DIMENSIONS_FILE, DIMENSIONS, _dimension_rows(found[0]))
+    written = [out / file for file in (SUMMARY_FILE, DIMENSIONS_FILE, RAW_FILE) if (out / file).is_file()]
+    return [*written, *draw(out)]
 
 
 def _has(lines: Lines, dataset: str, model: str, configuration: Configuration | None, splits: int) -> bool:
@@ -249,19 +262,19 @@ def _has(lines: Lines, dataset: str, model: str, configuration: Configuration | 
     return same and {int(line["split"]) for line in there} == set(range(splits))
 
 
-def keep(out: Path, found: Sequence[Scores]) -> None:
-    """Writes scores of one model on one dataset into the tables of a folder, in place of what these had of them: a
-    summary of all, and the dimensions of the first."""
-    first = found[0]
-    own, order = (first.dataset, first.model), list(FIGURES)
-    for file, header, rows in (
-        (SUMMARY_FILE, SUMMARY, [_summary_row(scores) for scores in found]),
-        (DIMENSIONS_FILE, DIMENSIONS, _dimension_rows(first)),
-    ):
-        others = [line for line in read_csv(out / file) if (line["dataset"], line["model"]) != own]
-        lines = [tuple(line[name] for name in header) for line in others] + rows
-        lines.sort(key=lambda line: (order.index(line[1]), _order(line[0]), line[0]))
-        write_csv(out / file, header, lines, digits=5)
+def put(path: Path, header: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Puts rows of one model on one dataset into a table, in place of what it had of them.
+
+    Args:
+        path: The table.
+        header: Its columns, dataset and model first.
+        rows: The rows.
+    """
+    order = list(FIGURES)
+    others = [line for line in read_csv(path) if (line["dataset"], line["model"]) != rows[0][:2]]
+    lines = [tuple(line[name] for name in header) for line in others] + list(rows)
+    lines.sort(key=lambda line: (order.index(line[1]), _order(line[0]), line[0]))
+    write_csv(path, header, lines, digits=5)
 
 
 def _order(dataset: str) -> int:
@@ -299,7 +312,7 @@ def draw(out: Path) -> list[Path]:
             else:
                 figure = boxes_figure(quantiles, model, LOW)
             paths += save(figure, out, model)
-    return [*paths, write_text(out / PAGE_FILE, page(read_csv(out / SUMMARY_FILE)))]
+    return [*paths, write_text(out / PAGE_FILE, page(read_csv(out / SUMMARY_FILE), read_csv(out / RAW_FILE)))]
 
 
 def _panels(lines: Lines) -> dict[str, dict[str, Floats]]:
@@ -311,23 +324,35 @@ def _panels(lines: Lines) -> dict[str, dict[str, Floats]]:
     return {model: {name: np.array(rows) for name, rows in some.items()} for model, some in found.items()}
 
 
-def page(lines: Lines) -> str:
+def page(lines: Lines, raw: Lines) -> str:
     """The page on scores, in Markdown.
 
     Args:
         lines: The rows of `summary.csv`.
+        raw: The rows of `raw.csv`.
     """
-    groups: dict[tuple[str, str], Lines] = {}
-    for line in lines:
-        groups.setdefault((line["model"], line["dataset"]), []).append(line)
     parts = ["# Smoothing scores of the first layer, by dimension", "", ABOUT]
-    for model in dict.fromkeys(model for model, _ in groups):
-        rows = [_page_row(name, some) for (of, name), some in groups.items() if of == model]
-        header = ["dataset", "λ", "range, split 0", "range, all splits", "below 0.55", "spread", "box", "test"]
-        parts += ["", f"## {model}", "", f"![{model}]({model}.svg)", "", markdown_table(header, rows)]
+    for model in dict.fromkeys(line["model"] for line in lines):
+        own = [line for line in lines if line["model"] == model]
+        parts += ["", f"## {model}", "", f"![{model}]({model}.svg)", "", _table(own)]
+    for model in dict.fromkeys(line["model"] for line in raw):
+        own = [line for line in raw if line["model"] == model]
+        parts += ["", f"## {model}, features as they come", "", RAW_ABOUT, "", _table(own)]
     return "\n".join(parts)
 
 
+def _table(lines: Lines) -> str:
+    groups: dict[str, Lines] = {}
+    for line in lines:
+        groups.setdefault(line["dataset"], []).append(line)
+    header = ["dataset", "λ", "range, split 0", "range, all splits", "below 0.55", "spread", "box", "test"]
+    return markdown_table(header, [_page_row(name, some) for name, some in groups.items()])
+
+
+RAW_ABOUT = """The gate sees the mean of `H W` over all nodes, which is smaller where rows of features are divided by
+their sums: how features are scaled decides how far scores can move from λ/2, where they begin. The paper does not say how it
+scales features. This table is beside the protocol of the others; its configurations are chosen by validation in the
+same way ([raw.csv](raw.csv))."""
 ABOUT = """The scores of the first layer, 64 dimensions, at the epoch with the best validation score; the figures show
 split 0, seed 0, the tables all splits with seed 0. Scores lie between 0 and λ: 0 keeps a node's own value, 1 takes its
 neighbours' instead. *Spread* is the standard deviation of the dimensions' mean scores: how differently dimensions are

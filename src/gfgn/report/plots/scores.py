@@ -17,7 +17,6 @@ from gfgn.experiments.titles import title_of
 from gfgn.report.plots.style import FAINT, INK, PAGE, letter, look_of, styled
 
 Floats = NDArray[np.float64]
-COLUMNS = 4
 
 
 def values_figure(scores: Mapping[str, Floats], model: str, line: float) -> Figure:
@@ -35,7 +34,7 @@ def values_figure(scores: Mapping[str, Floats], model: str, line: float) -> Figu
         _strokes(axes, (places, places), (np.full_like(values, line), values), color=colour, alpha=0.35, linewidth=0.7)
         axes.plot(places, values, "o", color=colour, markersize=2.2, markeredgewidth=0)
 
-    return _panels(scores, model, line, draw)
+    return _panels(scores, model, line, draw, most=4)
 
 
 def boxes_figure(quantiles: Mapping[str, Floats], model: str, line: float) -> Figure:
@@ -51,14 +50,14 @@ def boxes_figure(quantiles: Mapping[str, Floats], model: str, line: float) -> Fi
     def draw(axes: Axes, values: Floats) -> None:
         places = np.arange(values.shape[0])
         _, low, lower, middle, upper, high, _ = values.T
-        _strokes(axes, (places, places), (low, high), color=colour, linewidth=0.5)
+        _strokes(axes, (places, places), (low, high), color=colour, linewidth=0.6, alpha=0.7)
         corners = [(places - 0.4, lower), (places - 0.4, upper), (places + 0.4, upper), (places + 0.4, lower)]
         boxes = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
         shape = Path.make_compound_path(*(Path(box, closed=False) for box in boxes))
-        axes.add_patch(PathPatch(shape, facecolor=colour, alpha=0.55, linewidth=0))
+        axes.add_patch(PathPatch(shape, facecolor=colour, alpha=0.7, linewidth=0))
         _strokes(axes, (places - 0.4, places + 0.4), (middle, middle), color=INK, linewidth=0.8)
 
-    return _panels(quantiles, model, line, draw)
+    return _panels(quantiles, model, line, draw, most=2)
 
 
 def _strokes(axes: Axes, x: tuple[Any, Any], y: tuple[Any, Any], **look: Any) -> None:
@@ -67,13 +66,14 @@ def _strokes(axes: Axes, x: tuple[Any, Any], y: tuple[Any, Any], **look: Any) ->
     axes.plot(np.stack([*x, gap], axis=1).ravel(), np.stack([*y, gap], axis=1).ravel(), **look)
 
 
-def _panels(values: Mapping[str, Floats], model: str, line: float, draw: Any) -> Figure:
+def _panels(values: Mapping[str, Floats], model: str, line: float, draw: Any, most: int) -> Figure:
+    """A panel a dataset, at most so many in a row."""
     if not values:
         raise ValueError("values must hold at least one dataset, got none")
-    columns = min(COLUMNS, len(values))
+    columns = min(most, len(values))
     rows = math.ceil(len(values) / columns)
     with styled():
-        figure = Figure(figsize=(PAGE * max(columns, 2) / COLUMNS, 0.4 + 1.55 * rows), layout="constrained")
+        figure = Figure(figsize=(PAGE * max(columns, 2) / max(most, 2), 0.4 + 1.45 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         panels: list[Axes] = grid.ravel().tolist()
         for axes, (name, found) in zip(panels, values.items(), strict=False):
