@@ -73,6 +73,14 @@ def write(name: str, device: str, problems: list[dict[str, object]], **extra: ob
     return path
 
 
+def read(name: str, device: str) -> dict[str, dict[str, object]]:
+    """What the last `write` of that name left, by dataset; nothing if there was none."""
+    path = Path(os.environ.get("GFGN_BENCH_OUT", RESULTS)) / f"{name}-{device}.json"
+    if not path.exists():
+        return {}
+    return {problem["dataset"]: problem for problem in json.loads(path.read_text())["problems"]}
+
+
 class PeakMemory:
     """Peak memory of a block over what was held before it: the allocator's count on a GPU, sampled RSS on a CPU."""
 
