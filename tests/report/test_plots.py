@@ -176,3 +176,20 @@ def test_a_study_without_runs_or_of_gates_has_no_figure(tmp_path: Path) -> None:
     assert draw_study(Results(load_study("table1"), []), tmp_path) == []
     assert draw_study(results("scores"), tmp_path) == []
     assert not re.search("svg", " ".join(path.name for path in tmp_path.iterdir()))
+
+
+def test_a_table_of_one_dataset() -> None:
+    figure = table_figure(points((math.nan,), ("cora",)), {})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["Cora"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["measured, with 95% interval"]
+
+
+ROOT = Path(__file__).parents[2]
+DRAWN = [
+    path for path in sorted((ROOT / "results").glob("*/*.svg")) if (ROOT / "docs" / "assets" / path.name).is_file()
+]
+
+
+@pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
+def test_the_documentation_shows_the_figures_of_the_results(path: Path) -> None:
+    assert (ROOT / "docs" / "assets" / path.name).read_bytes() == path.read_bytes()

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gfgn.experiments.outputs import read_csv
-from gfgn.train.statistics import Summary, difference, summarize
+from gfgn.train.statistics import Summary, difference
 
 Runs = Sequence[tuple[int, int, float]]
 """Split, seed and score in % of every run of a cell."""
@@ -53,7 +53,7 @@ class Evidence:
 
     def mean(self, study: str, dataset: str, model: str, at: float | None = None) -> float:
         """The mean score of a cell in %."""
-        return summarize(list(self.of(study, dataset, model, at))).mean
+        return fmean(score for _, _, score in self.of(study, dataset, model, at))
 
     def best_level(self, study: str, dataset: str, at: float | None = None) -> str:
         """The level with the best mean score, as the paper's last row of Table 1 takes it; all must be there."""

@@ -350,9 +350,9 @@ def _table(lines: Lines) -> str:
 
 
 RAW_ABOUT = """The gate sees the mean of `H W` over all nodes, which is smaller where rows of features are divided by
-their sums: how features are scaled decides how far scores can move from λ/2, where they begin. The paper does not say how it
-scales features. This table is beside the protocol of the others; its configurations are chosen by validation in the
-same way ([raw.csv](raw.csv))."""
+their sums: how features are scaled decides how far scores can move from λ/2, where they begin. The paper does not say
+how it scales features. This table is beside the protocol of the others; its configurations are chosen by validation in
+the same way ([raw.csv](raw.csv))."""
 ABOUT = """The scores of the first layer, 64 dimensions, at the epoch with the best validation score; the figures show
 split 0, seed 0, the tables all splits with seed 0. Scores lie between 0 and λ: 0 keeps a node's own value, 1 takes its
 neighbours' instead. *Spread* is the standard deviation of the dimensions' mean scores: how differently dimensions are
