@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+import torch
 from stores import row
 
 from gfgn.experiments.claims import CLAIMS, FAILS, GAINS, HOLDS, NOISE_GAINS, OPEN, Verdict, effort, judge, page, write
@@ -203,6 +204,13 @@ def test_what_arithmetic_decides(name: str) -> None:
     assert judge(BY_NAME[name], Evidence()).verdict == BY_ARITHMETIC[name]
 
 
+def test_verdicts_leave_the_random_state_alone_and_repeat() -> None:
+    before = torch.get_rng_state()
+    first, again = ([judge(BY_NAME[name], Evidence()) for name in BY_ARITHMETIC] for _ in range(2))
+    assert first == again
+    assert torch.equal(before, torch.get_rng_state())
+
+
 def test_figures_are_those_that_were_made_up(truth: Evidence) -> None:
     assert judge(BY_NAME["gain-flickr"], truth).values["mean"] == pytest.approx(100 * (91.89 - 66.65) / 66.65)
     assert judge(BY_NAME["margin-cornell"], truth).measured.startswith("+24.3 [24.3, 24.")
@@ -296,6 +304,8 @@ def test_without_a_failing_claim_there_is_no_section_on_it(truth: Evidence) -> N
 def test_what_a_study_trains_is_told() -> None:
     assert effort("table1").startswith("16 configurations of every level and ")
     assert "10 splits with 10 seeds each, at most 400 epochs" in effort("table1")
+    assert effort("noise").startswith("8 configurations of every level and 4 of every other model, ")
+    assert effort("scores").startswith("16 configurations of every level, chosen by validation")
 
 
 def test_evidence_from_a_folder(tmp_path: Path) -> None:

@@ -535,7 +535,8 @@ def effort(study: str) -> str:
     levels = {model: len(some) for model, some in found.models.items() if model.startswith("gfgn-")}
     others = {model: len(some) for model, some in found.models.items() if model not in levels}
     counts = f"{max(levels.values())} configurations of every level"
-    counts += f" and {min(others.values())} to {max(others.values())} of every other model" if others else ""
+    fewest, most = min(others.values(), default=0), max(others.values(), default=0)
+    counts += f" and {fewest if fewest == most else f'{fewest} to {most}'} of every other model" if others else ""
     return (
         f"{counts}, chosen by validation for each graph; {found.splits} splits with {found.seeds} "
         f"seed{'s' if found.seeds > 1 else ''} each, at most {found.protocol.max_epochs} epochs"

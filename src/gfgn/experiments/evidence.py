@@ -84,7 +84,7 @@ class Evidence:
     def gate(self, name: str, dataset: str, model: str = "gfgn-graph") -> float:
         """A number of the scores that a level learned, the mean over splits."""
         rows = self.gates.get((model, dataset))
-        if not rows:
+        if not rows or any(name not in row for row in rows):
             raise Missing(f"scores: {model} on {dataset}")
         return fmean(row[name] for row in rows)
 
