@@ -76,27 +76,44 @@ class Product(NamedTuple):
 
 
 @inlined
-def multiply(op: Any, row: int, block: int) -> None:
-    """One block of one row."""
+def deliver(op: Any, total: Any, row: int, block: int) -> None:
+    """Writes or adds a block of a row's results."""
     target = row * op.columns + block * LANES
     count = min(LANES, op.columns - block * LANES)
-    source = row * op.reads + at(op.first, block)
-    matrix = block * op.span * LANES
-    total = zeros(op.out)
-    for k in range(min(op.span, op.reads - at(op.first, block))):
-        total = total + load(op.matrix, matrix + k * LANES) * at(op.x, source + k)
     if count == LANES:
         store(total + load(op.out, target) if op.add else total, op.out, target)
-    else:
-        deliver_some(op, total, target, count)
-
-
-@inlined
-def deliver_some(op: Any, total: Any, target: int, count: int) -> None:
-    """The last block of a row, which has fewer columns."""
+        return
     for lane in range(count):
         value = extract(total, lane)
         put(value + at(op.out, target + lane) if op.add else value, op.out, target + lane)
+
+
+@inlined
+def multiply(op: Any, row: int, block: int) -> None:
+    """One block of one row."""
+    first = at(op.first, block)
+    total = zeros(op.out)
+    for k in range(min(op.span, op.reads - first)):
+        total = total + load(op.matrix, (block * op.span + k) * LANES) * at(op.x, row * op.reads + first + k)
+    deliver(op, total, row, block)
+
+
+@inlined
+def multiply_four(op: Any, row: int, block: int) -> None:
+    """One block of four rows, for which a row of the matrix is loaded once."""
+    first = at(op.first, block)
+    source = row * op.reads + first
+    t0 = t1 = t2 = t3 = zeros(op.out)
+    for k in range(min(op.span, op.reads - first)):
+        weights = load(op.matrix, (block * op.span + k) * LANES)
+        t0 = t0 + weights * at(op.x, source + k)
+        t1 = t1 + weights * at(op.x, source + op.reads + k)
+        t2 = t2 + weights * at(op.x, source + 2 * op.reads + k)
+        t3 = t3 + weights * at(op.x, source + 3 * op.reads + k)
+    deliver(op, t0, row, block)
+    deliver(op, t1, row + 1, block)
+    deliver(op, t2, row + 2, block)
+    deliver(op, t3, row + 3, block)
 
 
 @kernel
@@ -105,8 +122,12 @@ def product_kernel(record: Any, shared: Any) -> None:
     blocks = (op.columns + LANES - 1) // LANES
     task = take(work, 0)
     while task < work.number:
+        first, last = task * ROWS, min((task + 1) * ROWS, op.rows)
+        fours = first + (last - first) // 4 * 4
         for block in range(blocks):
-            for row in range(task * ROWS, min((task + 1) * ROWS, op.rows)):
+            for row in range(first, fours, 4):
+                multiply_four(op, row, block)
+            for row in range(fours, last):
                 multiply(op, row, block)
         task = done(work, 0)
     meet(work, 0, work.number)
@@ -181,9 +202,10 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
         return x.new_zeros(heads, depth, width)
     blocks = _blocks(heads, depth, width)
     tasks = -(-rows // ROWS)
-    padded = torch.cat([grad.reshape(-1), grad.new_zeros(LANES)])  # the last block of the last row reads beyond it
+    if grad.size(1) % LANES:  # the last block of the last row reads beyond it
+        grad = torch.cat([grad.reshape(-1), grad.new_zeros(LANES)])
     partial = x.new_zeros(tasks, *blocks.place.shape)
-    arrays = (_array(x), _array(padded), _array(blocks.first), _array(partial))
+    arrays = (_array(x), _array(grad), _array(blocks.first), _array(partial))
     op = Gradient(*arrays, rows, heads * depth, heads * width, blocks.span)
     _run(gradient_kernel, x.dtype, op, tasks)
     found = x.new_zeros(heads * depth * width + 1)
