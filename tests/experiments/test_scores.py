@@ -76,6 +76,10 @@ def test_summaries_by_dimension(data: Dataset) -> None:
     assert found.quantiles[:, 0] == pytest.approx(scores.min(axis=0))
     assert found.quantiles[:, 3] == pytest.approx(np.median(scores, axis=0))
     assert found.below == pytest.approx((scores < 0.55).mean())
+    assert trained.state is not None
+    norms = trained.state["convs.0.lin.weight"].double().norm(dim=1).numpy()
+    assert found.weight == pytest.approx(norms / norms.max())
+    assert found.idle == pytest.approx((norms < 0.1 * norms.max()).mean())
     assert found.spread == pytest.approx(scores.mean(axis=0).std())
     assert found.box == pytest.approx(np.subtract(*np.quantile(scores, [0.75, 0.25], axis=0)).mean())
 
@@ -85,6 +89,16 @@ def test_at_graph_level_a_dimension_has_one_score(data: Dataset) -> None:
     assert [scores.replica.split for scores in found] == [0, 1]
     assert all(scores.box == 0 for scores in found)
     assert all((scores.std == 0).all() for scores in found)
+
+
+def test_dimensions_without_weights_keep_half_of_lambda(data: Dataset) -> None:
+    """What the page says of idle dimensions."""
+    (trained,) = train_replicas("gfgn-graph", data, [Replica(**CONFIGURATION)], max_epochs=3, keep_state=True)
+    assert trained.state is not None
+    trained.state["convs.0.lin.weight"][8:16] = 0  # a whole head
+    found = summarise(data, trained)
+    assert found.idle >= 8 / 64
+    assert found.mean[8:16] == pytest.approx(1.0)  # λ is 2
 
 
 def test_without_a_configuration_validation_chooses(data: Dataset) -> None:
@@ -169,7 +183,10 @@ def test_another_configuration_is_trained_anew(out: Path, settings: dict[str, An
     (out.parent / "table1" / "chosen.csv").write_text(CHOSEN, encoding="utf-8")
     said: list[str] = []
     run(out, progress=said.append, **settings)
-    assert said == ["scores: gfgn-graph on cora, the configuration that was chosen"]
+    assert said == [
+        "scores: waiting until all configurations are chosen on cora",
+        "scores: gfgn-graph on cora, the configuration that was chosen",
+    ]
     rows = read_csv(out / "summary.csv")
     assert [(row["model"], row["dropout"]) for row in rows] == [("gfgn-graph", "0.8")] * 2 + [("gfgn-pair", "0.5")] * 2
     # the study's own choice in the folder goes before that of table1
@@ -212,6 +229,7 @@ def test_without_matplotlib_there_are_tables_and_a_page(out: Path, monkeypatch: 
 
 def test_the_page_has_the_numbers() -> None:
     line = {"model": "gfgn-graph", "dataset": "cora", "lam": "2", "below_055": "0.641", "spread": "0.3", "box": "0"}
+    line |= {"idle": "0.25"}
     lines = [line | {"min": "0.1", "max": "1.5", "test": "0.8"}, line | {"min": "0.06", "max": "1.4", "test": "0.9"}]
-    assert "| cora | 2 | [0.10, 1.50] | [0.06, 1.50] | 64.1% | 0.300 | 0.000 | 85.0% |" in page(lines, [])
+    assert "| cora | 2 | [0.10, 1.50] | [0.06, 1.50] | 64.1% | 0.300 | 0.000 | 25% | 85.0% |" in page(lines, [])
     assert "as they come" not in page(lines, [])

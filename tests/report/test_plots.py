@@ -51,8 +51,15 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "noise": lambda: noise_figure(points((0.0, 0.5, 1.0))),
     "lambda": lambda: lambda_figure(points((0.0, 2.0, 10.0))),
     "table": lambda: table_figure(points((math.nan,)), {"gcn": {"cora": 81.0}}),
-    "values": lambda: values_figure({"cora": np.linspace(0.5, 0.9, 64)}, "gfgn-graph", 0.55),
-    "boxes": lambda: boxes_figure({f"graph {k}": quantiles(k) for k in range(8)}, "gfgn-neighbor", 0.55),
+    "values": lambda: values_figure(
+        {"cora": np.linspace(0.5, 0.9, 64)}, {"cora": np.arange(64) % 3 == 0}, "gfgn-graph", 0.55
+    ),
+    "boxes": lambda: boxes_figure(
+        {f"graph {k}": quantiles(k) for k in range(8)},
+        {f"graph {k}": np.arange(64) % 3 == 0 for k in range(8)},
+        "gfgn-neighbor",
+        0.55,
+    ),
 }
 
 
@@ -111,12 +118,24 @@ def test_a_forest_has_measured_and_published() -> None:
 
 def test_boxes_reach_from_quartile_to_quartile() -> None:
     values = quantiles(0)
-    axes = boxes_figure({"cora": values}, "gfgn-pair", 0.55).axes[0]
+    axes = boxes_figure({"cora": values}, {"cora": np.zeros(64, dtype=bool)}, "gfgn-pair", 0.55).axes[0]
     (boxes,) = axes.patches
     corners = boxes.get_path().vertices.reshape(64, 4, 2)
     assert corners[:, :, 1].min(axis=1) == pytest.approx(values[:, 2])
     assert corners[:, :, 1].max(axis=1) == pytest.approx(values[:, 4])
     assert corners[:, :, 0].mean(axis=1) == pytest.approx(np.arange(64))
+
+
+def test_all_panels_fit_and_idle_dimensions_are_grey() -> None:
+    low, high = np.linspace(0.1, 0.2, 64), np.linspace(0.1, 1.9, 64)
+    idle = np.arange(64) < 10
+    figure = values_figure({"cora": low, "texas": high}, {"cora": idle, "texas": ~idle}, "gfgn-graph", 0.55)
+    assert figure.axes[1].get_ylim()[0] == 0
+    assert figure.axes[1].get_ylim()[1] > 1.9  # though the first panel needs less
+    grey, coloured = (line for line in figure.axes[0].get_lines() if line.get_marker() == "o")
+    assert list(grey.get_xdata()) == list(range(10))
+    assert list(coloured.get_ydata()) == pytest.approx(low[10:])
+    assert grey.get_color() != coloured.get_color()
 
 
 def test_models_look_different() -> None:
@@ -128,8 +147,8 @@ def test_models_look_different() -> None:
 def test_nothing_to_draw() -> None:
     with pytest.raises(ValueError, match="points must hold at least one run, got none"):
         noise_figure([])
-    with pytest.raises(ValueError, match="values must hold at least one dataset, got none"):
-        boxes_figure({}, "gfgn-pair", 0.55)
+    with pytest.raises(ValueError, match="idle must hold at least one dataset, got none"):
+        boxes_figure({}, {}, "gfgn-pair", 0.55)
 
 
 # --- studies ----------------------------------------------------------------------------------------------------------

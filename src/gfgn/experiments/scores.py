@@ -38,6 +38,9 @@ COLUMNS = ("min", "q05", "q25", "median", "q75", "q95", "max")
 RAW = {"gfgn-graph": ("blogcatalog", "cora")}
 """Where the paper gives numbers, networks are trained on features as they come too: what the gates see of a graph is a
 mean over its nodes, whose size depends on how features are scaled."""
+IDLE = 0.1
+"""Share of the largest norm below which a dimension's weights count as vanished: weight decay drives those of
+dimensions that are not needed towards 0, orders of magnitude below the others."""
 LOW = 0.55
 """The score that the paper divides low from high by."""
 
@@ -56,6 +59,7 @@ class Scores:
         mean: `[D]`, the mean of every dimension.
         std: `[D]`, the standard deviation within every dimension; 0 at graph level.
         below: Share of all scores under `LOW`.
+        weight: `[D]`, the norm of every dimension's weights `W`, as a share of the largest.
     """
 
     dataset: str
@@ -67,6 +71,12 @@ class Scores:
     mean: Floats
     std: Floats
     below: float
+    weight: Floats
+
+    @property
+    def idle(self) -> float:
+        """Share of dimensions whose weights have vanished, see `IDLE`; their scores stay at λ/2 and mean nothing."""
+        return float((self.weight < IDLE).mean())
 
     @property
     def spread(self) -> float:
@@ -117,6 +127,8 @@ def first_layer_scores(dataset: Dataset, run: Run) -> Tensor:
 def summarise(dataset: Dataset, run: Run) -> Scores:
     """The scores of a trained GFGN, dimension by dimension; arguments as for `first_layer_scores`."""
     values = first_layer_scores(dataset, run).double().cpu().numpy()
+    assert run.state is not None
+    norms = run.state["convs.0.lin.weight"].double().norm(dim=1).cpu().numpy()
     return Scores(
         dataset=dataset.name,
         model=run.model,
@@ -127,6 +139,7 @@ def summarise(dataset: Dataset, run: Run) -> Scores:
         mean=values.mean(axis=0),
         std=values.std(axis=0),
         below=float((values < LOW).mean()),
+        weight=norms / norms.max(),
     )
 
 
@@ -194,9 +207,9 @@ RAW_FILE = "raw.csv"
 HYPER = ("lr", "weight_decay", "dropout", "lam")
 SUMMARY = (
     *("dataset", "model", "split", "seed", *HYPER, "val", "test"),
-    *("min", "mean", "max", "spread", "box", "below_055"),
+    *("min", "mean", "max", "spread", "box", "below_055", "idle"),
 )
-DIMENSIONS = ("dataset", "model", "split", "dimension", "mean", "std", *COLUMNS)
+DIMENSIONS = ("dataset", "model", "split", "dimension", "weight", "mean", "std", *COLUMNS)
 Lines = list[dict[str, str]]
 """Rows of a table by column, as they are read."""
 
@@ -205,9 +218,10 @@ def analyse(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     """Trains the networks of the paper's figures of scores and writes the scores, figures and a page; see
     `gfgn.experiments.analyses` for the arguments.
 
-    Configurations are those of `chosen.csv` in `out`, else of that in `table1` beside it; what neither has is chosen
-    here by the paper's grid. What the folder has already, at that configuration, is not trained again. Figures need
-    matplotlib; without it they are drawn by the next call where there is one.
+    Configurations are those of `chosen.csv` in `out`, else of that in `table1` beside it; what neither has waits until
+    one has it. Without such a file, configurations are chosen here by the paper's grid. What the folder has already, at
+    that configuration, is not trained again. Figures need matplotlib; without it they are drawn by the next call where
+    there is one.
     """
     return run(out, root=root, device=device, progress=progress)
 
@@ -238,7 +252,11 @@ def run(
     chosen = read_chosen(out.parent / "table1" / "chosen.csv") | read_chosen(out / "chosen.csv")
     wanted = [(SUMMARY_FILE, model, name) for model, names in figures.items() for name in names]
     wanted += [(RAW_FILE, model, name) for model, names in raw.items() for name in names]
-    for file, model, name in sorted(wanted, key=lambda place: _order(place[2])):  # a dataset is loaded once
+    waiting = [name for file, model, name in wanted if chosen and (name, model) not in chosen]
+    if waiting:
+        progress(f"scores: waiting until all configurations are chosen on {', '.join(dict.fromkeys(waiting))}")
+        wanted = [place for place in wanted if (place[2], place[1]) in chosen]
+    for file, model, name in sorted(wanted, key=lambda place: _order(place[2])):
         configuration = chosen.get((name, model)) if file == SUMMARY_FILE else None
         if _has(read_csv(out / file), name, model, configuration, splits):
             continue
@@ -285,15 +303,16 @@ def _summary_row(scores: Scores) -> tuple[Any, ...]:
     replica = scores.replica
     hyper = (replica.split, replica.seed, replica.lr, replica.weight_decay, replica.dropout, replica.lam)
     low, high = float(scores.quantiles[:, 0].min()), float(scores.quantiles[:, -1].max())
-    numbers = (low, float(scores.mean.mean()), high, scores.spread, scores.box, scores.below)
+    numbers = (low, float(scores.mean.mean()), high, scores.spread, scores.box, scores.below, scores.idle)
     return (scores.dataset, scores.model, *hyper, scores.val, scores.test, *numbers)
 
 
 def _dimension_rows(scores: Scores) -> list[tuple[Any, ...]]:
-    rows = zip(scores.mean.tolist(), scores.std.tolist(), scores.quantiles.tolist(), strict=True)
+    columns = (scores.weight, scores.mean, scores.std, scores.quantiles)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     return [
-        (scores.dataset, scores.model, scores.replica.split, dimension, mean, std, *quantiles)
-        for dimension, (mean, std, quantiles) in enumerate(rows)
+        (scores.dataset, scores.model, scores.replica.split, dimension, weight, mean, std, *quantiles)
+        for dimension, (weight, mean, std, quantiles) in enumerate(rows)
     ]
 
 
@@ -305,22 +324,24 @@ def draw(out: Path) -> list[Path]:
         from gfgn.report.plots.scores import boxes_figure, values_figure
         from gfgn.report.plots.style import save
 
-        panels = _panels(read_csv(out / DIMENSIONS_FILE))
-        for model, quantiles in panels.items():
+        lines = read_csv(out / DIMENSIONS_FILE)
+        quantiles, weights = _panels(lines, COLUMNS), _panels(lines, ("weight",))
+        for model, panels in quantiles.items():
+            idle = {name: values[:, 0] < IDLE for name, values in weights[model].items()}
             if model == "gfgn-graph":  # one score a dimension: all quantiles are the same
-                figure = values_figure({name: values[:, 0] for name, values in quantiles.items()}, model, LOW)
+                figure = values_figure({name: values[:, 0] for name, values in panels.items()}, idle, model, LOW)
             else:
-                figure = boxes_figure(quantiles, model, LOW)
+                figure = boxes_figure(panels, idle, model, LOW)
             paths += save(figure, out, model)
     return [*paths, write_text(out / PAGE_FILE, page(read_csv(out / SUMMARY_FILE), read_csv(out / RAW_FILE)))]
 
 
-def _panels(lines: Lines) -> dict[str, dict[str, Floats]]:
-    """`[D, 7]`, the quantiles by model and dataset."""
+def _panels(lines: Lines, columns: Sequence[str]) -> dict[str, dict[str, Floats]]:
+    """`[D, len(columns)]` by model and dataset."""
     found: dict[str, dict[str, list[list[float]]]] = {}
     for line in lines:
         rows = found.setdefault(line["model"], {}).setdefault(line["dataset"], [])
-        rows.append([float(line[name]) for name in COLUMNS])
+        rows.append([float(line[name]) for name in columns])
     return {model: {name: np.array(rows) for name, rows in some.items()} for model, some in found.items()}
 
 
@@ -345,7 +366,7 @@ def _table(lines: Lines) -> str:
     groups: dict[str, Lines] = {}
     for line in lines:
         groups.setdefault(line["dataset"], []).append(line)
-    header = ["dataset", "λ", "range, split 0", "range, all splits", "below 0.55", "spread", "box", "test"]
+    header = ["dataset", "λ", "range, split 0", "range, all splits", "below 0.55", "spread", "box", "idle", "test"]
     return markdown_table(header, [_page_row(name, some) for name, some in groups.items()])
 
 
@@ -357,15 +378,17 @@ ABOUT = """The scores of the first layer, 64 dimensions, at the epoch with the b
 split 0, seed 0, the tables all splits with seed 0. Scores lie between 0 and λ: 0 keeps a node's own value, 1 takes its
 neighbours' instead. *Spread* is the standard deviation of the dimensions' mean scores: how differently dimensions are
 treated. *Box* is the mean distance between the quartiles within a dimension: how differently nodes or pairs are treated
-(at graph level 0). *Below 0.55* is the share of all scores under the line in the figures. Numbers are means over
-splits. All of them are in [summary.csv](summary.csv), the scores of every dimension in
-[dimensions.csv](dimensions.csv)."""
+(at graph level 0). *Below 0.55* is the share of all scores under the line in the figures. *Idle* is the share of
+dimensions whose weights in `W` have vanished, less than a tenth of the largest: what they carry is 0, and their scores
+stay at λ/2, where they begin; the figures have them in grey. Numbers are means over splits. All of them are in
+[summary.csv](summary.csv), the scores of every dimension in [dimensions.csv](dimensions.csv)."""
 
 
 def _page_row(name: str, some: Lines) -> tuple[str, ...]:
     ranges = [(float(line["min"]), float(line["max"])) for line in some]
     low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
-    mean = {key: float(np.mean([float(s[key]) for s in some])) for key in ("below_055", "spread", "box", "test")}
+    names = ("below_055", "spread", "box", "idle", "test")
+    mean = {key: float(np.mean([float(line[key]) for line in some])) for key in names}
     return (
         name,
         f"{float(some[0]['lam']):g}",
@@ -374,5 +397,6 @@ def _page_row(name: str, some: Lines) -> tuple[str, ...]:
         f"{100 * mean['below_055']:.1f}%",
         f"{mean['spread']:.3f}",
         f"{mean['box']:.3f}",
+        f"{100 * mean['idle']:.0f}%",
         f"{100 * mean['test']:.1f}%",
     )
