@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,15 @@ BATCHED = [name for name, model in MODELS.items() if model.replicas]
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     return dimensions(150, degree=10, splits=3, seed=1)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Batches one after the other, in the order of the replicas."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def precise(data: Dataset) -> Dataset:
@@ -177,6 +187,7 @@ def test_small_batches_give_what_a_large_one_gives(data: Dataset) -> None:
         assert one.history["val_loss"] == pytest.approx(other.history["val_loss"], rel=1e-9)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_less_memory_than_thought_means_smaller_batches(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     from gfgn.train.batch import Batch
 
@@ -199,6 +210,24 @@ def test_less_memory_than_thought_means_smaller_batches(data: Dataset, monkeypat
         train_replicas("mlp", data, replicas, max_epochs=1)
 
 
+def test_batches_in_threads(data: Dataset, one_thread: None) -> None:
+    replicas = [Replica(seed=k, split=k % 3, dropout=0.1 * k) for k in range(6)]
+    alone = train_replicas("gfgn-neighbor", precise(data), replicas, 5, batch_size=2)
+    torch.set_num_threads(3)
+    seen: list[Run] = []
+    together = train_replicas("gfgn-neighbor", precise(data), replicas, 5, batch_size=2, progress=seen.append)
+    assert torch.get_num_threads() == 3
+    assert [outcome(run) for run in together] == [outcome(run) for run in alone]
+    assert sorted(run.replica.seed for run in seen) == list(range(6))
+
+    def fail(_: Run) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_replicas("mlp", data, replicas, 50, batch_size=1, progress=fail)
+    assert torch.get_num_threads() == 3
+
+
 def test_test_labels_do_not_steer_training(data: Dataset) -> None:
     y = torch.where(data.splits[0].test, (data.y + 1) % data.num_classes, data.y)
     [run] = train_replicas("gfgn-graph", data, [Replica()], max_epochs=10)
@@ -217,6 +246,7 @@ def test_sparse_features_give_the_dense_result(data: Dataset, model: str) -> Non
     assert runs[0].history["val_loss"] == runs[1].history["val_loss"]  # features mostly 0 are made sparse
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_progress_and_status(data: Dataset) -> None:
     seen: list[Run] = []
     told: list[Status] = []

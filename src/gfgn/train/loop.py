@@ -104,8 +104,7 @@ def train_replicas(
     )
     if checkpoint is not None:
         training.saves = Checkpoint(Path(checkpoint), model, data, replicas, protocol, checkpoint_every)
-    with fitting_threads(data, len(replicas)):
-        training.train(batch_size, sorted(set(rungs)), prune)
+    training.train(batch_size, sorted(set(rungs)), prune)
     return [training.runs[place] for place in range(len(replicas))]
 
 
@@ -165,13 +164,15 @@ class _Training:
 
     def train(self, batch_size: int | None, rungs: list[int], prune: Prune | None) -> None:
         groups = [self._group(places) for places in self._alike()]
-        if prune is None and self.device.type == "cpu":
+        if prune is not None:
+            with fitting_threads(self.data, len(self.replicas)):
+                self._train_in_step(groups, batch_size, rungs, prune)
+        elif self.device.type == "cpu" and len(self.replicas) > 1 and torch.get_num_threads() > 1:
             self._train_in_threads(groups, batch_size)
-        elif prune is None:
-            for group in groups:
-                self._train_group(group, batch_size)
         else:
-            self._train_in_step(groups, batch_size, rungs, prune)
+            with fitting_threads(self.data, len(self.replicas)):
+                for group in groups:
+                    self._train_group(group, batch_size)
 
     def _train_in_step(self, groups: list[_Group], batch_size: int | None, rungs: list[int], prune: Prune) -> None:
         """All batches up to a rung, then all up to the next."""
@@ -194,19 +195,16 @@ class _Training:
             for group in groups
             for some in _cut(group.places, batch_size or min(self._fitting(group), -(-len(group.places) // threads)))
         ]
-        if len(batches) == 1 or threads == 1:
-            for group in groups:
-                self._train_group(group, batch_size)
-            return
         torch.set_num_threads(1)  # for threads to come, too
         try:
             with ThreadPoolExecutor(min(threads, len(batches)), "gfgn-batch") as pool:
                 jobs = [pool.submit(self._train_batch, alike, some) for alike, some in batches]
-                for job in as_completed(jobs):
-                    if job.exception() is not None:
-                        self.stopped = True  # the others end at their next look
-                        pool.shutdown(cancel_futures=True)
-                    job.result()
+                try:
+                    for job in as_completed(jobs):
+                        job.result()
+                except BaseException:
+                    self.stopped = True  # batches in training end at their next look, the others do not begin
+                    raise
         finally:
             torch.set_num_threads(threads)
 
