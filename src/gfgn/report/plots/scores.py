@@ -97,5 +97,5 @@ def _panels(
             axes.axis("off")
         for axes in grid[:, 0]:
             axes.set_ylabel("score")
-        figure.supxlabel(f"dimension of the first layer of {title_of(model)}", fontsize=8)
+        figure.supxlabel(f"dimension of the first layer of {title_of(model)} (grey: weights vanished)", fontsize=8)
         return figure
