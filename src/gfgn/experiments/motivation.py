@@ -267,13 +267,12 @@ correlation ({user.correlation:.2f}): an ordinary user, not the best example (no
 
 Over all {len(everyone):,} users with at least {FEWEST} neighbours, the rank correlation between the similarities to
 neighbours in A and in B has a median of {middle:.2f}; it is between {low:.2f} and {high:.2f} for four users in five.
-Which neighbours are close says little, or nothing, from one dimension to the other: the paper's observation holds for
-most users. {apart:.0f}% of a user's neighbours are, on average, more than twice as similar to it in one dimension as in
-the other.
+A correlation of 0 means that who is close in one dimension says nothing about who is close in the other. {apart:.0f}%
+of a user's neighbours are, on average, more than twice as similar to it in one dimension as in the other.
 
-That is a matter of single users. Over the whole graph none of the {rough.size:,} original features is smooth: the
-roughness `fᵀLf / fᵀf`, 0 for a smooth feature and 1 for noise, is {rough_low:.2f} to {rough_high:.2f} for nine
-features in ten, and at the least {rough_least:.2f}.
+The paper notes the same of the original features. Over the whole graph, the roughness `fᵀLf / fᵀf` of these
+{rough.size:,} features, 0 for a smooth one and 1 for noise, is {rough_low:.2f} to {rough_high:.2f} for nine in ten and
+at the least {rough_least:.2f}: what differs between dimensions differs user by user.
 
 ## Smoothness of a spectral embedding
 

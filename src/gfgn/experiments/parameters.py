@@ -227,6 +227,6 @@ The networks of the paper; GCN has the same layers and widths:
 {table}
 
 With the paper's two layers and 8 heads of 8 units, gates add at most {100 * most.added:.2f}% ({most.dataset},
-{most.level} level): "negligible", as the paper says. In deeper networks, where most layers are as wide as their input,
+{most.level} level), which the paper calls negligible. In deeper networks, where most layers are as wide as their input,
 it is up to {100 * deep.added:.1f}% ({deep.dataset}, {deep.level} level).
 """
