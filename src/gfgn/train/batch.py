@@ -22,6 +22,7 @@ from torch.func import functional_call
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
+from gfgn.graph import Graph
 from gfgn.ops.random import GOLDEN, keyed, mix, rate_dtype
 from gfgn.ops.update import BETAS, adam_, copy_where_
 from gfgn.train import metrics
@@ -428,13 +429,21 @@ class Batch:
         for first in range(0, len(self.replicas), size):
             some = self.take(range(first, min(first + size, len(self.replicas))))
             _, scores = some._evaluate(some._parameters("best"), self.task.val, scores=True)
-            found += _summaries(scores.flatten(1))
+            found += _summaries(_of_edges(scores, self.task.val.graph).flatten(1))
         return found
 
     @property
     def num_parameters(self) -> int:
         """Learned values of one replica."""
         return sum(stack.shape.numel() for stack in self.stacks.values())
+
+
+def _of_edges(scores: Tensor, graph: Graph) -> Tensor:
+    """Without the zeros in the places of given self-loops, which are no edges, where there is a score an edge."""
+    kept = graph.slot >= 0
+    if scores.size(1) != kept.numel() or bool(kept.all()):
+        return scores
+    return scores[:, kept]
 
 
 def _summaries(scores: Tensor) -> list[dict[str, float] | None]:

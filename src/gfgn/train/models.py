@@ -1,4 +1,4 @@
-"""The models by name. To add one, write its builder and give it a line in `MODELS`.
+"""The models by name: the three levels of GFGN, an MLP, and the baselines of `gfgn.nn.baselines`.
 
 A model is a module that maps `(x, graph)` to logits. Dropout rate and λ may differ between the replicas of a batch:
 a builder gets tensors in their place and hands them on to layers that keep them as attributes, see
@@ -122,7 +122,9 @@ def _gfgn_entry(level: str) -> Model:
     return Model(partial(_gfgn, level=level), parameters, reference, gated=True, group="gfgn")
 
 
-def _baseline_entry(entry: Baseline) -> Model:
+def from_baseline(entry: Baseline) -> Model:
+    """The entry of a baseline, as `gfgn.nn.baselines` has it."""
+
     def build(in_channels: int, num_classes: int, dropout: Any, lam: Any, settings: Mapping[str, Any]) -> nn.Module:
         return entry.build(in_channels, num_classes, dropout, settings)
 
@@ -135,7 +137,7 @@ MODELS: dict[str, Model] = {
     "gfgn-graph": _gfgn_entry("graph"),
     "gfgn-neighbor": _gfgn_entry("neighbor"),
     "gfgn-pair": _gfgn_entry("pair"),
-    **{name: _baseline_entry(entry) for name, entry in BASELINES.items()},
+    **{name: from_baseline(entry) for name, entry in BASELINES.items()},
 }
 
 

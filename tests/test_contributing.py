@@ -1,0 +1,30 @@
+"""The example in CONTRIBUTING.md of how to add a model: it is run as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gfgn.data import dimensions
+from gfgn.nn.baselines import BASELINES
+from gfgn.train import MODELS, Replica, train_replicas
+from gfgn.train.models import from_baseline
+
+TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_the_example_of_a_model_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, line = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+    names: dict[str, object] = {"BASELINES": dict(BASELINES)}
+    exec(compile(file, "CONTRIBUTING.md", "exec"), names)
+    exec(compile(line, "CONTRIBUTING.md", "exec"), names)
+    registry = names["BASELINES"]
+    assert isinstance(registry, dict)
+    assert registry.keys() - BASELINES.keys() == {"mean"}
+    monkeypatch.setitem(MODELS, "mean", from_baseline(registry["mean"]))
+    data = dimensions(120, degree=8, splits=2)
+    replicas = [Replica(split=k % 2, seed=k, dropout=0.2 * k, options=(("hidden", 16),)) for k in range(3)]
+    together = train_replicas("mean", data, replicas, max_epochs=15)
+    [alone] = train_replicas("mean", data, [replicas[1]], max_epochs=15)
+    assert together[1].history["val_loss"] == pytest.approx(alone.history["val_loss"], rel=1e-3)
+    assert together[0].history["train_loss"][-1] < together[0].history["train_loss"][0]
