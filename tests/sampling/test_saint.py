@@ -160,7 +160,7 @@ def test_a_sample_with_every_node_is_the_whole_graph(sampler: str) -> None:
     isolated = 1 if sampler != "walk" else 0  # neither edges nor columns of Ã lead to a node without edges
     assert batch.graph.num_nodes == NODES - isolated
     exact = net(x, graph)[: NODES - isolated]
-    torch.testing.assert_close(net.on_weighted(batch.x, batch.graph), exact)
+    torch.testing.assert_close(net.convolve(batch.x, batch.graph), exact)
 
 
 def test_without_edges_nodes_are_drawn_evenly() -> None:

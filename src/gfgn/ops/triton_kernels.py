@@ -198,10 +198,8 @@ def _gather(
             number = e
             if entry is not None:
                 number = tl.load(entry + e, mask=here, other=0)
-            if BY_COLUMN:
-                kept = _hash(number[:, None], keys) >= cut
-            else:  # before it is spread over the columns, so that a thread hashes its own entries alone
-                kept = (_hash(number, keys) >= cut)[:, None]
+            # Hashed before it is spread over the columns, where that can be: a thread then hashes its own entries alone.
+            kept = _hash(number[:, None], keys) >= cut if BY_COLUMN else (_hash(number, keys) >= cut)[:, None]
             mask = _both(mask, kept)
         g0 = tl.load(x0 + at, mask=mask, other=0.0).to(tl.float32)
         if w0 is not None:

@@ -250,7 +250,7 @@ class SaintBatches:
         if not isinstance(net, GraphSAINT):
             raise TypeError(f"net must be a GraphSAINT, got {type(net).__name__}")
         y = batch.y if batch.y.dim() == 2 else batch.y.clamp(min=0)  # −1, a node without a label, weighs nothing
-        losses = node_losses(net.on_weighted(batch.x, batch.graph), y)
+        losses = node_losses(net.convolve(batch.x, batch.graph), y)
         return (losses * batch.weight.to(losses.dtype)).sum()
 
 

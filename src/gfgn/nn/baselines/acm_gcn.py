@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
 
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import Maps, random_walk, reset, widths, with_self_loops
+from gfgn.nn.baselines.common import ConvolutionStack, Maps, random_walk, reset, with_self_loops
 from gfgn.nn.baselines.entry import baseline, hidden, layers
 
 CHANNELS = 3
@@ -44,34 +44,17 @@ class ACMLayer(nn.Module):
         return (channels * alpha.unsqueeze(2)).sum(1)
 
 
-class ACMGCN(nn.Module):
+class ACMGCN(ConvolutionStack):
     """The network of *Revisiting Heterophily For Graph Neural Networks* (Luan et al., 2022), ACM-GCN: layers as in
     `ACMLayer`, whose output is not negative already.
 
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Rate, on the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
+    Arguments are those of `ConvolutionStack`.
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2
-    ) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self.convs = nn.ModuleList(ACMLayer(*pair) for pair in widths(in_channels, hidden, layers, out_channels))
+    layer = ACMLayer
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        looped = with_self_loops(graph)
-        for conv in self.convs:
-            x = conv(x, looped, self.dropout)
-        return x
+    def prepare(self, graph: Graph) -> Graph:
+        return with_self_loops(graph)
 
 
 ENTRY = baseline(

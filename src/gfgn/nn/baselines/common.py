@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from itertools import pairwise
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -137,3 +137,45 @@ def reset(*modules: Any) -> None:
     """Draws the parameters of each module anew."""
     for module in modules:
         module.reset_parameters()
+
+
+class ConvolutionStack(nn.Module):
+    """Layers of one kind, with ReLU between them and dropout on the input of each.
+
+    A network is a subclass that names its `layer`, which is called as `layer(x, edges, dropout)`, and says by `prepare`
+    what its layers want to have of a graph.
+
+    Args:
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        dropout: Rate, on the input of every layer.
+        hidden: Hidden units.
+        layers: Number of layers.
+    """
+
+    layer: ClassVar[type[nn.Module]]
+
+    def __init__(
+        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2
+    ) -> None:
+        super().__init__()
+        self.dropout = dropout
+        sizes = widths(in_channels, hidden, layers, out_channels)
+        self.convs = nn.ModuleList(type(self).layer(*pair) for pair in sizes)
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        reset(*self.convs)
+
+    def prepare(self, graph: Graph) -> Graph:
+        """What the layers work on."""
+        return graph
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        return self.convolve(x, self.prepare(graph))
+
+    def convolve(self, x: Tensor, edges: Graph) -> Tensor:
+        """The logits from what `prepare` returns."""
+        for number, conv in enumerate(self.convs):
+            x = conv(x if number == 0 else x.relu(), edges, self.dropout)
+        return x

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import glorot_linear, reset, widths, with_self_loops
+from gfgn.nn.baselines.common import ConvolutionStack, glorot_linear, reset, with_self_loops
 from gfgn.nn.baselines.entry import baseline, hidden, layers
 
 
@@ -28,35 +28,18 @@ class GCNLayer(nn.Module):
         return out
 
 
-class GCN(nn.Module):
+class GCN(ConvolutionStack):
     """The network of *Semi-Supervised Classification with Graph Convolutional Networks* (Kipf and Welling, 2017).
 
     `H^(l+1) = ReLU(D̃^(−1/2) Ã D̃^(−1/2) H^(l) W^(l))` with `Ã = A + I`, without ReLU in the last layer.
 
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Rate, on the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
+    Arguments are those of `ConvolutionStack`.
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2
-    ) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self.convs = nn.ModuleList(GCNLayer(*pair) for pair in widths(in_channels, hidden, layers, out_channels))
+    layer = GCNLayer
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        looped = with_self_loops(graph)
-        for layer, conv in enumerate(self.convs):
-            x = conv(x if layer == 0 else x.relu(), looped, self.dropout)
-        return x
+    def prepare(self, graph: Graph) -> Graph:
+        return with_self_loops(graph)
 
 
 ENTRY = baseline(

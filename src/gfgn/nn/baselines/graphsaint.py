@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import Maps, per_graph, reset, widths
+from gfgn.nn.baselines.common import ConvolutionStack, Maps, per_graph, reset
 from gfgn.nn.baselines.entry import baseline, hidden, layers
 
 
@@ -35,39 +35,19 @@ def mean_weighted(graph: Graph) -> Graph:
     return dataclasses.replace(graph, norm=graph.share, reverse_norm=graph.reverse_share)
 
 
-class GraphSAINT(nn.Module):
+class GraphSAINT(ConvolutionStack):
     """The network of *GraphSAINT: Graph Sampling Based Inductive Learning Method* (Zeng et al., 2020).
 
     `h_v^(l+1) = ReLU(W_s h_v^(l) + W_n Σ_u Ã_vu h_u^(l))` with `Ã = D⁻¹A`; the last layer without ReLU. `forward` takes
     the whole graph; it trains on subgraphs, whose edges weigh `Ã_vu / α_uv` (`gfgn.sampling.SaintBatches`).
 
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Rate, on the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
+    Arguments are those of `ConvolutionStack`.
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2
-    ) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self.convs = nn.ModuleList(SaintLayer(*pair) for pair in widths(in_channels, hidden, layers, out_channels))
+    layer = SaintLayer
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        return self.on_weighted(x, mean_weighted(graph))
-
-    def on_weighted(self, x: Tensor, weighted: Graph) -> Tensor:
-        """The logits on a graph that has the weights of the sums in the place of `Â`."""
-        for layer, conv in enumerate(self.convs):
-            x = conv(x if layer == 0 else x.relu(), weighted, self.dropout)
-        return x
+    def prepare(self, graph: Graph) -> Graph:
+        return mean_weighted(graph)
 
 
 ENTRY = baseline(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import Maps, per_graph, reset, widths
+from gfgn.nn.baselines.common import ConvolutionStack, Maps, per_graph, reset
 from gfgn.nn.baselines.entry import baseline, hidden, layers
 
 
@@ -43,34 +43,17 @@ def unscaled(graph: Graph) -> Graph:
     return dataclasses.replace(graph, norm=ones, reverse_norm=ones, share=zeros, reverse_share=zeros)
 
 
-class ResGated(nn.Module):
+class ResGated(ConvolutionStack):
     """The network of *Residual Gated Graph ConvNets* (Bresson and Laurent, 2017): layers as in `ResGatedLayer` with
     ReLU between them.
 
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Rate, on the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
+    Arguments are those of `ConvolutionStack`.
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2
-    ) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self.convs = nn.ModuleList(ResGatedLayer(*pair) for pair in widths(in_channels, hidden, layers, out_channels))
+    layer = ResGatedLayer
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        edges = unscaled(graph)
-        for layer, conv in enumerate(self.convs):
-            x = conv(x if layer == 0 else x.relu(), edges, self.dropout)
-        return x
+    def prepare(self, graph: Graph) -> Graph:
+        return unscaled(graph)
 
 
 ENTRY = baseline(
