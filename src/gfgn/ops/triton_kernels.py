@@ -198,7 +198,7 @@ def _gather(
             number = e
             if entry is not None:
                 number = tl.load(entry + e, mask=here, other=0)
-            # Hashed before it is spread over the columns, where that can be: a thread then hashes its own entries alone.
+            # Hashed before it is spread over the columns, where it can be: a thread then hashes its own entries alone.
             kept = _hash(number[:, None], keys) >= cut if BY_COLUMN else (_hash(number, keys) >= cut)[:, None]
             mask = _both(mask, kept)
         g0 = tl.load(x0 + at, mask=mask, other=0.0).to(tl.float32)
