@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -215,8 +216,15 @@ def test_batches_in_threads(data: Dataset, one_thread: None) -> None:
     alone = train_replicas("gfgn-neighbor", precise(data), replicas, 5, batch_size=2)
     torch.set_num_threads(3)
     seen: list[Run] = []
-    together = train_replicas("gfgn-neighbor", precise(data), replicas, 5, batch_size=2, progress=seen.append)
+    callers: set[int] = set()
+
+    def progress(run: Run) -> None:
+        seen.append(run)
+        callers.add(threading.get_ident())
+
+    together = train_replicas("gfgn-neighbor", precise(data), replicas, 5, batch_size=2, progress=progress)
     assert torch.get_num_threads() == 3
+    assert callers == {threading.get_ident()}
     assert [outcome(run) for run in together] == [outcome(run) for run in alone]
     assert sorted(run.replica.seed for run in seen) == list(range(6))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import math
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,8 +77,8 @@ def train_replicas(
         class_weights: Whether every class has the same weight in the loss, however many nodes it has.
         graphs_per_step: If every graph of `data` belongs to one part of the split, how many training graphs make up a
             step; `None` for all of them.
-        progress: Called with each run as it finishes.
-        status: Called now and then with how far the runs are.
+        progress: Called with each run as it finishes, in the caller's thread.
+        status: Called now and then with how far the runs are, likewise.
         history: Whether runs keep their losses and scores of every epoch.
         keep_state: Whether runs keep the parameters of their best epoch.
         gates: Whether runs of a model with gates keep a summary of those.
@@ -157,7 +158,9 @@ class _Training:
         self.work = 0
         """Epochs trained, summed over replicas."""
         self.lock = threading.RLock()
-        """Held by whoever changes what batches in other threads see, or calls back."""
+        """Held by whoever changes what batches in other threads see."""
+        self.mail: queue.SimpleQueue[Any] | None = None
+        """Where batches in other threads leave the calls they want to be made."""
         self.stopped = False
 
     # --- groups and batches -----------------------------------------------------------------------
@@ -196,17 +199,40 @@ class _Training:
             for some in _cut(group.places, batch_size or min(self._fitting(group), -(-len(group.places) // threads)))
         ]
         torch.set_num_threads(1)  # for threads to come, too
+        mail: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.mail = mail
         try:
             with ThreadPoolExecutor(min(threads, len(batches)), "gfgn-batch") as pool:
-                jobs = [pool.submit(self._train_batch, alike, some) for alike, some in batches]
+                for alike, some in batches:
+                    pool.submit(self._train_batch, alike, some).add_done_callback(mail.put)
                 try:
-                    for job in as_completed(jobs):
-                        job.result()
+                    self._read_mail(mail, len(batches))
                 except BaseException:
                     self.stopped = True  # batches in training end at their next look, the others do not begin
                     raise
         finally:
+            self.mail = None
             torch.set_num_threads(threads)
+
+    @staticmethod
+    def _read_mail(mail: queue.SimpleQueue[Any], jobs: int) -> None:
+        """Makes the calls that batches ask for, until all have ended: callers are called in their own thread."""
+        while jobs:
+            letter = mail.get()
+            if isinstance(letter, Future):
+                letter.result()
+                jobs -= 1
+            else:
+                call, value = letter
+                call(value)
+
+    def _tell(self, call: Callable[[Any], None] | None, value: Any) -> None:
+        if call is None:
+            return
+        if self.mail is None:
+            call(value)
+        else:
+            self.mail.put((call, value))
 
     def _train_batch(self, alike: list[int], places: list[int]) -> None:
         """Trains some replicas of a group, with a program of its own."""
@@ -353,8 +379,7 @@ class _Training:
     def _finish(self, place: int, run: Run) -> None:
         with self.lock:
             self.runs[place] = run
-            if self.progress is not None:
-                self.progress(run)
+            self._tell(self.progress, run)
 
     def _prune(self, batches: list[tuple[Batch, list[int]]], epoch: int, prune: Prune) -> None:
         """Asks who goes on, over all batches at once."""
@@ -377,17 +402,16 @@ class _Training:
         expected = sum(ended) / len(ended) if ended else self.protocol.max_epochs
         left = max(0.0, len(self.replicas) * max(expected, batch.epoch) - self.work)
         best = max([*(run.val for run in self.runs.values()), *(batch.scores() if places else [])])
-        self.status(
-            Status(
-                replicas=len(self.replicas),
-                finished=len(self.runs),
-                alive=len(places),
-                epoch=batch.epoch,
-                best_val=best,
-                seconds=seconds,
-                seconds_left=left * seconds / self.work if self.work else None,
-            )
+        status = Status(
+            replicas=len(self.replicas),
+            finished=len(self.runs),
+            alive=len(places),
+            epoch=batch.epoch,
+            best_val=best,
+            seconds=seconds,
+            seconds_left=left * seconds / self.work if self.work else None,
         )
+        self._tell(self.status, status)
 
 
 def _cut(places: list[int], size: int) -> list[list[int]]:
