@@ -108,7 +108,10 @@ def test_other_data_and_other_protocols_are_other_runs(data: Dataset) -> None:
 
 
 def test_an_error_or_interruption_keeps_what_was_finished(data: Dataset) -> None:
+    seen: list[int] = []
+
     def interrupt(each: Row) -> None:
+        seen.append(each.replica.split)
         if each.replica.split == 1:
             raise KeyboardInterrupt
 
@@ -116,7 +119,8 @@ def test_an_error_or_interruption_keeps_what_was_finished(data: Dataset) -> None
     with Store(":memory:") as store:
         with pytest.raises(KeyboardInterrupt):
             run_study(store, data, "mlp", replicas, QUICK, progress=interrupt, batch_size=1)
-        assert [each.replica.split for each in store.rows()] == [0, 1]
+        assert sorted(each.replica.split for each in store.rows()) == sorted(seen)  # batches end in any order
+        assert seen[-1] == 1
         with pytest.raises(ValueError, match="model must be one of"):
             run_study(store, data, "mpl", replicas, QUICK)
 
