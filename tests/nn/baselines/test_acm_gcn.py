@@ -6,12 +6,12 @@ from tiny import (
     NODES,
     Row,
     add,
+    assert_matches,
     dot,
     edges,
     features,
     graph,
     linear,
-    matches,
     mean,
     neighbors,
     randomize,
@@ -47,4 +47,4 @@ def test_model_is_the_papers_equation() -> None:
     rows = features().tolist()
     for conv in model.convs:
         rows = layer(rows, conv, around)
-    matches(model(features(), graph()), rows)
+    assert_matches(model(features(), graph()), rows)

@@ -7,13 +7,13 @@ from tiny import (
     NODES,
     Row,
     add,
+    assert_matches,
     dot,
     edges,
     features,
     graph,
     leaky,
     linear,
-    matches,
     mean,
     neighbors,
     randomize,
@@ -62,4 +62,4 @@ def test_model_is_the_papers_equation(directed: bool) -> None:
     around = neighbors(edges(directed=directed))
     first, second = model.convs
     hidden = [leaky(row, 0.1) for row in layer(features().tolist(), first, around)]
-    matches(model(features(), graph(directed=directed)), layer(hidden, second, around))
+    assert_matches(model(features(), graph(directed=directed)), layer(hidden, second, around))

@@ -7,12 +7,12 @@ from tiny import (
     NODES,
     Row,
     add,
+    assert_matches,
     dot,
     edges,
     features,
     graph,
     linear,
-    matches,
     neighbors,
     randomize,
     scale,
@@ -59,4 +59,4 @@ def test_model_is_the_papers_equation(lazy: bool, directed: bool) -> None:
         path, memory = [p for p, _ in pairs], [c for _, c in pairs]
         h = h if lazy else path
     expected = [linear(row, model.out.weight, model.out.bias) for row in path]
-    matches(model(features(), graph(directed=directed)), expected)
+    assert_matches(model(features(), graph(directed=directed)), expected)

@@ -12,11 +12,11 @@ from tiny import (
     NODES,
     Row,
     add,
+    assert_matches,
     edges,
     features,
     graph,
     linear,
-    matches,
     neighbors,
     randomize,
     relu,
@@ -83,7 +83,7 @@ def layer(rows: list[Row], conv: GeomGCNLayer, bins: list[list[list[int]]]) -> l
 def test_layer_is_the_papers_equation(merge: str, directed: bool) -> None:
     conv = randomize(GeomGCNLayer(FEATURES, 4, merge))
     place = neighborhoods(graph(directed=directed), points())
-    matches(conv(features(), place), layer(features().tolist(), conv, binned(directed)))
+    assert_matches(conv(features(), place), layer(features().tolist(), conv, binned(directed)))
 
 
 def test_model_is_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_model_is_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     model = randomize(GeomGCN(FEATURES, CLASSES, 0.0, hidden=4)).eval()
     first, second = model.convs
     hidden = [relu(row) for row in layer(features().tolist(), first, binned())]
-    matches(model(features(), graph()), layer(hidden, second, binned()))
+    assert_matches(model(features(), graph()), layer(hidden, second, binned()))
 
 
 def test_sum_over_virtual_nodes_is_one_map_of_their_concatenation() -> None:

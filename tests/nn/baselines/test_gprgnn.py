@@ -10,11 +10,11 @@ from tiny import (
     NODES,
     Row,
     add,
+    assert_matches,
     edges,
     features,
     graph,
     linear,
-    matches,
     neighbors,
     randomize,
     relu,
@@ -38,7 +38,7 @@ def test_model_is_the_papers_equation() -> None:
             spread.append(add(*terms))
         h = spread
         expected = [add(expected[i], scale(gamma[k], h[i])) for i in range(NODES)]
-    matches(model(features(), graph()), expected)
+    assert_matches(model(features(), graph()), expected)
 
 
 def test_weights_begin_as_personalised_pagerank() -> None:

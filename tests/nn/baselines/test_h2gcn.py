@@ -9,11 +9,11 @@ from tiny import (
     NODES,
     Row,
     add,
+    assert_matches,
     edges,
     features,
     graph,
     linear,
-    matches,
     neighbors,
     randomize,
     relu,
@@ -53,4 +53,4 @@ def test_model_is_the_papers_equation(rounds: int) -> None:
     for _ in range(rounds):
         r = [a + b for a, b in zip(aggregate(r, near), aggregate(r, far), strict=True)]
         seen = [old + new for old, new in zip(seen, r, strict=True)]
-    matches(model(features(), graph()), [linear(row, model.out.weight, model.out.bias) for row in seen])
+    assert_matches(model(features(), graph()), [linear(row, model.out.weight, model.out.bias) for row in seen])

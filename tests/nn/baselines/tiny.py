@@ -95,5 +95,5 @@ def softmax(values: Sequence[float]) -> Row:
     return [power / sum(powers) for power in powers]
 
 
-def matches(out: Tensor, expected: list[Row]) -> None:
+def assert_matches(out: Tensor, expected: list[Row]) -> None:
     torch.testing.assert_close(out, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)

@@ -8,7 +8,7 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply, glorot_linear, merge, reset, widths
+from gfgn.nn.baselines.common import Convolutions, apply, glorot_linear, merge, reset, widths
 from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
 
 
@@ -67,7 +67,7 @@ class ARMALayer(nn.Module):
         return merge(out, self.stacks, concat=False)
 
 
-class ARMA(nn.Module):
+class ARMA(Convolutions):
     """The network of *Graph Neural Networks with Convolutional ARMA Filters* (Bianchi et al., 2019): layers as in
     `ARMALayer` with ReLU, the last without.
 
@@ -92,21 +92,12 @@ class ARMA(nn.Module):
         stacks: int = 2,
         depth: int = 1,
     ) -> None:
-        super().__init__()
-        self.dropout = dropout
         pairs = widths(in_channels, hidden, layers, out_channels)
-        self.convs = nn.ModuleList(
-            ARMALayer(*pair, stacks, depth, act=layer < layers - 1) for layer, pair in enumerate(pairs)
-        )
+        convs = (ARMALayer(*pair, stacks, depth, act=layer < layers - 1) for layer, pair in enumerate(pairs))
+        super().__init__(convs, dropout)
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        for conv in self.convs:
-            x = conv(x, graph, self.dropout)
-        return x
+    def activate(self, x: Tensor) -> Tensor:
+        return x  # every step inside a layer ends with it
 
 
 ENTRY = baseline(

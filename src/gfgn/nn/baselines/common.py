@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from itertools import pairwise
 from typing import Any, ClassVar, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -139,11 +139,46 @@ def reset(*modules: Any) -> None:
         module.reset_parameters()
 
 
-class ConvolutionStack(nn.Module):
-    """Layers of one kind, with ReLU between them and dropout on the input of each.
+class Convolutions(nn.Module):
+    """Layers one after the other, with an activation between them and dropout on the input of each.
 
-    A network is a subclass that names its `layer`, which is called as `layer(x, edges, dropout)`, and says by `prepare`
-    what its layers want to have of a graph.
+    A network is a subclass that says by `prepare` what its layers want to have of a graph and by `activate` what comes
+    between them.
+
+    Args:
+        convs: The layers, called as `layer(x, edges, dropout)`.
+        dropout: Rate, on the input of every layer.
+    """
+
+    def __init__(self, convs: Iterable[nn.Module], dropout: float | Tensor) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.convs = nn.ModuleList(convs)
+
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew."""
+        reset(*self.convs)
+
+    def prepare(self, graph: Graph) -> Graph:
+        """What the layers work on."""
+        return graph
+
+    def activate(self, x: Tensor) -> Tensor:
+        """What comes between two layers."""
+        return x.relu()
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        return self.convolve(x, self.prepare(graph))
+
+    def convolve(self, x: Tensor, edges: Graph) -> Tensor:
+        """The logits from what `prepare` returns."""
+        for number, conv in enumerate(self.convs):
+            x = conv(x if number == 0 else self.activate(x), edges, self.dropout)
+        return x
+
+
+class ConvolutionStack(Convolutions):
+    """`Convolutions` of one kind that have no parameters but their widths: a subclass names its `layer`.
 
     Args:
         in_channels: Number of features.
@@ -158,24 +193,5 @@ class ConvolutionStack(nn.Module):
     def __init__(
         self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2
     ) -> None:
-        super().__init__()
-        self.dropout = dropout
         sizes = widths(in_channels, hidden, layers, out_channels)
-        self.convs = nn.ModuleList(type(self).layer(*pair) for pair in sizes)
-
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def prepare(self, graph: Graph) -> Graph:
-        """What the layers work on."""
-        return graph
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        return self.convolve(x, self.prepare(graph))
-
-    def convolve(self, x: Tensor, edges: Graph) -> Tensor:
-        """The logits from what `prepare` returns."""
-        for number, conv in enumerate(self.convs):
-            x = conv(x if number == 0 else x.relu(), edges, self.dropout)
-        return x
+        super().__init__((type(self).layer(*pair) for pair in sizes), dropout)

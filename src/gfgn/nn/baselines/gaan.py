@@ -9,7 +9,7 @@ from torch.nn.functional import leaky_relu
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.attention import attend, edge_dot
-from gfgn.nn.baselines.common import Maps, apply, glorot_linear, reset, widths
+from gfgn.nn.baselines.common import Convolutions, Maps, apply, glorot_linear, reset, widths
 from gfgn.nn.baselines.edges import edge_softmax, max_over_neighbors
 from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
 
@@ -59,7 +59,7 @@ class GaANLayer(nn.Module):
         return out
 
 
-class GaAN(nn.Module):
+class GaAN(Convolutions):
     """The network of *GaAN: Gated Attention Networks for Learning on Large and Spatiotemporal Graphs* (Zhang et al.,
     2018): layers as in `GaANLayer` with LeakyReLU between them.
 
@@ -88,19 +88,11 @@ class GaAN(nn.Module):
         value: int = 32,
         pool: int = 64,
     ) -> None:
-        super().__init__()
-        self.dropout = dropout
         pairs = widths(in_channels, hidden, layers, out_channels)
-        self.convs = nn.ModuleList(GaANLayer(*pair, heads, key, value, pool) for pair in pairs)
+        super().__init__((GaANLayer(*pair, heads, key, value, pool) for pair in pairs), dropout)
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        for layer, conv in enumerate(self.convs):
-            x = conv(x if layer == 0 else leaky_relu(x, SLOPE), graph, self.dropout)
-        return x
+    def activate(self, x: Tensor) -> Tensor:
+        return leaky_relu(x, SLOPE)
 
 
 ENTRY = baseline(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
@@ -10,7 +12,7 @@ from torch_geometric.nn.inits import glorot
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.attention import attend
-from gfgn.nn.baselines.common import glorot_linear, merge, reset, with_self_loops
+from gfgn.nn.baselines.common import Convolutions, glorot_linear, merge, reset, with_self_loops
 from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target
 from gfgn.nn.baselines.entry import Parameter, baseline, layers
 
@@ -67,7 +69,7 @@ def head_widths(
     return [(size, hidden, heads, True) for size in sizes[:-1]] + [(sizes[-1], out_channels, output_heads, False)]
 
 
-class GAT(nn.Module):
+class GAT(Convolutions):
     """The network of *Graph Attention Networks* (Veličković et al., 2018): layers as in `GATLayer` with heads
     concatenated and ELU between them; the last averages its heads.
 
@@ -81,6 +83,8 @@ class GAT(nn.Module):
         output_heads: Heads of the last layer.
     """
 
+    layer: ClassVar[type[nn.Module]] = GATLayer
+
     def __init__(
         self,
         in_channels: int,
@@ -92,20 +96,14 @@ class GAT(nn.Module):
         heads: int = 8,
         output_heads: int = 1,
     ) -> None:
-        super().__init__()
-        self.dropout = dropout
         sizes = head_widths(in_channels, hidden, heads, layers, out_channels, output_heads)
-        self.convs = nn.ModuleList(GATLayer(*size) for size in sizes)
+        super().__init__((type(self).layer(*size) for size in sizes), dropout)
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
+    def prepare(self, graph: Graph) -> Graph:
+        return with_self_loops(graph)
 
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        looped = with_self_loops(graph)
-        for layer, conv in enumerate(self.convs):
-            x = conv(x if layer == 0 else nn.functional.elu(x), looped, self.dropout)
-        return x
+    def activate(self, x: Tensor) -> Tensor:
+        return nn.functional.elu(x)
 
 
 HEAD_PARAMETERS = {

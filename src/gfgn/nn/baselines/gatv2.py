@@ -10,10 +10,10 @@ from torch_geometric.nn.inits import glorot
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.attention import attend
-from gfgn.nn.baselines.common import Maps, merge, reset, with_self_loops
+from gfgn.nn.baselines.common import Maps, merge, reset
 from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target
 from gfgn.nn.baselines.entry import baseline
-from gfgn.nn.baselines.gat import HEAD_PARAMETERS, SLOPE, head_widths
+from gfgn.nn.baselines.gat import GAT, HEAD_PARAMETERS, SLOPE
 
 
 class GATv2Layer(nn.Module):
@@ -55,45 +55,11 @@ class GATv2Layer(nn.Module):
         return merge(attend(alpha, source, looped), self.heads, self.concat) + self.bias
 
 
-class GATv2(nn.Module):
+class GATv2(GAT):
     """The network of *How Attentive are Graph Attention Networks?* (Brody et al., 2022): `gat` with layers as in
-    `GATv2Layer`.
+    `GATv2Layer`."""
 
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Rate, on the input of every layer and on the attention.
-        hidden: Hidden units of a head.
-        layers: Number of layers.
-        heads: Heads of the hidden layers.
-        output_heads: Heads of the last layer.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        dropout: float | Tensor = 0.6,
-        *,
-        hidden: int = 8,
-        layers: int = 2,
-        heads: int = 8,
-        output_heads: int = 1,
-    ) -> None:
-        super().__init__()
-        self.dropout = dropout
-        sizes = head_widths(in_channels, hidden, heads, layers, out_channels, output_heads)
-        self.convs = nn.ModuleList(GATv2Layer(*size) for size in sizes)
-
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        looped = with_self_loops(graph)
-        for layer, conv in enumerate(self.convs):
-            x = conv(x if layer == 0 else nn.functional.elu(x), looped, self.dropout)
-        return x
+    layer = GATv2Layer
 
 
 ENTRY = baseline(
