@@ -12,6 +12,7 @@ the same result up to rounding.
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -392,8 +393,7 @@ class Batch:
 
     def take(self, places: Sequence[int]) -> Batch:
         """A batch of some of the replicas, for reading their results; this one keeps them too."""
-        part = object.__new__(Batch)
-        part.__dict__.update(self.__dict__)
+        part = copy.copy(self)
         part.stacks = {name: Stack(s.flat, s.shape, s.by_feature) for name, s in self.stacks.items()}
         part.keep(places)
         return part

@@ -166,21 +166,20 @@ class _Training:
     # --- groups and batches -----------------------------------------------------------------------
 
     def train(self, batch_size: int | None, rungs: list[int], prune: Prune | None) -> None:
-        groups = [self._group(places) for places in self._alike()]
         if prune is not None:
             with fitting_threads(self.data, len(self.replicas)):
-                self._train_in_step(groups, batch_size, rungs, prune)
+                self._train_in_step(batch_size, rungs, prune)
         elif self.device.type == "cpu" and len(self.replicas) > 1 and torch.get_num_threads() > 1:
-            self._train_in_threads(groups, batch_size)
+            self._train_in_threads(batch_size)
         else:
             with fitting_threads(self.data, len(self.replicas)):
-                for group in groups:
-                    self._train_group(group, batch_size)
+                for places in self._alike():
+                    self._train_group(self._group(places), batch_size)
 
-    def _train_in_step(self, groups: list[_Group], batch_size: int | None, rungs: list[int], prune: Prune) -> None:
+    def _train_in_step(self, batch_size: int | None, rungs: list[int], prune: Prune) -> None:
         """All batches up to a rung, then all up to the next."""
         batches = []
-        for group in groups:
+        for group in map(self._group, self._alike()):
             size = batch_size or self._fitting(group)
             batches += [(self._batch(group, some), some) for some in _cut(group.places, size)]
         for rung in [*rungs, self.protocol.max_epochs]:
@@ -189,14 +188,14 @@ class _Training:
             if rung < self.protocol.max_epochs:
                 self._prune(batches, rung, prune)
 
-    def _train_in_threads(self, groups: list[_Group], batch_size: int | None) -> None:
+    def _train_in_threads(self, batch_size: int | None) -> None:
         """A batch in every thread: threads that share the work of one batch would wait for each other at every step
         of it, and on a busy machine for very long."""
         threads = torch.get_num_threads()
         batches = [
-            (group.places, some)
-            for group in groups
-            for some in _cut(group.places, batch_size or min(self._fitting(group), -(-len(group.places) // threads)))
+            (alike, some)
+            for alike in self._alike()
+            for some in _cut(alike, batch_size or min(self._fitting_the_cache(), -(-len(alike) // threads)))
         ]
         torch.set_num_threads(1)  # for threads to come, too
         mail: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -283,8 +282,7 @@ class _Training:
         """How many replicas to train at a time."""
         count = len(group.places)
         if self.device.type == "cpu":
-            hidden = 4 * HIDDEN * (group.task.val.graph.num_nodes + 1)
-            return max(1, min(count, CACHE // hidden))
+            return min(count, self._fitting_the_cache())
         if self.device.type != "cuda":
             return min(count, 16)
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -300,6 +298,10 @@ class _Training:
         del batch
         torch.cuda.empty_cache()
         return max(1, min(count, int(0.7 * free / each)))
+
+    def _fitting_the_cache(self) -> int:
+        """How many replicas have their hidden units in a CPU's cache together; at least one."""
+        return max(1, CACHE // (4 * HIDDEN * (self.data.num_nodes + 1)))
 
     def _guess(self, group: _Group) -> int:
         """Bytes that a replica takes, on the high side: its parameters with all that Adam and the best epoch add, and
