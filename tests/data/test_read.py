@@ -98,7 +98,7 @@ def same_graph(found: Graph, wanted: Graph) -> None:
             assert torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two, name
 
 
-def check(dataset: Dataset) -> None:
+def check_reading(dataset: Dataset) -> None:
     same_graph(dataset.graph, expected())
     assert torch.equal(dataset.graph.slot.long(), torch.arange(dataset.graph.num_edges))
     torch.testing.assert_close(dataset.x.to_dense(), torch.from_numpy(X), rtol=1e-6, atol=0)
@@ -118,7 +118,7 @@ def check(dataset: Dataset) -> None:
 def test_tables(tmp_path: Path, nodes: str, edges: str, ids: str) -> None:
     names: list[Any] = [f"node {k}, é" for k in range(SIZE)] if ids == "strings" else [7 * k - 20 for k in range(SIZE)]
     reading = read_with_notes(save_tables(tmp_path, nodes, edges, names))
-    check(reading.dataset)
+    check_reading(reading.dataset)
     assert [str(name) for name in reading.ids] == [str(name) for name in names]
     assert reading.label_names == ["red", "sky", "tan"]
     assert reading.dataset.feature_names == ["f0", "f1", "f2"]
@@ -129,23 +129,23 @@ def test_tables(tmp_path: Path, nodes: str, edges: str, ids: str) -> None:
 def test_zip(tmp_path: Path, inner: str) -> None:
     (tmp_path / "folder").mkdir()
     dataset = read(zipped(save_tables(tmp_path / "folder", "parquet"), inner))
-    check(dataset)
+    check_reading(dataset)
     assert dataset.name == "packed"
 
 
 @pytest.mark.parametrize("content", [arrays, sparse_arrays])
 def test_npz(tmp_path: Path, content: Callable[[], dict[str, Any]]) -> None:
     dataset = read(str(save_npz(tmp_path, content())))
-    check(dataset)
+    check_reading(dataset)
     assert dataset.name == "graph"
     assert (dataset.x.layout == torch.sparse_csr) == (content is sparse_arrays)
 
 
 def test_data() -> None:
-    check(read(data()))
+    check_reading(read(data()))
     sparse = data()
     sparse.x = torch.from_numpy(X).to_sparse_csr()
-    check(read(sparse))
+    check_reading(read(sparse))
 
 
 def test_directed_graphs_stay_so_on_request() -> None:
@@ -161,11 +161,11 @@ def test_small_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tables, "EDGE_BATCH", 2)
     monkeypatch.setattr(tables, "BLOCK", 256)
     calls: list[tuple[int, int]] = []
-    check(read(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))
+    check_reading(read(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))
     assert calls == [(min(2 * k, 13), 13) for k in range(1, 8)]
     (tmp_path / "edges.parquet").unlink()
     calls.clear()
-    check(read(save_tables(tmp_path, "csv", "csv"), progress=lambda *call: calls.append(call)))
+    check_reading(read(save_tables(tmp_path, "csv", "csv"), progress=lambda *call: calls.append(call)))
     assert calls[-1] == (13, 13)
 
 
@@ -582,7 +582,7 @@ def table(names: list[str]) -> st.SearchStrategy[str]:
     return st.builds(lambda top, rest: "\n".join(",".join(row) for row in [top, *rest]), header, rows)
 
 
-def succeeds_or_says_why(source: Any, **options: bool) -> None:
+def assert_success_or_reason(source: Any, **options: bool) -> None:
     try:
         said = describe_reading(read_with_notes(source, **options))
     except DataError as error:
@@ -599,7 +599,7 @@ def test_any_csv(nodes: str, edges: str, undirected: bool, stratify: bool) -> No
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (("nodes.csv", nodes), ("edges.csv", edges)):
             (Path(folder) / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-        succeeds_or_says_why(folder, undirected=undirected, stratify=stratify, normalize=stratify)
+        assert_success_or_reason(folder, undirected=undirected, stratify=stratify, normalize=stratify)
 
 
 VALUES = st.one_of(
@@ -622,7 +622,7 @@ def test_any_parquet(nodes: dict[str, list[Any]], edges: dict[str, list[Any]]) -
     with tempfile.TemporaryDirectory() as folder:
         save(Path(folder), "nodes", "parquet", nodes)
         save(Path(folder), "edges", "parquet", edges)
-        succeeds_or_says_why(folder)
+        assert_success_or_reason(folder)
 
 
 @FUZZ
@@ -642,4 +642,4 @@ def test_any_damage(draw: st.DataObject) -> None:
         for _ in range(draw.draw(st.integers(1, 4))):
             content[draw.draw(st.integers(0, len(content) - 1))] = draw.draw(st.integers(0, 255))
         victim.write_bytes(bytes(content[: draw.draw(st.sampled_from([len(content), len(content) // 2, 10]))]))
-        succeeds_or_says_why(source)
+        assert_success_or_reason(source)

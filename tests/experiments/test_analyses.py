@@ -43,4 +43,5 @@ def test_importing_them_needs_no_packages_for_figures() -> None:
         "import sys; sys.modules.update(dict.fromkeys(['matplotlib', 'pandas', 'sklearn', 'yaml', 'typer'], None))"
     )
     imports = "; ".join(f"import gfgn.experiments.{name}" for name in MODULES)
-    subprocess.run([sys.executable, "-c", f"{lacking}; {imports}"], check=True)
+    ended = subprocess.run([sys.executable, "-c", f"{lacking}; {imports}"], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

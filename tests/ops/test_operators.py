@@ -454,3 +454,24 @@ def test_refusals(case: str) -> None:
     build, message = REFUSALS[case]
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@every_backend
+def test_under_two_transforms_the_registered_operator_runs(backend: str) -> None:
+    """Inside one `vmap` an operator batches itself; inside more, PyTorch does."""
+    graph, (_, _, z, _) = make(8, 20, 3)
+    where = device(backend)
+    graph, z = graph.to(where), torch.stack([z.to(where) * k for k in range(1, 7)]).view(2, 3, *z.shape)
+    both = torch.vmap(torch.vmap(lambda x: ops.propagate(x, graph, backend)))(z)
+    for i in range(2):
+        for j in range(3):
+            torch.testing.assert_close(both[i, j], ops.propagate(z[i, j], graph, backend))
+
+
+@every_backend
+def test_what_all_replicas_share_is_worked_out_once(backend: str) -> None:
+    graph, (_, _, z, _) = make(8, 20, 3)
+    where = device(backend)
+    graph, z, scale = graph.to(where), z.to(where), torch.arange(1.0, 4.0, device=where)
+    out = torch.vmap(lambda s: s * ops.propagate(z, graph, backend))(scale)
+    torch.testing.assert_close(out, scale.view(-1, 1, 1) * ops.propagate(z, graph, backend))

@@ -216,11 +216,11 @@ def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, fini
         raise TypeError(f"x must hold floating-point features, got {x.dtype}")
     if isinstance(edge_index, Tensor | Graph) and edge_index.device != x.device:
         raise ValueError(f"x is on {x.device}, but edge_index is on {edge_index.device}")
-    if finite and not torch.compiler.is_compiling() and not is_batched(x):
+    if finite and not torch.compiler.is_compiling() and not is_wrapped(x):
         check_finite(x)
 
 
-def is_batched(x: Tensor) -> bool:
+def is_wrapped(x: Tensor) -> bool:
     """Whether `x` is inside a functorch transform, where values cannot be looked at."""
     return torch._C._functorch.is_functorch_wrapped_tensor(x)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import library, reference
-from gfgn.ops.dense import dropout, is_batched, linear
+from gfgn.ops.dense import dropout, linear
 from gfgn.ops.dispatch import Backend, backends, choose
 from gfgn.ops.random import keyed
 from gfgn.ops.reference import compute_dtype
@@ -32,7 +32,6 @@ __all__ = [
     "gated_pair",
     "gated_propagate",
     "head_linear",
-    "is_batched",
     "keyed",
     "linear",
     "neighbor_max",
