@@ -155,27 +155,24 @@ def _attributes(module: nn.Module, value: Tensor) -> Iterator[tuple[nn.Module, s
                 yield child, name
 
 
-class Stack:
-    """One parameter of all replicas. `flat` is how it lies in memory, `[outer, R, inner]`; `view` is `[R, …]`."""
+@dataclass(frozen=True)
+class Layout:
+    """How one parameter of all replicas, `[R, …]`, lies in memory: `[outer, R, inner]`.
 
-    def __init__(self, flat: Tensor, shape: torch.Size, by_feature: bool) -> None:
-        self.flat, self.shape, self.by_feature = flat, shape, by_feature
+    Attributes:
+        shape: Of one replica's parameter.
+        by_feature: Whether the replicas lie inside of the features, see `Program.is_by_feature`.
+    """
 
-    @staticmethod
-    def of(values: Tensor, by_feature: bool) -> Stack:
-        """The stack of `values`, `[R, …]`."""
-        stack = Stack(values, values.shape[1:], by_feature)
-        stack.flat = stack.lay(values)
-        return stack
+    shape: torch.Size
+    by_feature: bool
 
-    @property
-    def view(self) -> Tensor:
-        if self.by_feature:
-            return self.flat.permute(1, 2, 0)
-        return self.flat.view(self.flat.size(1), *self.shape)
+    def view(self, flat: Tensor) -> Tensor:
+        """`[R, …]` of what lies so."""
+        return flat.permute(1, 2, 0) if self.by_feature else flat.view(flat.size(1), *self.shape)
 
     def lay(self, value: Tensor) -> Tensor:
-        """A tensor of the shape of `view` in the way `flat` lies; without a copy where it lies so already."""
+        """`[R, …]` as it lies; without a copy where it lies so already."""
         if self.by_feature:
             return value.permute(2, 0, 1).contiguous()
         return value.reshape(1, value.size(0), -1)
@@ -213,15 +210,14 @@ class Batch:
         seeds = sorted({replica.seed for replica in self.replicas})
         initial = [program.initial(seed) for seed in seeds]
         which = torch.tensor([seeds.index(replica.seed) for replica in self.replicas], device=device)
-        self.stacks: dict[str, Stack] = {}
-        for name, value in initial[0].items():
-            values = torch.stack([each[name].to(device) for each in initial]).index_select(0, which)
-            self.stacks[name] = Stack.of(values, program.is_by_feature(value.shape))
+        self.layouts: dict[str, Layout] = {}
         self.tensors = self._start(replicas, splits, count, dtype, device)
-        for name, stack in self.stacks.items():
-            self.tensors[f"parameter {name}"] = stack.flat
+        for name, value in initial[0].items():
+            self.layouts[name] = layout = Layout(value.shape, program.is_by_feature(value.shape))
+            values = torch.stack([each[name].to(device) for each in initial]).index_select(0, which)
+            self.tensors[f"parameter {name}"] = flat = layout.lay(values)
             for kind in ("first moment", "second moment", "best"):
-                self.tensors[f"{kind} {name}"] = torch.zeros_like(stack.flat)
+                self.tensors[f"{kind} {name}"] = torch.zeros_like(flat)
         self.tables = self._tables(protocol, dtype, device)
         self._train_weights = [part.weights(protocol.class_weights) for part in task.steps]
         self._val_weights = task.val.weights()
@@ -266,7 +262,7 @@ class Batch:
         tensors, part = self.tensors, self.task.steps[number]
         key = mix(tensors["seed"] + mix(tensors["step"] + 1) * GOLDEN)
         own = {"key": key, "dropout": tensors["dropout"], "lam": tensors["lam"]}
-        leaves = {name: stack.view.detach().requires_grad_() for name, stack in self.stacks.items()}
+        leaves = {name: value.detach().requires_grad_() for name, value in self._parameters("parameter").items()}
         weight = self._train_weights[number].index_select(0, tensors["split"])
         loss = metrics.loss(self.program(leaves, own, part, training=True), part.y, weight)
         grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
@@ -283,9 +279,9 @@ class Batch:
         for name, grad in grads.items():
             if grad is None:  # a parameter that the model did not use
                 continue
-            stack = self.stacks[name]
             moments = (tensors[f"first moment {name}"], tensors[f"second moment {name}"])
-            adam_(stack.flat, stack.lay(grad), *moments, scale, tensors["weight_decay"], rate, correction)
+            laid = self.layouts[name].lay(grad)
+            adam_(tensors[f"parameter {name}"], laid, *moments, scale, tensors["weight_decay"], rate, correction)
 
     def _clipping(self, grads: dict[str, Tensor | None]) -> Tensor:
         """What each replica's gradient is multiplied by so that its norm is no larger than allowed."""
@@ -309,8 +305,8 @@ class Batch:
         better = tensors["alive"] & (better | (epoch == 0))
         for name, value in (("best_score", score), ("best_loss", loss), ("best_epoch", epoch.expand_as(better))):
             tensors[name].copy_(torch.where(better, value, tensors[name]))
-        for name, stack in self.stacks.items():
-            copy_where_(stack.flat, tensors[f"best {name}"], better)
+        for name in self.layouts:
+            copy_where_(tensors[f"parameter {name}"], tensors[f"best {name}"], better)
         tensors["alive"].logical_and_(epoch - tensors["best_epoch"] < self.protocol.patience)
         tensors["train_loss"].zero_()
         epoch.add_(1)
@@ -320,17 +316,9 @@ class Batch:
         return self.program(parameters, own, part, training=False, scores=scores)
 
     def _parameters(self, kind: str) -> dict[str, Tensor]:
-        return {
-            name: Stack(self.tensors[f"{kind} {name}"], stack.shape, stack.by_feature).view
-            for name, stack in self.stacks.items()
-        }
+        return {name: layout.view(self.tensors[f"{kind} {name}"]) for name, layout in self.layouts.items()}
 
     # --- many epochs ------------------------------------------------------------------------------
-
-    @property
-    def done(self) -> bool:
-        """Whether there is no epoch left to train."""
-        return self.epoch >= self.protocol.max_epochs or not self.replicas
 
     def run(self, epochs: int) -> None:
         """Trains so many epochs more, or as many as there are left."""
@@ -388,13 +376,10 @@ class Batch:
         self.replicas = [self.replicas[place] for place in places]
         index = torch.tensor(list(places), dtype=torch.int64, device=self.device)
         self.tensors = {name: _select(name, value, index) for name, value in self.tensors.items()}
-        for name, stack in self.stacks.items():
-            stack.flat = self.tensors[f"parameter {name}"]
 
     def take(self, places: Sequence[int]) -> Batch:
         """A batch of some of the replicas, for reading their results; this one keeps them too."""
         part = copy.copy(self)
-        part.stacks = {name: Stack(s.flat, s.shape, s.by_feature) for name, s in self.stacks.items()}
         part.keep(places)
         return part
 
@@ -423,7 +408,7 @@ class Batch:
         if not self.program.model.gated:
             return [None] * len(self.replicas)
         rows = max(self.task.val.graph.num_edges, self.task.val.graph.num_nodes)
-        width = next(iter(self.stacks.values())).shape[0]
+        width = next(iter(self.layouts.values())).shape[0]
         size = max(1, SCORE_BYTES // max(1, 4 * rows * width))
         found: list[dict[str, float] | None] = []
         for first in range(0, len(self.replicas), size):
@@ -435,7 +420,7 @@ class Batch:
     @property
     def num_parameters(self) -> int:
         """Learned values of one replica."""
-        return sum(stack.shape.numel() for stack in self.stacks.values())
+        return sum(layout.shape.numel() for layout in self.layouts.values())
 
 
 def _of_edges(scores: Tensor, graph: Graph) -> Tensor:
