@@ -85,7 +85,9 @@ def test_a_study_keeps_them_apart(data: Dataset) -> None:
 
 
 def test_what_cannot_train_on_samples(data: Dataset) -> None:
-    with pytest.raises(ValueError, match="protocol must leave clip, schedule and class_weights as usual for vr-gcn"):
+    with pytest.raises(
+        ValueError, match="protocol must leave clip, schedule, class_weights and best as usual for vr-gcn"
+    ):
         train_runs("vr-gcn", data, [Replica()], Protocol(4, 4, clip=1.0))
     two = dataclasses.replace(data, metric="roc_auc", num_classes=2, y=data.y % 2)
     with pytest.raises(ValueError, match="data must be measured by accuracy or micro-F1 for vr-gcn, got roc_auc"):

@@ -121,6 +121,23 @@ def test_clipping_and_schedules_against_a_plain_loop(data: Dataset) -> None:
         check_against_plain(run, plain_loop("gfgn-graph", precise(data), replica, 20, 100, clip, schedule))
 
 
+def test_what_the_best_epoch_goes_by(data: Dataset) -> None:
+    replicas = [Replica(seed=seed, lr=0.1) for seed in range(3)]
+    for best, patience in (("score", 10), ("loss", 10), ("last", 1)):
+        for run in train_replicas("gfgn-graph", data, replicas, max_epochs=60, patience=patience, best=best):
+            val, loss = run.history["val"], run.history["val_loss"]
+            expected = {
+                "score": max(range(run.epochs), key=lambda epoch: (val[epoch], -loss[epoch], -epoch)),
+                "loss": min(range(run.epochs), key=lambda epoch: (loss[epoch], epoch)),
+                "last": 59,
+            }
+            assert run.epoch == expected[best]
+            assert run.val == pytest.approx(val[run.epoch])
+            assert run.epochs == (60 if best == "last" else min(60, run.epoch + 1 + patience))
+    with pytest.raises(ValueError, match="best must be one of 'score', 'loss', 'last', got 'luck'"):
+        train_replicas("mlp", data, replicas, best="luck")
+
+
 def test_patience_and_the_epoch_limit_both_end_a_run(data: Dataset) -> None:
     [stopped] = train_replicas("mlp", data, [Replica()], max_epochs=300, patience=5)
     assert len(stopped.history["val"]) == stopped.epochs == stopped.epoch + 6 < 300

@@ -143,8 +143,8 @@ def _check(model: str, data: Dataset, protocol: Protocol) -> None:
     usual = Protocol(protocol.max_epochs, protocol.patience, graphs_per_step=protocol.graphs_per_step)
     if protocol != usual:
         raise ValueError(
-            f"protocol must leave clip, schedule and class_weights as usual for {model}, which trains on samples, "
-            f"got {protocol}"
+            f"protocol must leave clip, schedule, class_weights and best as usual for {model}, which trains on "
+            f"samples, got {protocol}"
         )
     if data.metric == "roc_auc":
         raise ValueError(f"data must be measured by accuracy or micro-F1 for {model}, got {data.metric}")

@@ -48,6 +48,8 @@ class Protocol:
             each third of the epochs).
         class_weights: Whether every class has the same weight in the loss, however many nodes it has.
         graphs_per_step: Of inductive data, how many training graphs make up a step; `None` for all of them.
+        best: What the best epoch goes by on the validation nodes, and early stopping with it: `"score"` (the lower loss
+            breaks ties) or `"loss"`; or `"last"`, whose best epoch is the last one, so that nothing ends a run early.
     """
 
     max_epochs: int = 400
@@ -56,6 +58,7 @@ class Protocol:
     schedule: str = "constant"
     class_weights: bool = False
     graphs_per_step: int | None = None
+    best: str = "score"
 
     def __post_init__(self) -> None:
         for name in ("max_epochs", "patience", "graphs_per_step"):
@@ -64,8 +67,9 @@ class Protocol:
                 raise ValueError(f"{name} must be 1 or larger, got {value}")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"clip must be above 0, got {self.clip}")
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, got {self.schedule!r}")
+        for name, known in (("schedule", SCHEDULES), ("best", BEST)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}")
 
     def learning_rates(self, steps: int) -> Tensor:
         """What the learning rate is multiplied by at each of `steps` steps."""
@@ -77,6 +81,12 @@ SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
     "cosine": lambda progress: (1 + torch.cos(torch.pi * progress)) / 2,
     "step": lambda progress: 0.1 ** (progress * 3).floor(),
 }
+BEST: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "score": lambda score, loss, top, low: (score > top) | ((score == top) & (loss < low)),
+    "loss": lambda score, loss, top, low: loss < low,
+    "last": lambda score, loss, top, low: torch.ones_like(score, dtype=torch.bool),
+}
+"""Whether an epoch is better than the best one so far, by score and loss of the two."""
 
 
 class Program:
@@ -301,7 +311,7 @@ class Batch:
         loss = metrics.loss(logits, self.task.val.y, weight)
         score = self.score(logits, self.task.val.y, mask).to(self.dtype)
         tensors["history"].index_copy_(0, epoch, torch.stack([tensors["train_loss"], loss, score]).unsqueeze(0))
-        better = (score > tensors["best_score"]) | ((score == tensors["best_score"]) & (loss < tensors["best_loss"]))
+        better = BEST[self.protocol.best](score, loss, tensors["best_score"], tensors["best_loss"])
         better = tensors["alive"] & (better | (epoch == 0))
         for name, value in (("best_score", score), ("best_loss", loss), ("best_epoch", epoch.expand_as(better))):
             tensors[name].copy_(torch.where(better, value, tensors[name]))

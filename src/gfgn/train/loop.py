@@ -47,6 +47,7 @@ def train_replicas(
     schedule: str = "constant",
     class_weights: bool = False,
     graphs_per_step: int | None = None,
+    best: str = "score",
     progress: Callable[[Run], None] | None = None,
     status: Callable[[Status], None] | None = None,
     history: bool = True,
@@ -61,9 +62,9 @@ def train_replicas(
     """Trains `model` for every replica and returns one `Run` a replica, in order.
 
     Adam on the cross-entropy of the training nodes, validation after every epoch. The best epoch is the one
-    with the best validation score, the lower validation loss breaking ties; training ends `patience` epochs
-    after it. The test score is read once, at the best epoch. A replica's result depends on nothing but
-    itself: not on the others in the list, nor on the global random state, which is left as it was.
+    with the best validation score, the lower validation loss breaking ties, unless `best` says otherwise; training
+    ends `patience` epochs after it. The test score is read once, at the best epoch. A replica's result depends on
+    nothing but itself: not on the others in the list, nor on the global random state, which is left as it was.
 
     Args:
         model: Name of the model, see `gfgn.train.MODELS`.
@@ -77,6 +78,7 @@ def train_replicas(
         class_weights: Whether every class has the same weight in the loss, however many nodes it has.
         graphs_per_step: If every graph of `data` belongs to one part of the split, how many training graphs make up a
             step; `None` for all of them.
+        best: What the best epoch goes by: `"score"`, `"loss"` or `"last"`, see `gfgn.train.Protocol`.
         progress: Called with each run as it finishes, in the caller's thread.
         status: Called now and then with how far the runs are, likewise.
         history: Whether runs keep their losses and scores of every epoch.
@@ -95,7 +97,7 @@ def train_replicas(
         raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
     if data.inductive and not entry.inductive:
         raise ValueError(f"model must run on graphs it has not seen for {data.name!r}, got {model!r}, which does not")
-    protocol = Protocol(max_epochs, patience, clip, schedule, class_weights, graphs_per_step)
+    protocol = Protocol(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best)
     _check(data, replicas, protocol, batch_size, rungs, prune)
     if not replicas:
         return []
