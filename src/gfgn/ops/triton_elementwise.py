@@ -3,6 +3,8 @@
 # Triton's own functions cannot be annotated; the functions below them are.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -48,15 +50,15 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
 # --- the neighbour level: what follows the sums over neighbours ---
 #
 # A program owns some rows and the columns of as many heads as fill `W` columns. Their gates become one `[W, W]` matrix
-# with a block a head on its diagonal: more arithmetic than there is to do, but on matrix units, and the kernel waits
-# for memory all the same.
+# with a block a head on its diagonal: more arithmetic than there is to do, but on matrix units. Neighbouring programs
+# own neighbouring columns, so that memory is read in long stretches.
 
 
 @triton.jit
-def _gate_matrix(gate, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+def _gate_matrix(block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
     """Offsets of the upper halves of a program's gates in a `[W, W]` matrix, and where the blocks are."""
     k = tl.arange(0, W)
-    head = tl.program_id(1) * HEADS + k // d
+    head = block * HEADS + k // d
     there = (k < HEADS * d) & (head < heads)
     at = head.to(tl.int64)[:, None] * (2 * d * d) + (k % d)[:, None] * d + (k % d)[None, :]
     inside = (k // d)[:, None] == (k // d)[None, :]
@@ -70,50 +72,55 @@ def _dot(x, y):
 
 
 @triton.jit
-def _places(first, rows, columns, heads, d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+def _places(
+    block, first, rows, columns, heads, d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr
+):
     """Offsets of `[ROWS, W]` values from row `first` on, and which of them there are."""
     row = first + tl.arange(0, ROWS)
     k = tl.arange(0, W)
-    column = tl.program_id(1) * HEADS * d + k
+    column = block * HEADS * d + k
     at = row.to(tl.int64)[:, None] * columns + column[None, :]
     return at, (row < rows)[:, None] & ((k < HEADS * d) & (column < heads * d))[None, :]
 
 
 @triton.jit
-def _lams(lam, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
-    column = tl.program_id(1) * HEADS * d + tl.arange(0, W)
+def _lams(lam, block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+    column = block * HEADS * d + tl.arange(0, W)
     return tl.load(lam + column, mask=column < heads * d, other=0.0)[None, :]
 
 
-@triton.jit(do_not_specialize=["rows", "heads"])
+@triton.jit(do_not_specialize=["rows", "heads", "blocks"])
 def _gated_neighbor(
-    z, around, mean, gate, lam, out, rows, columns, heads,
+    z, around, mean, gate, lam, out, rows, columns, heads, blocks,
     d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
 ):  # fmt: skip
-    gate_at, gate_inside = _gate_matrix(gate, heads, d, HEADS, W)
+    block, part = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    gate_at, gate_inside = _gate_matrix(block, heads, d, HEADS, W)
     own = tl.load(gate + gate_at, mask=gate_inside, other=0.0).to(tl.float32)
     other = tl.load(gate + gate_at + d * d, mask=gate_inside, other=0.0).to(tl.float32)
-    at, inside = _places(tl.program_id(0) * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
+    at, inside = _places(block, part * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
     mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
     theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
     taken = tl.load(around + at, mask=inside, other=0.0).to(tl.float32)
-    s = _lams(lam, heads, d, HEADS, W) * _sigmoid(_dot(mine, own) + _dot(theirs, other))
+    s = _lams(lam, block, heads, d, HEADS, W) * _sigmoid(_dot(mine, own) + _dot(theirs, other))
     tl.store(out + at, mine + s * (taken - mine), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "heads", "plane", "steps"])
+@triton.jit(do_not_specialize=["rows", "heads", "blocks", "plane", "steps"])
 def _gated_neighbor_backward(
-    grad, z, around, mean, gate, lam, grad_z, grad_around, grad_mean, partial, rows, columns, heads, plane, steps,
+    grad, z, around, mean, gate, lam, grad_z, grad_around, grad_mean, partial,
+    rows, columns, heads, blocks, plane, steps,
     d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
 ):  # fmt: skip
-    gate_at, gate_inside = _gate_matrix(gate, heads, d, HEADS, W)
+    block, part = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    gate_at, gate_inside = _gate_matrix(block, heads, d, HEADS, W)
     own = tl.load(gate + gate_at, mask=gate_inside, other=0.0).to(tl.float32)
     other = tl.load(gate + gate_at + d * d, mask=gate_inside, other=0.0).to(tl.float32)
-    weight = _lams(lam, heads, d, HEADS, W)
+    weight = _lams(lam, block, heads, d, HEADS, W)
     sum_own = tl.zeros([W, W], tl.float32)
     sum_other = tl.zeros([W, W], tl.float32)
     for step in range(steps):
-        at, inside = _places((tl.program_id(0) * steps + step) * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
+        at, inside = _places(block, (part * steps + step) * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
         g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32)
         mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
         theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
@@ -126,20 +133,26 @@ def _gated_neighbor_backward(
         tl.store(grad_mean + at, _dot(slope, tl.trans(other)), mask=inside)
         sum_own += _dot(tl.trans(mine), slope)
         sum_other += _dot(tl.trans(theirs), slope)
-    at = tl.program_id(0).to(tl.int64) * plane + gate_at
+    at = part.to(tl.int64) * plane + gate_at
     tl.store(partial + at, sum_own, mask=gate_inside)
     tl.store(partial + at + d * d, sum_other, mask=gate_inside)
 
 
-ROWS = 64
 WIDEST_HEAD = 64
 """Columns of a head up to which its gate stays on the chip."""
 
 
-def _heads_at_once(d: int) -> tuple[int, int]:
-    """How many heads a program takes, and how many columns they fill."""
-    columns = 32 if d <= 32 else 64
-    return columns // d, columns
+class _Program(NamedTuple):
+    """What a program of the neighbour level owns."""
+
+    columns: int
+    rows: int
+    warps: int
+
+
+def _program(d: int) -> _Program:
+    """Measured on an H200 for heads of `d` columns: a matrix wider than a head needs costs more than it fills."""
+    return _Program(16, 32, 1) if d <= 16 else _Program(32 if d <= 32 else 64, 64, 4)
 
 
 def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
@@ -149,10 +162,11 @@ def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: T
         return heads_module.gated_neighbor(z, around, mean, gate, lam)
     z, around, mean, gate = _checked(z, around, mean, gate)
     out = torch.empty_like(z)
-    some, width = _heads_at_once(d)
-    grid = (triton.cdiv(z.size(0), ROWS), triton.cdiv(heads, some))
-    _gated_neighbor[grid](
-        z, around, mean, gate, lam, out, z.size(0), z.size(1), heads, d=d, ROWS=ROWS, HEADS=some, W=width
+    width, rows, warps = _program(d)
+    blocks = triton.cdiv(heads, width // d)
+    _gated_neighbor[(blocks * triton.cdiv(z.size(0), rows),)](
+        z, around, mean, gate, lam, out, z.size(0), z.size(1), heads, blocks,
+        d=d, ROWS=rows, HEADS=width // d, W=width, num_warps=warps,
     )  # fmt: skip
     return out
 
@@ -166,15 +180,16 @@ def gated_neighbor_backward(
         return heads_module.gated_neighbor_backward(grad, z, around, mean, gate, lam)
     grad, z, around, mean, gate = _checked(grad, z, around, mean, gate)
     grad_z, grad_around, grad_mean = (torch.empty_like(z) for _ in range(3))
-    some, width = _heads_at_once(d)
-    columns = triton.cdiv(heads, some)
+    width, rows, warps = _program(d)
+    blocks = triton.cdiv(heads, width // d)
     # Enough programs to fill a GPU, and no more partial sums than that takes.
-    steps = max(1, min(32, z.size(0) * columns // (ROWS * 1024)))
-    chunks = triton.cdiv(z.size(0), ROWS * steps)
+    steps = max(1, min(32, z.size(0) * blocks // (rows * 1024)))
+    chunks = triton.cdiv(z.size(0), rows * steps)
     partial = torch.empty(chunks, *gate.shape, dtype=torch.float32, device=z.device)
-    _gated_neighbor_backward[(chunks, columns)](
+    _gated_neighbor_backward[(blocks * chunks,)](
         grad, z, around, mean, gate, lam, grad_z, grad_around, grad_mean, partial,
-        z.size(0), z.size(1), heads, gate.numel(), steps, d=d, ROWS=ROWS, HEADS=some, W=width,
+        z.size(0), z.size(1), heads, blocks, gate.numel(), steps,
+        d=d, ROWS=rows, HEADS=width // d, W=width, num_warps=warps,
     )  # fmt: skip
     return grad_z, grad_around, grad_mean, partial.sum(0).to(gate.dtype)
 

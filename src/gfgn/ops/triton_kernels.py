@@ -315,6 +315,8 @@ def _plan(op: str, rows: Rows, dtype: torch.dtype, columns: int) -> _Tile:
     lanes = full // block
     if pair:  # many tensors in registers: more tiles in flight cost more in occupancy than they give
         unroll = 1 if dtype != torch.float32 and lanes > 1 else 2
+    elif op == "sparse_linear" and rows.idx.numel() >= 64 * rows.ptr.numel():  # long rows, and dropout thins loads out
+        unroll = 32 // lanes
     else:
         unroll = 8 if lanes == 1 and not op.endswith("_backward") else 4
     return _Tile(lanes, unroll, block)
