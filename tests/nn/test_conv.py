@@ -163,6 +163,35 @@ def test_scores_reproduce_the_output(level: str) -> None:
 
 
 @every_level
+def test_a_bias_of_the_gates_is_added_inside_of_the_sigmoid(level: str) -> None:
+    plain, biased = make(level), make(level, gate_bias=-2.0)
+    assert plain.gate_bias is None
+    assert biased.gate_bias is not None
+    assert biased.gate_bias.tolist() == [-2.0] * 12
+    assert "gate_bias=-2.0" in repr(biased)
+    assert biased.num_parameters == plain.num_parameters + 12
+    with torch.no_grad():
+        biased.gate_bias.copy_(torch.linspace(-3, 3, 12))
+    x, edges = inputs()
+    (_, before), (out, after) = (conv(x, edges, return_scores=True) for conv in (plain, biased))
+    kept = before[:, 0] > 0  # a given self-loop has no gate
+    shift = torch.logit(after[kept] / 1.3) - torch.logit(before[kept] / 1.3)
+    torch.testing.assert_close(shift, biased.gate_bias.expand_as(shift))
+    torch.testing.assert_close(biased(x, edges), out)
+    assert not torch.allclose(out, plain(x, edges))
+    assert torch.autograd.gradcheck(
+        lambda bias: torch.func.functional_call(biased, {"gate_bias": bias}, (x, edges)), biased.gate_bias
+    )
+    with torch.no_grad():
+        biased.gate_bias.zero_()
+        torch.testing.assert_close(biased(x, edges), plain(x, edges))
+    biased.reset_parameters()
+    assert biased.gate_bias.tolist() == [-2.0] * 12
+    with pytest.raises(ValueError, match="gate_bias must be a finite number or None, got inf"):
+        GFGNConv(5, 4, gate_bias=torch.inf)
+
+
+@every_level
 def test_every_way_to_give_the_edges(level: str) -> None:
     conv = make(level)
     x, edges = inputs()

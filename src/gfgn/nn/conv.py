@@ -38,6 +38,8 @@ class GFGNConv(nn.Module):
         lam: λ, the largest value a gate can take; 0 makes the layer a linear one that ignores the graph.
         concat: Whether heads are concatenated (`heads * out_channels` columns) or averaged.
         bias: Whether a learned bias is added after the aggregation.
+        gate_bias: Where a learned bias inside of σ starts, in every dimension: far below 0 for gates that begin nearly
+            shut, far above for ones that begin nearly open. `None` for gates without one, as the paper has them.
         dropout: Dropout rate of the layer's input in training; of a sparse input, only stored values are dropped.
         pool: `"mean"` (the paper's), `"max"` or `"sum"`: what the graph and neighbour gates see of a set of nodes.
         validate: Whether `forward` refuses features that are not finite. It reads the features once more and, on a
@@ -55,9 +57,11 @@ class GFGNConv(nn.Module):
         lin: The linear map `W`; `lin.weight` is `[heads * out_channels, in_channels]`.
         gate: `[heads, d or 2d, d]` with `d = out_channels`: `W_s` of each head.
         bias: `[heads * out_channels]` (`[out_channels]` if `concat=False`), or `None`.
+        gate_bias: `[heads * out_channels]`, or `None`.
     """
 
     bias: nn.Parameter | None
+    gate_bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class GFGNConv(nn.Module):
         concat: bool = True,
         bias: bool = True,
         *,
+        gate_bias: float | None = None,
         dropout: float | Tensor = 0.0,
         pool: str = "mean",
         validate: bool = True,
@@ -86,6 +91,8 @@ class GFGNConv(nn.Module):
         _positive("heads", heads)
         if isinstance(lam, int | float) and not (math.isfinite(lam) and lam >= 0):
             raise ValueError(f"lam must be a finite number, 0 or larger, got {lam!r}")
+        if gate_bias is not None and not math.isfinite(gate_bias):
+            raise ValueError(f"gate_bias must be a finite number or None, got {gate_bias!r}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
         self.in_channels = in_channels
@@ -104,20 +111,25 @@ class GFGNConv(nn.Module):
             self.bias = nn.Parameter(torch.empty(width if concat else out_channels))
         else:
             self.register_parameter("bias", None)
+        self.initial_gate_bias = gate_bias
+        self.register_parameter("gate_bias", None if gate_bias is None else nn.Parameter(torch.empty(width)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew: Glorot for `W` and each head's `W_s`, zero for the bias."""
+        """Draws all parameters anew: Glorot for `W` and each head's `W_s`, zero for the bias, and for the gates' own
+        what the layer was made with."""
         self.lin.reset_parameters()
         for head in self.gate:
             glorot(head)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
+        if self.gate_bias is not None and self.initial_gate_bias is not None:
+            nn.init.constant_(self.gate_bias, self.initial_gate_bias)
 
     @property
     def num_parameters(self) -> int:
         """Number of learned values: `D·D' + D²/K` (twice the second term where the gate reads a concatenation), with
-        `D = heads * out_channels`, `D' = in_channels` and `K = heads`, and the bias."""
+        `D = heads * out_channels`, `D' = in_channels` and `K = heads`, and the biases."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @overload
@@ -165,7 +177,8 @@ class GFGNConv(nn.Module):
         check_features(x, edge_index, self.in_channels, self.validate)
         graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(self.gate))
         z = self.transform(x)
-        out, scores = LEVELS[self.level].aggregate(z, self.gate, self.lam, graph, self.pool, return_scores)
+        gate = (self.gate, self.gate_bias, self.lam)
+        out, scores = LEVELS[self.level].aggregate(z, *gate, graph, self.pool, return_scores)
         if not self.concat:
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
         if self.bias is not None:
@@ -188,6 +201,8 @@ class GFGNConv(nn.Module):
             parts.append("concat=False")
         if self.dropout:
             parts.append(f"dropout={self.dropout}")
+        if self.initial_gate_bias is not None:
+            parts.append(f"gate_bias={self.initial_gate_bias}")
         if self.pool != "mean":
             parts.append(f"pool={self.pool!r}")
         return ", ".join(parts)

@@ -24,8 +24,8 @@ Pool: TypeAlias = str
 class Level:
     """How one level gates."""
 
-    aggregate: Callable[[Tensor, Tensor, Lam, Graph, Pool, bool], tuple[Tensor, Tensor | None]]
-    """`(z, gate, lam, graph, pool, return_scores) → (output, scores)`."""
+    aggregate: Callable[[Tensor, Tensor, Tensor | None, Lam, Graph, Pool, bool], tuple[Tensor, Tensor | None]]
+    """`(z, gate, gate_bias, lam, graph, pool, return_scores) → (output, scores)`; the paper has no `gate_bias`."""
     gate_inputs: int
     """How many representations of width `d` the gate reads: 1 for `z̄`, 2 for a concatenation."""
     pools: bool
@@ -51,41 +51,46 @@ def pool_nodes(z: Tensor, graph: Graph, pool: Pool) -> Tensor:
 
 
 def graph_level(
-    z: Tensor, gate: Tensor, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
+    z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` a graph."""
-    s = lam * torch.sigmoid(ops.head_linear(pool_nodes(z, graph, pool), gate))
+    s = lam * torch.sigmoid(_plus(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias))
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
     return ops.gated_propagate(z, s_of_node, graph), s
 
 
 def neighbor_level(
-    z: Tensor, gate: Tensor, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
+    z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s_i) z_i + s_i Σ_j Â_ij z_j` with `s_i = λ σ([z_i ‖ Pool_{j∈N(i)}(z_j)] W_s)`."""
     if pool == "mean":
         propagated, pooled = ops.propagate_and_mean(z, graph)
     else:
         propagated, pooled = ops.propagate(z, graph), ops.NEIGHBOR_POOL[pool](z, graph)
-    if not return_scores:
+    if not return_scores and gate_bias is None:
         return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, around = gate.chunk(2, dim=1)
-    s = lam * torch.sigmoid(ops.head_linear(z, own) + ops.head_linear(pooled, around))
+    s = lam * torch.sigmoid(_plus(ops.head_linear(z, own) + ops.head_linear(pooled, around), gate_bias))
     return torch.lerp(z, propagated, s), s
 
 
 def pair_level(
-    z: Tensor, gate: Tensor, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
+    z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j` with `s_ij = λ σ([z_i ‖ z_j] W_s)`.
 
     `[z_i ‖ z_j] W_s = z_i U + z_j V`, so that only node tensors reach the operator.
     """
-    out, scores = ops.gated_pair(z, gate, graph, lam), None
-    if return_scores:
-        a, b = (ops.head_linear(z, half) for half in gate.chunk(2, dim=1))
-        scores = ops.pair_scores(a, b, graph, lam)
-    return out, scores
+    if not return_scores and gate_bias is None:
+        return ops.gated_pair(z, gate, graph, lam), None
+    own, other = gate.chunk(2, dim=1)
+    a, b = _plus(ops.head_linear(z, own), gate_bias), ops.head_linear(z, other)
+    out = ops.gated_pair(z, gate, graph, lam) if gate_bias is None else ops.pair_aggregate(a, b, z, graph, lam)
+    return out, ops.pair_scores(a, b, graph, lam) if return_scores else None
+
+
+def _plus(score: Tensor, gate_bias: Tensor | None) -> Tensor:
+    return score if gate_bias is None else score + gate_bias
 
 
 LEVELS = {

@@ -33,6 +33,7 @@ class GFGN(nn.Module):
         activation: Between layers: a name that PyG resolves (`"relu"`, `"elu"`, …), or a module.
         pool: See `GFGNConv`.
         bias: Whether layers have a bias.
+        gate_bias: See `GFGNConv`.
         residual: For deep networks: add a layer's input to its output where their widths agree.
         layer_norm: For deep networks: normalise the output of every hidden layer.
         jumping_knowledge: For deep networks: `"cat"` or `"max"` joins the outputs of all hidden layers and classifies
@@ -58,6 +59,7 @@ class GFGN(nn.Module):
         activation: str | nn.Module = "relu",
         pool: str = "mean",
         bias: bool = True,
+        gate_bias: float | None = None,
         residual: bool = False,
         layer_norm: bool = False,
         jumping_knowledge: Literal["cat", "max"] | None = None,
@@ -85,6 +87,7 @@ class GFGN(nn.Module):
             "dropout": dropout,
             "pool": pool,
             "bias": bias,
+            "gate_bias": gate_bias,
             "validate": False,
         }
         self.convs = nn.ModuleList()

@@ -63,9 +63,10 @@ class Model:
             if option not in settings:
                 known = ", ".join(settings) or "none"
                 raise ValueError(f"options of {name} must be among {known}, got {option!r}")
-            wanted = type(settings[option])
-            if not isinstance(value, wanted) and not (wanted is float and isinstance(value, int)):
-                raise ValueError(f"option {option!r} of {name} must be of type {wanted.__name__}, got {value!r}")
+            parameter = self.parameters[option]
+            if not parameter.accepts(value):
+                wanted = parameter.kind.__name__
+                raise ValueError(f"option {option!r} of {name} must be of type {wanted}, got {value!r}")
             settings[option] = value
         return settings | {need: facts[need] for need in self.needs}
 
@@ -106,7 +107,8 @@ def _gfgn(
         heads=settings["heads"],
         lam=lam,
         dropout=dropout,
-        activation=settings["activation"],
+        activation=nn.Identity() if settings["activation"] == "none" else settings["activation"],
+        gate_bias=settings["gate_bias"],
         validate=False,  # a `Dataset` holds finite features only
     )
 
@@ -116,7 +118,8 @@ def _gfgn_entry(level: str) -> Model:
         "hidden": hidden(HIDDEN),
         "layers": layers(),
         "heads": Parameter(HEADS, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
-        "activation": Parameter("relu", ("relu", "elu"), "between the layers"),
+        "activation": Parameter("relu", ("relu", "elu"), "between the layers; none for linear ones"),
+        "gate_bias": Parameter(None, (None, -2.0, 0.0, 2.0), "where a learned bias of the gates starts"),
     }
     reference = "Jin et al., Graph Feature Gating Networks, CIKM 2021"
     return Model(partial(_gfgn, level=level), parameters, reference, gated=True, group="gfgn")

@@ -31,6 +31,15 @@ class Parameter:
         if self.default not in self.values:
             raise ValueError(f"default must be one of the values {self.values}, got {self.default!r}")
 
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is of the right type; a whole number will do where the others have a point."""
+        return value is self.default or isinstance(value, (int, float) if self.kind is float else self.kind)
+
+    @property
+    def kind(self) -> type:
+        """The type of the values, where one may be `None`."""
+        return type(next(value for value in self.values if value is not None))
+
 
 @dataclass(frozen=True)
 class Baseline:
