@@ -173,6 +173,29 @@ def test_features_as_they_come(fresh: Loader, tmp_path: Path) -> None:
     torch.testing.assert_close(normalize_rows(raw.x).to_dense(), normalised.x.to_dense(), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(("name", "links"), [("cornell", 295), ("texas", 309), ("wisconsin", 499)])
+def test_edges_as_the_files_have_them(name: str, links: int, fresh: Loader, tmp_path: Path) -> None:
+    """As many as the paper counts; both directions of them are the graph that is loaded without asking."""
+    stage(name, tmp_path)
+    both, given = fresh(name), load(name, tmp_path, directed=True)
+    assert given.graph.num_edges == links == DATASETS[name].paper.edges  # type: ignore[union-attr]
+    one_way = set(map(tuple, given.graph.edge_index.t().tolist()))
+    assert one_way | {(target, source) for source, target in one_way} == set(
+        map(tuple, both.graph.edge_index.t().tolist())
+    )
+    assert torch.equal(given.x.to_dense(), both.x.to_dense())
+    assert given.fingerprint != both.fingerprint
+    assert [given.split_fingerprint(k) for k in range(10)] == [both.split_fingerprint(k) for k in range(10)]
+    raw = load(name, tmp_path, directed=True, normalize=False)
+    assert set(raw.x.values().tolist()) == {1.0}
+
+
+def test_edges_without_directions_are_not_made_up() -> None:
+    for name in ("cora", "karate"):
+        with pytest.raises(ValueError, match=rf"unless name is one of 'actor', .* have directions, got '{name}'"):
+            load(name, directed=True)
+
+
 def test_normalize_rows() -> None:
     x = torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     expected = torch.tensor([[0.25, 0.0, 0.75], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])

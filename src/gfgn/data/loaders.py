@@ -53,15 +53,17 @@ def build(root: Path, cls: str, folder: str = "", *, reload: bool = True, **opti
         return getattr(torch_geometric.datasets, cls)(str(root / folder), force_reload=reload, **options)
 
 
-def from_pyg(root: Path, make: Callable[[Path], Any]) -> Raw:
-    """One graph of a class of PyG's, with its splits or else ten random ones."""
+def from_pyg(root: Path, make: Callable[[Path], Any], directed: bool = False) -> Raw:
+    """One graph of a class of PyG's, with its splits or else ten random ones; `directed` keeps edges as the files have
+    them."""
     data = make(root)[0]
     if "train_mask" in data:
         masks = (data.train_mask.bool(), data.val_mask.bool(), data.test_mask.bool())
         splits = [Split(*(mask[:, k].clone() for mask in masks)) for k in range(masks[0].size(1))]
     else:
         splits = random_splits(data.num_nodes)
-    return Raw(_undirected(data.edge_index, data.num_nodes), data.x.float(), data.y.long(), splits)
+    graph = (Graph.from_edge_index if directed else _undirected)(data.edge_index, data.num_nodes)
+    return Raw(graph, data.x.float(), data.y.long(), splits)
 
 
 def ppi(root: Path, folder: str) -> Raw:

@@ -52,13 +52,14 @@ class Entry:
         files: The raw files, relative to the folder of all datasets; none for an embedded dataset.
         remote: Where the raw files are downloaded from; nowhere: there is no download.
         bag_of_words: Whether features are words' counts or weights, whose rows `load` normalises.
+        directed: Whether the raw files tell the direction of edges, and the loader takes `directed`.
         metric: What scores are, see `Dataset`.
         task: What is predicted.
         graphs: Number of graphs.
         standin: Whether it only stands in for a published dataset, whose scores its own must never be taken for.
     """
 
-    loader: Callable[[Path], Raw | Dataset]
+    loader: Callable[..., Raw | Dataset]
     description: str
     source: str
     citation: str
@@ -69,6 +70,7 @@ class Entry:
     files: tuple[str, ...] = ()
     remote: tuple[Source, ...] = ()
     bag_of_words: bool = False
+    directed: bool = False
     metric: str = "accuracy"
     task: str = "classes of nodes"
     graphs: int = 1
@@ -82,8 +84,8 @@ class Entry:
         return "download" if self.files else "embedded"
 
 
-def load(name: str, root: str | Path | None = None, *, normalize: bool = True) -> Dataset:
-    """Loads a dataset by its name: edges undirected, without self-loops.
+def load(name: str, root: str | Path | None = None, *, normalize: bool = True, directed: bool = False) -> Dataset:
+    """Loads a dataset by its name: edges undirected unless asked otherwise, without self-loops.
 
     With the raw files or the cache in place nothing touches the network.
 
@@ -91,6 +93,8 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True) -
         name: One of `DATASETS`.
         root: Folder of all datasets; by default the environment variable `GFGN_DATA`, else `cache_dir()`.
         normalize: Whether the rows of a bag of words are divided by their sum; other features stay as they are.
+        directed: Whether edges keep the direction that the raw files give them, from source to target; these files are
+            then read anew. Only some datasets have directions: `DATASETS[name].directed`.
     """
     name = name.lower()
     entry = DATASETS.get(name)
@@ -99,6 +103,8 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True) -
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"name must be one of {', '.join(map(repr, DATASETS))}, got {name!r}{hint}")
     folder = Path(root or os.environ.get("GFGN_DATA") or cache_dir()).expanduser()
+    if directed:
+        return _dataset(name, entry, _directed(name, entry, folder, normalize))
     if entry.files:
         return _dataset(name, entry, unpack(_arrays(name, entry, folder), normalize))
     found = entry.loader(folder)
@@ -128,6 +134,17 @@ def _dataset(name: str, entry: Entry, raw: Raw) -> Dataset:
     )
 
 
+def _directed(name: str, entry: Entry, root: Path, normalize: bool) -> Raw:
+    """The dataset with edges as its files have them: all but the edges goes the same way as ever."""
+    if not entry.directed:
+        known = ", ".join(map(repr, (other for other, found in DATASETS.items() if found.directed)))
+        raise ValueError(
+            f"directed must be False unless name is one of {known}, whose edges have directions, got {name!r}"
+        )
+    raw = _read(name, entry, root, directed=True)
+    return unpack(pack(raw, entry.bag_of_words), normalize)._replace(graph=raw.graph)
+
+
 def _arrays(name: str, entry: Entry, root: Path) -> Arrays:
     """The dataset from its cache, which is made first if it is missing, damaged or older than the raw files."""
     path = root / "gfgn-cache" / f"{name}-v{VERSION}.npz"
@@ -137,9 +154,18 @@ def _arrays(name: str, entry: Entry, root: Path) -> Arrays:
         # The raw files may be gone; the cache stands for itself then.
         if not all(file.is_file() for file in paths) or str(arrays["stamp"]) == stamp(paths):
             return arrays
+    arrays = pack(_read(name, entry, root), entry.bag_of_words)
+    arrays |= {"stamp": np.array(stamp(paths))}
+    with contextlib.suppress(OSError):  # a folder that cannot be written to has no cache
+        write_cache(path, arrays)
+    return arrays
+
+
+def _read(name: str, entry: Entry, root: Path, **options: bool) -> Raw:
+    """What the loader makes of the raw files, which are fetched if they are missing."""
     _fetch_missing(name, entry, root)
     try:
-        raw = entry.loader(root)
+        raw = entry.loader(root, **options)
         assert not isinstance(raw, Dataset)
     except ImportError:
         raise
@@ -148,11 +174,7 @@ def _arrays(name: str, entry: Entry, root: Path) -> Arrays:
             f"{name}: the files in {_folders(entry, root)} could not be read ({_reason(error)}); "
             "remove those that are damaged, and they are fetched again"
         ) from error
-    arrays = pack(raw, entry.bag_of_words)
-    arrays |= {"stamp": np.array(stamp(paths))}
-    with contextlib.suppress(OSError):  # a folder that cannot be written to has no cache
-        write_cache(path, arrays)
-    return arrays
+    return raw
 
 
 def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
@@ -259,6 +281,7 @@ def _web(name: str, sizes: Statistics, edges_in_paper: int) -> Entry:
         statistics=sizes,
         paper=sizes._replace(edges=edges_in_paper),
         bag_of_words=True,
+        directed=True,
     )
 
 
@@ -274,6 +297,7 @@ def _actor(sizes: Statistics) -> Entry:
         statistics=sizes,
         paper=sizes._replace(edges=33_544, features=931),
         bag_of_words=True,
+        directed=True,
     )
 
 
