@@ -48,16 +48,20 @@ def close_pairs(places: np.ndarray, count: int) -> set[tuple[int, int]]:
     return {pair for pair, value in distance.items() if value <= radius}
 
 
-def binned(directed: bool = False) -> list[list[list[int]]]:
+def binned(directed: bool = False, which: str = "both", directions: int = 4) -> list[list[list[int]]]:
     """For each node and each bin the neighbours in it."""
     places, around = points(), neighbors(edges(directed=directed))
     close = close_pairs(places, sum(map(len, around)))
+    if which == "once":
+        around = [[j for j in others if (i, j) not in close] for i, others in enumerate(around)]
+    around = [others if which != "plane" else [] for others in around]
+    close = close if which != "graph" else set()
     found: list[list[list[int]]] = [[[] for _ in range(BINS)] for _ in range(NODES)]
     for i in range(NODES):
         for kind, others in enumerate((around[i], [j for j in range(NODES) if (i, j) in close])):
             for j in others:
                 right, upper = places[j][0] >= places[i][0], places[j][1] >= places[i][1]
-                found[i][4 * kind + right + 2 * upper].append(j)
+                found[i][4 * kind + (right + 2 * upper if directions == 4 else 0)].append(j)
     return found
 
 
@@ -84,6 +88,24 @@ def test_layer_is_the_papers_equation(merge: str, directed: bool) -> None:
     conv = randomize(GeomGCNLayer(FEATURES, 4, merge))
     place = neighborhoods(graph(directed=directed), points())
     assert_matches(conv(features(), place), layer(features().tolist(), conv, binned(directed)))
+
+
+@pytest.mark.parametrize("directions", [1, 4])
+@pytest.mark.parametrize("which", ["both", "once", "graph", "plane"])
+def test_which_neighbours_and_whether_directions_count(which: str, directions: int) -> None:
+    conv, bins = randomize(GeomGCNLayer(FEATURES, 4, "cat")), binned(which=which, directions=directions)
+    place = neighborhoods(graph(), points(), which, directions)
+    assert place.bins.num_edges == sum(len(members) for node in bins for members in node) > 0
+    assert_matches(conv(features(), place), layer(features().tolist(), conv, bins))
+
+
+def test_weights_as_they_stand_are_nine_times_those_that_are_learned_otherwise() -> None:
+    place = neighborhoods(graph(), points())
+    conv, plain = (randomize(GeomGCNLayer(FEATURES, 4, "cat", rescale)) for rescale in (True, False))
+    with torch.no_grad():
+        plain.maps.weight.copy_(VIRTUAL * conv.maps.weight)
+        plain.bias.copy_(conv.bias)
+    torch.testing.assert_close(plain(features(), place), conv(features(), place))
 
 
 def test_model_is_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +170,10 @@ def test_bad_arguments_are_named() -> None:
         GeomGCN(4, 2, merge="max")
     with pytest.raises(ValueError, match=r"embedding must be one of 'isomap', 'poincare', got 'struct2vec'"):
         GeomGCN(4, 2, embedding="struct2vec")
+    with pytest.raises(ValueError, match=r"neighbors must be one of 'both', 'once', 'graph', 'plane', got 'none'"):
+        GeomGCN(4, 2, neighbors="none")
+    with pytest.raises(ValueError, match="directions must be 1 or 4, got 2"):
+        GeomGCN(4, 2, directions=2)
     several = Graph.from_edge_index(edges(), NODES, batch=torch.zeros(NODES, dtype=torch.int64), batch_size=2)
     with pytest.raises(ValueError, match="graph must be a single one, got 2 graphs"):
         geometry(several, "isomap")

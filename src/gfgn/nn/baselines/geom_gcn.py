@@ -26,6 +26,7 @@ GRID = 1e-6
 """Places are rounded to this share of the embedding's extent, so that neighbours do not hang on rounding errors."""
 MOST_PAIRS = 100_000_000
 MERGES = ("cat", "sum", "mean")
+NEIGHBORS = ("both", "once", "graph", "plane")
 
 
 class Geometry(NamedTuple):
@@ -58,13 +59,15 @@ class GeomGCNLayer(nn.Module):
         in_channels: Input width.
         out_channels: Output width of a virtual node.
         merge: How virtual nodes are joined.
+        rescale: Whether `W_b / 9` is learned, or `W_b` as it stands.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, merge: str) -> None:
+    def __init__(self, in_channels: int, out_channels: int, merge: str, rescale: bool = True) -> None:
         super().__init__()
         if merge not in MERGES:
             raise ValueError(f"merge must be one of {', '.join(map(repr, MERGES))}, got {merge!r}")
         self.merge = merge
+        self.rescale = rescale
         self.maps = Maps(in_channels, {str(virtual): out_channels for virtual in range(VIRTUAL)})
         self.bias = nn.Parameter(torch.zeros(out_channels * (VIRTUAL if merge == "cat" else 1)))
 
@@ -82,7 +85,7 @@ class GeomGCNLayer(nn.Module):
         if self.merge != "cat":
             virtual = out.unflatten(1, (VIRTUAL, width))
             out = virtual.mean(1) if self.merge == "mean" else virtual.sum(1)
-        return out + self.bias
+        return (out if self.rescale else out / VIRTUAL) + self.bias
 
 
 class GeomGCN(nn.Module):
@@ -100,6 +103,11 @@ class GeomGCN(nn.Module):
         hidden: Hidden units of a virtual node.
         layers: Number of layers.
         merge: How hidden layers join virtual nodes: `"cat"`, `"sum"` or `"mean"`.
+        neighbors: Those in the graph and those in the plane, `"both"`; or without those of the graph that are near in
+            the plane too, `"once"`, as the authors' program has them; or those of the `"graph"` or of the `"plane"`
+            alone.
+        directions: 4, or 1 for bins that do not tell directions apart.
+        rescale: Whether weights are learned at the scale of other networks', see `GeomGCNLayer`.
         embedding: `"isomap"`, or `"poincare"`, which needs gensim.
         cache: Folder in which embeddings are kept, or `None`.
         fingerprint: What identifies the graph there; nothing is kept without it.
@@ -114,6 +122,9 @@ class GeomGCN(nn.Module):
         hidden: int = 16,
         layers: int = 2,
         merge: str = "cat",
+        neighbors: str = "both",
+        directions: int = DIRECTIONS,
+        rescale: bool = True,
         embedding: str = "isomap",
         cache: Path | str | None = None,
         fingerprint: str | None = None,
@@ -123,44 +134,78 @@ class GeomGCN(nn.Module):
             raise ValueError(f"layers must be 1 or larger, got {layers}")
         if embedding not in EMBEDDINGS:
             raise ValueError(f"embedding must be one of {', '.join(map(repr, EMBEDDINGS))}, got {embedding!r}")
+        if neighbors not in NEIGHBORS:
+            raise ValueError(f"neighbors must be one of {', '.join(map(repr, NEIGHBORS))}, got {neighbors!r}")
+        if directions not in (1, DIRECTIONS):
+            raise ValueError(f"directions must be 1 or {DIRECTIONS}, got {directions}")
+        self.neighbors = neighbors
+        self.directions = directions
         self.dropout = dropout
         self.embedding = embedding
         self.cache = None if cache is None else Path(cache)
         self.fingerprint = fingerprint
         width = hidden * (VIRTUAL if merge == "cat" else 1)
         sizes = [in_channels, *[width] * (layers - 1)]
-        self.convs = nn.ModuleList(GeomGCNLayer(size, hidden, merge) for size in sizes[:-1])
-        self.convs.append(GeomGCNLayer(sizes[-1], out_channels, "mean"))
+        self.convs = nn.ModuleList(GeomGCNLayer(size, hidden, merge, rescale) for size in sizes[:-1])
+        self.convs.append(GeomGCNLayer(sizes[-1], out_channels, "mean", rescale))
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
         reset(*self.convs)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        place = geometry(graph, self.embedding, self.cache, self.fingerprint)
+        which = (self.neighbors, self.directions)
+        place = geometry(graph, self.embedding, self.cache, self.fingerprint, *which)
         for layer, conv in enumerate(self.convs):
             x = conv(x if layer == 0 else x.relu(), place, self.dropout)
         return x
 
 
 @per_graph
-def geometry(graph: Graph, embedding: str, cache: Path | None = None, fingerprint: str | None = None) -> Geometry:
-    """The structural neighbourhoods of a graph; arguments as for `embed`."""
+def geometry(
+    graph: Graph,
+    embedding: str,
+    cache: Path | None = None,
+    fingerprint: str | None = None,
+    neighbors: str = "both",
+    directions: int = DIRECTIONS,
+) -> Geometry:
+    """The structural neighbourhoods of a graph; arguments as for `embed` and `neighborhoods`."""
     if graph.batch is not None:
         raise ValueError(
             f"graph must be a single one, got {graph.num_graphs} graphs: an embedding belongs to one graph"
         )
-    return neighborhoods(graph, embed(graph, embedding, cache, fingerprint))
+    return neighborhoods(graph, places_of(graph, embedding, cache, fingerprint), neighbors, directions)
 
 
-def neighborhoods(graph: Graph, points: Points) -> Geometry:
-    """Sorts the neighbours in the graph and in the plane into bins."""
+@per_graph
+def places_of(graph: Graph, embedding: str, cache: Path | None, fingerprint: str | None) -> Points:
+    """`embed`, once for all that is made of it."""
+    return embed(graph, embedding, cache, fingerprint)
+
+
+def neighborhoods(graph: Graph, points: Points, neighbors: str = "both", directions: int = DIRECTIONS) -> Geometry:
+    """Sorts the neighbours in the graph and in the plane into bins.
+
+    Args:
+        graph: The graph.
+        points: Where its nodes lie.
+        neighbors: Which neighbours, see `GeomGCN`.
+        directions: Likewise.
+    """
     places = on_grid(points)
     near = graph.edge_index.cpu().numpy()
     close = pairs_in_the_plane(places, parts(graph), graph.num_edges)
+    if neighbors == "once":
+        in_both = np.isin(*(source * graph.num_nodes + target for source, target in (near, close)))
+        near = near[:, ~in_both]
+    elif neighbors == "graph":
+        close = close[:, :0]
+    elif neighbors == "plane":
+        near = near[:, :0]
     source, target = np.concatenate([near, close], axis=1)
     kind = np.repeat([0, DIRECTIONS], [near.shape[1], close.shape[1]])
-    bins = kind + direction(places, source, target)
+    bins = kind + (direction(places, source, target) if directions == DIRECTIONS else 0)
     edges = torch.from_numpy(np.stack([BINS * source + bins, BINS * target + bins])).to(graph.device)
     degree = torch.from_numpy(1 + np.bincount(target, minlength=graph.num_nodes)).to(graph.device, graph.dtype)
     binned = Graph.from_edge_index(edges, BINS * graph.num_nodes, dtype=graph.dtype)
@@ -214,6 +259,9 @@ ENTRY = baseline(
         "hidden": Parameter(16, (16, 32, 48), "hidden units of a virtual node"),
         "layers": layers(),
         "merge": Parameter("cat", ("cat", "sum"), "how hidden layers join virtual nodes"),
+        "neighbors": Parameter("both", NEIGHBORS, "of the graph, of the plane, or both"),
+        "directions": Parameter(DIRECTIONS, (1, DIRECTIONS), "whether bins tell directions apart"),
+        "rescale": Parameter(True, (True, False), "whether weights are learned at the scale of other networks'"),
     },
     inductive=False,
     accepts=("embedding", "cache", "fingerprint"),
