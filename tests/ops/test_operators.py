@@ -299,7 +299,7 @@ def test_operators_keep_pytorchs_rules(backend: str) -> None:
         (library.pair_aggregate, (a, b, z, lam, *edges, True, backend)),
         (library.gated_neighbor, (z, a, b, gate, lam, backend)),
         (library.dropout, (x, keys, rate, backend)),
-        (library.shared_linear, (torch.randn(x.size(1), 2, device=where, requires_grad=True), x.detach())),
+        (library.shared_linear, (torch.randn(x.size(1), 2, device=where, requires_grad=True), x.detach(), None)),
     ):
         result = torch.library.opcheck(operator.registered, args, test_utils=tests)
         assert set(result.values()) == {"SUCCESS"}

@@ -89,7 +89,7 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
     if not (is_batched(x) or is_batched(weight)):
         return functional.linear(x, weight)
     if not is_batched(x):  # the same features for all replicas: one product with all their weights
-        return cast(Tensor, library.shared_linear(weight.t(), x))
+        return cast(Tensor, library.shared_linear(weight.t(), x, None))
     return cast(Tensor, library.head_linear(x, weight.t().unsqueeze(0)))
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
-from gfgn.ops import reference
+from gfgn.ops import parts, reference
 from gfgn.ops.dispatch import elementwise, kernels
 from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient
 from gfgn.ops.rows import Rows
@@ -616,12 +616,14 @@ def _dropout_shared_fake(keys: Tensor, rate: Tensor, x: Tensor, backend: str) ->
     return x.new_empty(x.size(0), x.size(1) * keys.numel())
 
 
-def _shared_linear(weight: Tensor, x: Tensor) -> Tensor:
-    """`x W`, where every replica has a `W` of its own, `[F, D]`, and all have the same `x`."""
+def _shared_linear(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
+    """`x W`, where every replica has a `W` of its own, `[F, D]`, and all have the same `x`; `left`: `x` in parts."""
+    if left is not None and weight.dtype == torch.float32 and weight.size(1) >= parts.FEWEST_COLUMNS:
+        return parts.product(left, weight)
     return x @ weight
 
 
-def _shared_linear_fake(weight: Tensor, x: Tensor) -> Tensor:
+def _shared_linear_fake(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
     return weight.new_empty(x.size(0), weight.size(1))
 
 
@@ -630,7 +632,7 @@ def _shared_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) ->
 
 
 def _shared_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return shared_linear(grad, ctx.x.t()), None
+    return shared_linear(grad, ctx.x.t(), None), None, None
 
 
 spmm = Operator(_spmm, _spmm_fake, _sum_context, _spmm_backward, features=1)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gfgn.ops import library, reference
+from gfgn.ops import library, parts, reference
 from gfgn.ops.dispatch import choose
 from gfgn.ops.random import keep, next_key, rate_dtype
 from gfgn.ops.rows import Rows, compress
@@ -31,20 +31,22 @@ class _Sides:
     reverse_entry: Tensor
     """For every entry by columns its place by rows."""
     version: int
-    _dense: list[Tensor] = field(default_factory=list)
+    _dense: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
 
-    def dense(self, x: Tensor) -> Tensor | None:
-        """The matrix with its zeros, if on a GPU a product with it is the faster one; kept once made."""
+    def dense(self, x: Tensor) -> tuple[Tensor, Tensor | None] | None:
+        """The matrix with its zeros and, where that helps, in parts, if on a GPU a product with it is the faster one;
+        kept once made."""
         if self.values.numel() < DENSE * x.numel() or x.numel() > LARGEST_DENSE:
             return None
         if not self._dense:
-            self._dense.append(x.to_dense())
+            dense = x.to_dense()
+            self._dense.append((dense, parts.left_parts(dense) if parts.pays(dense) else None))
         return self._dense[0]
 
 
 DENSE = 0.05
 """Share of stored values from which on a GPU multiplies zeros sooner than it gathers rows."""
-LARGEST_DENSE = 2**28
+LARGEST_DENSE = 2**26
 
 _sides: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
@@ -83,7 +85,7 @@ def sparse_linear(
             return reference.spmm(weight, sides.rows, sides.values)
         dense = sides.dense(x) if weight.is_cuda else None
         if dense is not None:
-            return cast(Tensor, library.shared_linear(weight, dense.to(weight.dtype)))
+            return cast(Tensor, library.shared_linear(weight, dense[0].to(weight.dtype), dense[1]))
         reverse = (list(sides.reverse_rows), sides.reverse_values)
         return cast(Tensor, library.spmm(weight, list(sides.rows), sides.values, *reverse, backend))
     assert key is not None
