@@ -1,0 +1,31 @@
+"""What README and documentation show is what the folder `results` has."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FIGURES = {
+    "motivation": ["embedding", "neighbours"],
+    "spectral": ["spectral"],
+    "lambda": ["lambda"],
+    "scores": ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"],
+    "table1": ["table1"],
+    "parameters": ["parameters"],
+}
+
+
+def test_the_table_of_the_readme_is_that_of_the_results() -> None:
+    page = (ROOT / "results" / "table1" / "README.md").read_text(encoding="utf-8")
+    lines = page.splitlines()
+    begin = lines.index("## Measured, and in brackets published")
+    table = [line for line in lines[begin : lines.index("### blogcatalog")] if line.startswith("|")]
+    assert len(table) == 2 + 11
+    assert "\n".join(table) in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("study", "name"), [(study, name) for study, names in FIGURES.items() for name in names])
+def test_figures_of_the_documentation_are_those_of_the_results(study: str, name: str) -> None:
+    shown = (ROOT / "docs" / "assets" / f"{name}.svg").read_bytes()
+    assert shown == (ROOT / "results" / study / f"{name}.svg").read_bytes()
+    assert f"assets/{name}.svg" in (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
