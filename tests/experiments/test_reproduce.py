@@ -13,10 +13,11 @@ from gfgn.experiments import Store
 from gfgn.experiments import reproduce as module
 from gfgn.experiments.check import check, check_files
 from gfgn.experiments.page import MISSING, make_page
-from gfgn.experiments.reproduce import Outcome, main, read_times, reproduce, show, show_check, with_noise
+from gfgn.experiments.reproduce import Outcome, main, read_times, reproduce, show, show_check
 from gfgn.experiments.results import Results, ResultsError
 from gfgn.experiments.runs import read_runs, write_runs
 from gfgn.experiments.studies import Cell, load_study
+from gfgn.experiments.views import View, load_view
 from gfgn.train import Status
 
 STUDY = """
@@ -277,8 +278,7 @@ def test_noise_and_what_is_varied(tmp_path: Path) -> None:
     assert "| added edges | 0% | 50% |" in page
     assert "karate, 50% added edges | 10 |" in page
     karate = load("karate")
-    assert with_noise(karate, "karate", 0.0) is karate
-    assert with_noise(karate, "karate", 0.5).graph.num_edges == karate.graph.num_edges + 2 * 39
+    assert load_view("karate", View(noise=0.5)).graph.num_edges == karate.graph.num_edges + 2 * 39
 
 
 def test_lambda_is_varied_in_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,7 @@ def test_analyses_run_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "musing" in module.names()
     assert run("musing", tmp_path / "musing").files == [tmp_path / "musing" / "found.csv"]  # type: ignore[arg-type]
     assert calls == [(tmp_path / "musing", "cpu")]
-    with pytest.raises(ValueError, match=r"name must be one of arxiv, .* or a YAML file, got 'table'; did you mean"):
+    with pytest.raises(ValueError, match=r"name must be one of ablations, .* or a YAML file, got 'table'; did you"):
         run("table", tmp_path)  # type: ignore[arg-type]
 
 

@@ -10,8 +10,9 @@ from gfgn.data.registry import DATASETS
 from gfgn.experiments import PAPER_GRID
 from gfgn.experiments.record import is_standin
 from gfgn.experiments.sampled import SAMPLING
-from gfgn.experiments.studies import Cell, StudyError, data_name, load_study, make_study, study_names
+from gfgn.experiments.studies import Cell, StudyError, load_study, make_study, study_names
 from gfgn.experiments.study import HYPER
+from gfgn.experiments.views import View, data_name
 from gfgn.train import MODELS, Protocol, average_ranks
 
 LEVELS = ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"]
@@ -56,7 +57,7 @@ TABLE_2 = {
 
 
 def test_the_studies_of_the_paper() -> None:
-    assert study_names() == ["arxiv", "lambda", "noise", "scores", "table1", "table2"]
+    assert study_names() == ["ablations", "arxiv", "geom-gcn", "lambda", "noise", "scores", "table1", "table2"]
 
 
 @pytest.mark.parametrize("name", study_names())
@@ -75,6 +76,7 @@ def test_everything_a_file_names_exists(name: str) -> None:
     for cell in study.all_cells():
         assert study.count(cell) >= study.splits * study.seeds
         tuning = study.tuning(cell)
+        assert DATASETS[cell.dataset].directed or study.variant(cell).view.edges == "undirected"
         assert len(tuning) == len(study.configurations(cell)) * study.splits or not tuning
     assert study.published.source
 
@@ -164,6 +166,33 @@ def test_noise_and_lambda_have_a_cell_a_value() -> None:
     assert lam.data_name(cell) == "cora"
 
 
+def test_ablations_are_table_1_but_for_one_change() -> None:
+    study, table = load_study("ablations"), load_study("table1")
+    standard = study.variant(study.cells("texas", "gfgn-pair")[0])
+    assert (standard.view, standard.protocol) == (View(), table.protocol)
+    assert (study.splits, study.seeds) == (table.splits, table.seeds)
+    for level in LEVELS:
+        assert standard.models[level] == table.models[level]
+        assert study.published.scores[level].items() <= table.published.scores[level].items()
+    kinds = []
+    for variant in list(study.variants.values())[1:]:
+        changed = (variant.view != standard.view, variant.protocol != standard.protocol)
+        kinds.append((*changed, variant.models != standard.models))
+        assert sum(kinds[-1]) == 1
+        assert variant.about
+    assert {kind.index(True) for kind in kinds} == {0, 1, 2}
+    assert {variant.view.edges for variant in study.variants.values()} == {"undirected", "directed", "reversed"}
+    assert {variant.protocol.best for variant in study.variants.values()} == {"score", "loss", "last"}
+
+
+def test_what_may_explain_geom_gcn_is_table_1_but_for_one_change() -> None:
+    study, table = load_study("geom-gcn"), load_study("table1")
+    cells = study.cells("citeseer", "geom-gcn")
+    assert sorted(map(str, study.configurations(cells[0]))) == sorted(map(str, table.models["geom-gcn"]))
+    assert study.variant(cells[0])[::2] == (View(), table.protocol)
+    assert len({(study.data_name(c), str(study.configurations(c)), study.variant(c).protocol) for c in cells}) == 14
+
+
 def test_scores_of_pairs_are_on_four_graphs() -> None:
     study = load_study("scores")
     found = [name for name in study.datasets if study.cells(name, "gfgn-pair")]
@@ -173,9 +202,13 @@ def test_scores_of_pairs_are_on_four_graphs() -> None:
 
 def test_names_in_results() -> None:
     assert data_name("cora") == "cora"
-    assert data_name("cora", 0.2) == "cora+20%"
+    assert data_name("cora", View(noise=0.2)) == "cora+20%"
     assert data_name("ppi-relabelled") == "ppi-relabelled (stand-in)"
-    for name in ("ppi-relabelled", "ppi-relabelled (stand-in)", "ppi-relabelled (stand-in)+20%"):
+    assert data_name("ppi-relabelled", View(features="raw")) == "ppi-relabelled (stand-in) raw"
+    view = View(features="raw", edges="reversed", shares=(0.6, 0.2), nodes="largest part")
+    assert data_name("texas", view) == "texas raw reversed largest part 60/20/20"
+    standins = [data_name("ppi-relabelled", view) for view in (View(), View(features="raw"), View(noise=0.2))]
+    for name in ("ppi-relabelled", *standins):
         assert is_standin(name)
     assert not is_standin("ppi")
     assert not is_standin("cora+20%")
@@ -242,10 +275,46 @@ def test_what_is_well_described() -> None:
         ("protocol", {"max_epochs": 5}, "protocol must have patience, got max_epochs"),
         ("protocol/patience", 0, "protocol: patience must be 1 or larger, got 0"),
         ("protocol/warmup", 3, "protocol must have keys among .*, got 'warmup'"),
-        ("vary", {"seed": [1]}, "vary must be one of noise, lam, got 'seed'"),
+        ("vary", {"seed": [1]}, "vary must be one of noise, lam, variant, got 'seed'"),
         ("vary", {"lam": []}, "vary.lam must be a list of one or more values"),
         ("vary", {"lam": [1.0, 1.0]}, "vary.lam must be values of 0 or larger, each of them once"),
         ("vary", {"noise": [-0.5]}, "vary.noise must be values of 0 or larger"),
+        ("vary", {"variant": ["raw"]}, "vary.variant must be a mapping"),
+        ("vary", {"variant": {"a": {}}}, "vary.variant must be two or more, the first to compare with, got a"),
+        ("vary", {"variant": {"a": {}, "b": {"model": {}}}}, "vary.variant.b must have keys among .*, got 'model'"),
+        (
+            "vary",
+            {"variant": {"a": {}, "b": {"data": {"features": "scaled"}}}},
+            "vary.variant.b.data: features must be one of 'normalised', 'raw', got 'scaled'",
+        ),
+        (
+            "vary",
+            {"variant": {"a": {}, "b": {"data": {"x": 1}}}},
+            "vary.variant.b.data must have keys among .*, got 'x'",
+        ),
+        (
+            "vary",
+            {"variant": {"a": {}, "b": {"data": {"shares": [0.9, 0.2]}}}},
+            "vary.variant.b.data: train and val must",
+        ),
+        ("vary", {"variant": {"a": {}, "b": {"data": {"shares": [0.9]}}}}, "vary.variant.b.data: shares must be two"),
+        (
+            "vary",
+            {"variant": {"a": {}, "b": {"grid": {"activation": ["elu"]}}}},
+            "vary.variant.b.models.gcn must be one of .*, got 'activation'",
+        ),
+        (
+            "vary",
+            {"variant": {"a": {}, "b": {"protocol": {"best": "luck"}}}},
+            "vary.variant.b.protocol: best must be one of",
+        ),
+        (
+            "vary",
+            {"variant": {"a": {}, "b": {"data": {"edges": "directed"}}}},
+            "b.data: edges must be undirected for karate, whose files have no directions",
+        ),
+        ("models", {"gfgn-graph": {"activation": ["reloo"]}}, "models.gfgn-graph: .*'reloo'"),
+        ("models", {"gfgn-graph": {"gate_bias": ["low"]}}, "option 'gate_bias' of gfgn-graph must be of type float"),
         ("only", {"mlp": ["karate"]}, "only must be one of gcn, gfgn-graph, geom-gcn, got 'mlp'"),
         ("only", {"gcn": ["cora"]}, "only.gcn must be one of karate, got 'cora'"),
         ("published", {"score": {}}, "published must have keys among .*, got 'score'"),
@@ -263,7 +332,7 @@ def test_what_is_wrong_is_said(path: str, value: Any, message: str) -> None:
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"name must be one of arxiv, .* or a YAML file, got 'table'; did you mean"):
+    with pytest.raises(StudyError, match=r"name must be one of ablations, .* or a YAML file, got 'table'; did you"):
         load_study("table")
     with pytest.raises(StudyError, match="must be a mapping with"):
         make_study(None, "small")

@@ -16,13 +16,14 @@ from pathlib import Path
 from statistics import fmean
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.registry import load
 from gfgn.experiments.record import Row
-from gfgn.experiments.reproduce import RUNS, Part, Say, render, with_noise
+from gfgn.experiments.reproduce import RUNS, Part, Say, render
 from gfgn.experiments.results import Results
 from gfgn.experiments.runs import read_runs
 from gfgn.experiments.sampled import train_runs
 from gfgn.experiments.studies import Cell, Study, load_study
+from gfgn.experiments.views import View, load_view
+from gfgn.train.batch import Protocol
 
 RERUN = ("texas", "cornell", "wisconsin", "cora")
 """Datasets that runs are made again on unless others are named: those that a CPU trains on quickly."""
@@ -96,14 +97,17 @@ def check_runs(study: Study, out: Path, part: Part, runs_a_cell: int, root: Path
         if not cells:
             say(f"{name}: no cell has all its runs")
             continue
-        data, gaps = load(name, root), []
+        views: dict[View, Dataset] = {}
+        gaps: list[float] = []
         for cell in cells:
-            rows = _some(results[cell].rows, runs_a_cell)
-            found, tests = _compare(study, with_noise(data, name, study.noise(cell)), cell, rows, say)
+            variant, rows = study.variant(cell), _some(results[cell].rows, runs_a_cell)
+            if variant.view not in views:
+                views[variant.view] = load_view(name, variant.view, root)
+            found, tests = _compare(views[variant.view], cell, rows, variant.protocol, say)
             wrong += found
             gaps += tests
         if gaps:
-            mean, nodes = fmean(gaps), int(data.splits[0].test.sum())
+            mean, nodes = fmean(gaps), min(int(data.splits[0].test.sum()) for data in views.values())
             allowed = max(SHARE, NODES / nodes / math.sqrt(len(gaps))) + ROUNDING
             words = f"{100 * mean:+.2f} points (at most {100 * allowed:.2f})"
             say(f"{name}: {len(gaps)} runs made again, mean test score {words}")
@@ -118,7 +122,9 @@ def _some(rows: Sequence[Row], count: int) -> list[Row]:
     return [rows[(place * len(rows) // count + place) % len(rows)] for place in range(count)]
 
 
-def _compare(study: Study, data: Dataset, cell: Cell, rows: Sequence[Row], say: Say) -> tuple[list[str], list[float]]:
+def _compare(
+    data: Dataset, cell: Cell, rows: Sequence[Row], protocol: Protocol, say: Say
+) -> tuple[list[str], list[float]]:
     """What is wrong with some runs of a cell, and the differences of their test scores."""
     for row in rows:
         if row.dataset_fingerprint != data.fingerprint:
@@ -126,7 +132,7 @@ def _compare(study: Study, data: Dataset, cell: Cell, rows: Sequence[Row], say: 
         if row.split_fingerprint != data.split_fingerprint(row.replica.split):
             return [f"{data.name}: split {row.replica.split} is not the one of {RUNS}"], []
     wrong, gaps = [], []
-    for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], study.protocol), strict=True):
+    for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], protocol), strict=True):
         nodes = int(data.splits[row.replica.split].val.sum())
         allowed, gap = max(NODES / nodes, SHARE) + ROUNDING, run.val - row.val
         gaps.append(run.test - row.test)

@@ -136,7 +136,7 @@ def read_study(name: str, path: Path) -> dict[Place, Runs]:
     study = load_study(name)
     results = Results(study, read_runs(path))
     return {
-        (name, cell.dataset, cell.model, cell.at): [
+        (name, cell.dataset, cell.model, None if cell.at is None else float(cell.at)): [
             (row.replica.split, row.replica.seed, 100 * row.test) for row in results[cell].rows
         ]
         for cell in study.all_cells()

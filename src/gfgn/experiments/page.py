@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 from gfgn.data.registry import DATASETS
 from gfgn.experiments.compare import in_words
 from gfgn.experiments.record import is_gfgn
-from gfgn.experiments.results import Result, Results
-from gfgn.experiments.studies import AXES, MEASURES, Cell, Study
+from gfgn.experiments.results import Change, Result, Results
+from gfgn.experiments.studies import AXES, MEASURES, At, Cell, Study, Variant
+from gfgn.experiments.study import Configuration
 from gfgn.train.models import MODELS
 from gfgn.train.statistics import Summary, average_ranks
 
 MISSING, NONE = "missing", "–"
 """What stands where runs are missing, and where nothing was published."""
+LIKELY = 0.05
+"""The p-value below which a change is counted."""
 METRICS = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "micro_f1": "micro-F1"}
 
 Lines = list[str]
@@ -51,6 +55,8 @@ def make_page(results: Results, times: Sequence[Time] = (), figures: Sequence[Pa
     parts = [_head(results), [f"![{path.stem}]({path.name})" for path in figures]]
     if study.vary is None:
         parts += [_overview(results, real), *(_dataset(results, name) for name in real), _ranks(results, real)]
+    elif study.vary.name == "variant":
+        parts += [_variants(study), _changes(results), *(_compared(results, name) for name in real)]
     else:
         parts += [_along_axis(results, name) for name in real]
     parts += [_facts(results), _notes(study), _standins(results, standins), _times(results, times), _method(study)]
@@ -113,7 +119,7 @@ def _along_axis(results: Results, name: str) -> Lines:
     study = results.study
     assert study.vary is not None
     values, percent = study.vary.values, study.vary.name == "noise"
-    heads = [AXES[study.vary.name], *(f"{100 * value:g}%" if percent else f"{value:g}" for value in values)]
+    heads = [AXES[study.vary.name], *(f"{100 * float(at):g}%" if percent else f"{at:g}" for at in values)]
     lines = []
     for model in study.models:
         cells = study.cells(name, model)
@@ -125,6 +131,47 @@ def _along_axis(results: Results, name: str) -> Lines:
     alone = [model for model in study.models if len(study.cells(name, model)) == 1 < len(values)]
     words += f" {', '.join(alone)} does not depend on {AXES[study.vary.name]}." if alone else ""
     return [f"## {name}", "", words, "", *_table(heads, lines)]
+
+
+def _variants(study: Study) -> Lines:
+    """What each variant changes."""
+    assert study.vary is not None
+    base = study.variants[study.vary.values[0]]
+    lines = [[str(at), _changed(study.variants[at], base), study.variants[at].about] for at in study.vary.values]
+    words = f"Each of them is “{study.vary.values[0]}” with one change."
+    return ["## Variants", "", words, "", *_table(["variant", "what is changed", "why"], lines)]
+
+
+def _changes(results: Results) -> Lines:
+    """How many changes matter, and how many of them chance would make."""
+    found = [results.change(cell) for cell in results.study.all_cells() if _is_changed(results.study, cell)]
+    tested = [change for change in found if change is not None and change.p is not None and not math.isnan(change.p)]
+    likely = sum(change.p is not None and change.p < LIKELY for change in tested)
+    words = (
+        "Changes are in points and paired over splits, seeds averaged first; p is of the two-sided t-test over splits, "
+        f"not corrected for the number of tests: of {_count(len(tested), 'comparison')} {likely} "
+        f"{'has' if likely == 1 else 'have'} p < {LIKELY}, and chance alone makes about {LIKELY * len(tested):.1f}. "
+        "Other splits have nothing to pair, and no p."
+    )
+    return ["## What they come to", "", words] if tested else []
+
+
+def _compared(results: Results, name: str) -> Lines:
+    """One dataset: every variant of every model, against the first one and what is published."""
+    study = results.study
+    heads = ["variant", "measured", "95% interval", "change", "95% interval", "p", "to published", "runs"]
+    lines = [f"## {name}"]
+    for model in study.models:
+        published, rows = study.published.score(name, model), []
+        for cell in study.cells(name, model):
+            result, change = results[cell], results.change(cell) if _is_changed(study, cell) else None
+            interval = NONE if change is None or change.low is None else f"[{change.low:.2f}, {change.high:.2f}]"
+            gap = NONE if published is None or result.mean is None else _signed(result.mean - published)
+            told = [NONE if change is None else _signed(change.mean), interval.replace("-", "−"), _p(change)]
+            rows.append([str(cell.at), *_measured(results, result), *told, gap, *_made_of(result)])
+        said = NONE if published is None else f"{published:.2f}"
+        lines += ["", f"### {model} on {name}, published {said}", "", *_table([*heads, "configuration"], rows)]
+    return lines
 
 
 def _ranks(results: Results, datasets: Sequence[str]) -> Lines:
@@ -220,6 +267,7 @@ def _times(results: Results, times: Sequence[Time]) -> Lines:
 
 def _method(study: Study) -> Lines:
     protocol = study.protocol
+    varied = study.vary is not None and study.vary.name == "variant"
     lines = ["## How", ""]
     lines.append(
         f"- Every configuration of a model's grid trains on {_count(study.splits, 'split')} with seed 0; the one with "
@@ -229,7 +277,7 @@ def _method(study: Study) -> Lines:
     )
     lines.append(
         f"- At most {protocol.max_epochs} epochs, ending {protocol.patience} epochs after the best one; Adam, rows of "
-        "bags of words normalised, edges undirected."
+        "bags of words normalised, edges undirected" + (", unless a variant says otherwise." if varied else ".")
     )
     lines.append(
         "- What follows a ± is the standard deviation over runs. "
@@ -268,13 +316,34 @@ def _short(results: Results, cell: Cell | None) -> str:
     return f"{result.mean:.2f} {_interval(results.study, result.summary)}".rstrip()
 
 
-def _absent(results: Results, dataset: str, model: str, at: float | None = None) -> str:
+def _absent(results: Results, dataset: str, model: str, at: At | None = None) -> str:
     """What stands in a cell without all its runs."""
     cell = Cell(dataset, model, at)
     if cell not in results.study.cells(dataset, model):
         return NONE
     result = results[cell]
     return f"{MISSING} ({result.have:,} of {result.need:,} runs)" if result.have else MISSING
+
+
+def _is_changed(study: Study, cell: Cell) -> bool:
+    return study.vary is not None and cell.at != study.vary.values[0]
+
+
+def _changed(variant: Variant, base: Variant) -> str:
+    """What a variant has other than another, in words."""
+    pairs = [(asdict(variant.view), asdict(base.view)), (asdict(variant.protocol), asdict(base.protocol))]
+    words = [f"{name} {_plain(value)}" for new, old in pairs for name, value in new.items() if value != old[name]]
+    for model, configurations in variant.models.items():
+        before = _choices(base.models[model])
+        for name, some in _choices(configurations).items():
+            words += [f"{name} {{{', '.join(map(_plain, some))}}}"] * (some != before.get(name))
+    return ", ".join(dict.fromkeys(words)) or NONE
+
+
+def _p(change: Change | None) -> str:
+    if change is None or change.p is None or math.isnan(change.p):
+        return NONE
+    return "< 0.001" if change.p < 0.001 else f"{change.p:.3f}"
 
 
 def _best(results: Results, dataset: str) -> float | None:
@@ -318,17 +387,23 @@ def _at(study: Study, at: float | None) -> str:
     return f", {100 * at:g}% added edges" if study.vary.name == "noise" else f", λ {at:g}"
 
 
+def _choices(configurations: Sequence[Configuration]) -> dict[str, list[object]]:
+    """The values of each hyper-parameter among some configurations."""
+    return {name: list(dict.fromkeys(each[name] for each in configurations)) for name in configurations[0]}
+
+
 def _grid(study: Study, model: str) -> str:
     """The choices of a model's grid in words."""
     configurations = study.models[model]
     hidden = {"lam"} if not MODELS[model].gated or (study.vary is not None and study.vary.name == "lam") else set()
-    names = [name for name in configurations[0] if name not in hidden]
-    choices = {name: dict.fromkeys(configuration[name] for configuration in configurations) for name in names}
+    choices = {name: some for name, some in _choices(configurations).items() if name not in hidden}
     words = ", ".join(f"{name} {{{', '.join(map(_plain, some))}}}" for name, some in choices.items())
     return f"{words} ({_count(len(configurations), 'configuration')})"
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return "/".join(map(_plain, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -345,5 +420,8 @@ def _count(number: int, noun: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
-    rule = [":--" if place == 0 or head in ("configuration", "where") else "--:" for place, head in enumerate(heads)]
+    rule = [
+        ":--" if place == 0 or head in ("configuration", "where", "what is changed", "why") else "--:"
+        for place, head in enumerate(heads)
+    ]
     return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]

@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,20 +25,19 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.noise import add_random_edges
-from gfgn.data.registry import load
 from gfgn.experiments.analyses import ANALYSES
 from gfgn.experiments.page import Time, make_page
 from gfgn.experiments.record import Row, device_name
 from gfgn.experiments.results import Results, chosen_table
 from gfgn.experiments.runs import read_runs, write_runs
 from gfgn.experiments.store import Store
-from gfgn.experiments.studies import Cell, Study, data_name, load_study, study_names
+from gfgn.experiments.studies import Cell, Study, load_study, study_names
 from gfgn.experiments.study import make_replicas, run_study, select
+from gfgn.experiments.views import load_view
+from gfgn.train.batch import Protocol
 from gfgn.train.replica import Replica, Status
 
 RUNS, CHOSEN, PAGE, TIMES, STORE = "runs.csv", "chosen.csv", "README.md", "times.csv", "runs.sqlite"
-NOISE_SEED = 0
 LINE_EVERY = 20.0
 """Seconds between two lines on how far training is."""
 WRITE_EVERY = 60.0
@@ -225,8 +224,8 @@ def _run_study(
         try:
             for data, cells in _datasets(study, part, root, device, clock, outcome) if train else ():
                 _check_graph(store, data, out)
-                for model in dict.fromkeys(cell.model for cell in cells):
-                    runner.run(data, model, [cell for cell in cells if cell.model == model])
+                for model, some in _alike(study, cells):
+                    runner.run(data, model, some)
                     if clock.is_time_to_write():
                         write_files(study, _own_rows(store, study), times, out)
         except TimeUp:
@@ -239,7 +238,7 @@ def _run_study(
 
 
 class _Runner:
-    """Trains the cells of one model on one graph, all configurations and values of λ in one call."""
+    """Trains the cells of one model on one graph that train alike, all configurations and values of λ in one call."""
 
     def __init__(
         self,
@@ -259,10 +258,11 @@ class _Runner:
         self.clock.check()
         self.clock.label = f"{data.name} {model}"
         start, before = time.perf_counter(), self.outcome.made
+        protocol = self.study.variant(cells[0]).protocol
         try:
-            self._train(data, model, _distinct(self.study.tuning(cell) for cell in cells))
-            final = [self.study.final(cell, self._choice(data, cell)) for cell in cells]
-            self._train(data, model, _distinct(final))
+            self._train(data, model, _distinct(self.study.tuning(cell) for cell in cells), protocol)
+            final = [self.study.final(cell, self._choice(data, cell, protocol)) for cell in cells]
+            self._train(data, model, _distinct(final), protocol)
         except (ImportError, torch.OutOfMemoryError) as error:
             self.outcome.left_out.append(f"{self.clock.label}: {' '.join(str(error).split())}")
             self.clock.say(f"left out: {self.outcome.left_out[-1]}")
@@ -273,19 +273,18 @@ class _Runner:
         need = sum(self.study.count(cell) for cell in cells)
         self.clock.say(f"{self.clock.label}: {need:,} runs, {made:,} of them new, {seconds:.1f} s")
 
-    def _train(self, data: Dataset, model: str, replicas: list[Replica]) -> None:
+    def _train(self, data: Dataset, model: str, replicas: list[Replica], protocol: Protocol) -> None:
         if replicas:
-            protocol, size = self.study.protocol, self.batch_size
             run_study(
                 *(self.store, data, model, replicas, protocol, self.device),
                 progress=self._count,
                 status=self.clock.watch,
-                batch_size=size,
+                batch_size=self.batch_size,
             )
 
-    def _choice(self, data: Dataset, cell: Cell) -> dict[str, object]:
+    def _choice(self, data: Dataset, cell: Cell, protocol: Protocol) -> dict[str, object]:
         tuning = self.study.tuning(cell)
-        rows = [row for row in self.store.find(data, cell.model, tuning, self.study.protocol) if row is not None]
+        rows = [row for row in self.store.find(data, cell.model, tuning, protocol) if row is not None]
         return select(rows).best if rows else self.study.configurations(cell)[0]
 
     def _count(self, row: Row) -> None:
@@ -301,20 +300,28 @@ def _datasets(
 ) -> Iterator[tuple[Dataset, list[Cell]]]:
     """Every graph that is asked for, on the device, with its cells. One that cannot be had is left out, unless it was
     named."""
-    for name in part.datasets:
-        cells = [cell for cell in part.cells(study) if cell.dataset == name]
+    cells = part.cells(study)
+    for name, view in dict.fromkeys((cell.dataset, study.variant(cell).view) for cell in cells):
         clock.check()
         try:
-            data = load(name, root) if cells else None
+            data = load_view(name, view, root)
         except (OSError, ImportError) as error:
             if name in part.named:
                 raise
-            outcome.left_out.append(f"{name}: {' '.join(str(error).split())}")
-            clock.say(f"left out: {outcome.left_out[-1]}")
+            line = f"{name}: {' '.join(str(error).split())}"
+            if line not in outcome.left_out:  # once for all that is made of a dataset
+                outcome.left_out.append(line)
+                clock.say(f"left out: {line}")
             continue
-        for noise in dict.fromkeys(study.noise(cell) for cell in cells):
-            assert data is not None
-            yield _moved(with_noise(data, name, noise), device), [cell for cell in cells if study.noise(cell) == noise]
+        yield _moved(data, device), [cell for cell in cells if (cell.dataset, study.variant(cell).view) == (name, view)]
+
+
+def _alike(study: Study, cells: Iterable[Cell]) -> list[tuple[str, list[Cell]]]:
+    """Models with those of their cells that train in the same way."""
+    groups: dict[tuple[str, Protocol], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.model, study.variant(cell).protocol), []).append(cell)
+    return [(model, some) for (model, _), some in groups.items()]
 
 
 def _check_graph(store: Store, data: Dataset, out: Path) -> None:
@@ -335,19 +342,6 @@ def _moved(data: Dataset, device: str) -> Dataset:
     return data.to(device)
 
 
-def with_noise(data: Dataset, name: str, noise: float) -> Dataset:
-    """The dataset with random edges added.
-
-    Args:
-        data: The dataset.
-        name: Its name in the registry.
-        noise: Number of new edges as a share of those there are.
-    """
-    if not noise:
-        return data
-    return replace(data, name=data_name(name, noise), graph=add_random_edges(data.graph, noise, NOISE_SEED))
-
-
 def _distinct(replicas: Iterable[Iterable[Replica]]) -> list[Replica]:
     return list(dict.fromkeys(replica for some in replicas for replica in some))
 
@@ -358,27 +352,29 @@ def _fill(store: Store, study: Study, out: Path, say: Say) -> None:
         added = store.add(read_runs(out / RUNS))
         if added:
             say(f"{added:,} runs from {out / RUNS}")
-    wanted: set[tuple[str, str, Replica]] = set()
+    wanted: set[tuple[str, str, Replica, Protocol]] = set()
     for cell in study.all_cells():
         replicas = make_replicas(cell.model, study.configurations(cell), range(study.splits), range(study.seeds))
-        wanted |= {(study.data_name(cell), cell.model, replica) for replica in replicas}
+        name, protocol = study.data_name(cell), study.variant(cell).protocol
+        wanted |= {(name, cell.model, replica, protocol) for replica in replicas}
     for path in sorted(out.resolve().parent.glob(f"*/{RUNS}")):
         if path.parent == out.resolve():
             continue
         try:
-            rows = [row for row in read_runs(path) if row.protocol == study.protocol]
+            rows = read_runs(path)
         except ValueError:  # a table of something else
             continue
-        added = store.add(row for row in rows if (row.dataset, row.model, row.replica) in wanted)
+        added = store.add(row for row in rows if (row.dataset, row.model, row.replica, row.protocol) in wanted)
         if added:
             say(f"{added:,} runs from {path.parent.name}/{RUNS}")
 
 
 def _own_rows(store: Store, study: Study) -> list[Row]:
-    """The runs of the study's datasets, models and protocol."""
-    names = sorted({study.data_name(cell) for cell in study.all_cells()})
-    rows = store.rows(dataset=names, model=list(study.models))
-    return [row for row in rows if row.protocol == study.protocol]
+    """The runs of the study's datasets and models that were trained as the study trains."""
+    cells = study.all_cells()
+    wanted = {(study.data_name(cell), cell.model, study.variant(cell).protocol) for cell in cells}
+    rows = store.rows(dataset=sorted({name for name, _, _ in wanted}), model=list(study.models))
+    return [row for row in rows if (row.dataset, row.model, row.protocol) in wanted]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

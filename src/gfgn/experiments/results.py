@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
+from typing import NamedTuple
 
 from gfgn.experiments.record import Row, is_gfgn
 from gfgn.experiments.runs import own_parameters
@@ -13,7 +14,7 @@ from gfgn.experiments.studies import TUNING_SEED, Cell, Fact, Study
 from gfgn.experiments.study import Configuration, Selection, make_replica, select
 from gfgn.train.batch import Protocol
 from gfgn.train.replica import Replica
-from gfgn.train.statistics import Summary, summarize
+from gfgn.train.statistics import Summary, difference, paired_test, summarize
 
 Place = tuple[str, str, Replica, Protocol]
 
@@ -56,6 +57,17 @@ class Result:
         return None if self.selection is None else self.selection.best
 
 
+class Change(NamedTuple):
+    """What a variant changes, in points: its mean test score less that of the variant to compare with, the 95% interval
+    of the mean difference over splits, and the p-value of the paired t-test over splits; where splits are not the
+    same there is nothing to pair, and neither interval nor p-value."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+
 class Results:
     """The results of a study.
 
@@ -77,13 +89,24 @@ class Results:
 
     def find(self, cell: Cell, replicas: Sequence[Replica]) -> list[Row]:
         """The runs of a cell that there are, of the given ones."""
-        name, protocol = self.study.data_name(cell), self.study.protocol
+        name, protocol = self.study.data_name(cell), self.study.variant(cell).protocol
         found = (self._places.get((name, cell.model, replica, protocol)) for replica in replicas)
         return [row for row in found if row is not None]
 
     def missing(self) -> list[Cell]:
         """The cells that have not all their runs."""
         return [cell for cell in self.study.all_cells() if not self[cell].rows]
+
+    def change(self, cell: Cell) -> Change | None:
+        """What a variant changes against the first one; `None` as long as runs of either are missing."""
+        assert self.study.vary is not None
+        result, base = self[cell], self[cell._replace(at=self.study.vary.values[0])]
+        if result.mean is None or base.mean is None:
+            return None
+        if _splits(result.rows) != _splits(base.rows):
+            return Change(result.mean - base.mean)
+        gap, test = difference(result.rows, base.rows), paired_test(result.rows, base.rows)
+        return Change(100 * gap.mean, 100 * gap.low, 100 * gap.high, test.t_p)
 
     def measure(self, fact: Fact) -> float | None:
         """What was measured of what a published fact is about; `None` as long as runs are missing."""
@@ -133,6 +156,10 @@ def chosen_table(results: Results) -> tuple[list[str], list[list[object]]]:
             scores = [f"{candidate.val:.6f}", f"{candidate.std:.6f}", candidate.runs, int(place == 0)]
             lines.append([cell.dataset, cell.model, *at, *hyper, own_parameters(replica.options), *scores])
     return header, lines
+
+
+def _splits(rows: Sequence[Row]) -> dict[int, str]:
+    return {row.replica.split: row.split_fingerprint for row in rows}
 
 
 def _index(rows: Sequence[Row]) -> dict[Place, Row]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+import torch
 
 from gfgn.data.registry import DATASETS
 from gfgn.experiments.sampled import SAMPLING
 from gfgn.experiments.study import HYPER, Configuration, grid, make_replicas
+from gfgn.experiments.views import View, data_name
 from gfgn.train.batch import Protocol
 from gfgn.train.models import MODELS
 from gfgn.train.replica import Replica
@@ -23,9 +26,9 @@ from gfgn.train.replica import Replica
 FOLDER = Path(__file__).parent
 TUNING_SEED = 0
 """The seed of the runs that a configuration is chosen by."""
-AXES = {"noise": "added edges", "lam": "λ"}
+AXES = {"noise": "added edges", "lam": "λ", "variant": "variant"}
 """What a study can vary beside datasets and models: random edges added to the graph, as a share of those there are;
-and λ."""
+λ; or anything, each variant having a name."""
 MEASURES = {
     "gain_over_gcn": "the best GFGN level over gcn, points",
     "relative_gain_over_gcn": "the best GFGN level over gcn, % of gcn",
@@ -40,11 +43,25 @@ class StudyError(ValueError):
     """A study that cannot be read, or that asks for what there is not."""
 
 
+At: TypeAlias = float | str
+"""A value of what is varied: a number, or the name of a variant."""
+
+
 class Axis(NamedTuple):
     """What a study varies, and the values it takes."""
 
     name: str
-    values: tuple[float, ...]
+    values: tuple[At, ...]
+
+
+class Variant(NamedTuple):
+    """How the cells at a value of what is varied are made: how their data is used, what each model's configuration is
+    chosen from, and how runs are trained."""
+
+    view: View
+    models: Mapping[str, tuple[Configuration, ...]]
+    protocol: Protocol
+    about: str = ""
 
 
 class Cell(NamedTuple):
@@ -52,7 +69,7 @@ class Cell(NamedTuple):
 
     dataset: str
     model: str
-    at: float | None = None
+    at: At | None = None
 
 
 class Fact(NamedTuple):
@@ -104,6 +121,7 @@ class Study:
         seeds: Number of seeds, from 0 on.
         protocol: How runs are trained.
         vary: What is varied beside, or `None`.
+        variants: By value of what is varied, what it stands for.
         only: By name of a model that runs on some of the datasets only, which.
         published: What the paper has.
     """
@@ -117,6 +135,7 @@ class Study:
     seeds: int
     protocol: Protocol
     vary: Axis | None = None
+    variants: Mapping[At, Variant] = field(default_factory=dict)
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     published: Published = field(default_factory=Published)
 
@@ -132,20 +151,17 @@ class Study:
         """Every cell, dataset by dataset."""
         return [cell for dataset in self.datasets for model in self.models for cell in self.cells(dataset, model)]
 
-    def noise(self, cell: Cell) -> float:
-        """The share of random edges that a cell's graph has more."""
-        return cell.at or 0.0 if self.vary is not None and self.vary.name == "noise" else 0.0
+    def variant(self, cell: Cell) -> Variant:
+        """How a cell is made."""
+        return Variant(View(), self.models, self.protocol) if cell.at is None else self.variants[cell.at]
 
     def data_name(self, cell: Cell) -> str:
         """The name of a cell's data, as its runs have it."""
-        return data_name(cell.dataset, self.noise(cell))
+        return data_name(cell.dataset, self.variant(cell).view)
 
     def configurations(self, cell: Cell) -> list[Configuration]:
         """What a cell's configuration is chosen from."""
-        found = self.models[cell.model]
-        if self.vary is None or self.vary.name != "lam" or cell.at is None:
-            return list(found)
-        return [{**configuration, "lam": cell.at} for configuration in found]
+        return list(self.variant(cell).models[cell.model])
 
     def tuning(self, cell: Cell) -> list[Replica]:
         """The runs that a cell's configuration is chosen by; none where there is nothing to choose."""
@@ -161,13 +177,6 @@ class Study:
         """Number of different runs of a cell; the chosen configuration has some of its runs from tuning."""
         tuning = len(self.tuning(cell))
         return self.splits * self.seeds + (tuning - self.splits if tuning else 0)
-
-
-def data_name(dataset: str, noise: float = 0.0) -> str:
-    """The name that a dataset of the registry has in results: a stand-in says that it is one, and random edges that
-    were added are told in %."""
-    name = f"{dataset} (stand-in)" if DATASETS[dataset].standin else dataset
-    return f"{name}+{100 * noise:g}%" if noise else name
 
 
 def study_names() -> list[str]:
@@ -202,6 +211,8 @@ def make_study(content: Any, name: str) -> Study:
     reader.keys("the study", content, required, {"about", "vary", "only", "published"})
     datasets = reader.datasets("datasets", content["datasets"])
     models = reader.models(content["models"], content["grid"])
+    protocol = reader.protocol("protocol", content["protocol"])
+    vary = reader.axis(content.get("vary"))
     return Study(
         name=name,
         title=reader.text("title", content["title"]),
@@ -210,8 +221,9 @@ def make_study(content: Any, name: str) -> Study:
         models=models,
         splits=reader.count("splits", content["splits"]),
         seeds=reader.count("seeds", content["seeds"]),
-        protocol=reader.protocol(content["protocol"]),
-        vary=reader.axis(content.get("vary")),
+        protocol=protocol,
+        vary=vary,
+        variants={} if vary is None else reader.variants(vary, content, Variant(View(), models, protocol)),
         only=reader.only(content.get("only", {}), models, datasets),
         published=reader.published(content.get("published", {})),
     )
@@ -281,24 +293,31 @@ class _Reader:
             self.fail(f"{what} must be a list of one or more names, each of them once, got {names!r}")
         return tuple(self.known(what, name, among) for name in names)
 
-    def models(self, content: Any, shared: Any) -> dict[str, tuple[Configuration, ...]]:
-        """The configurations of each model: those of the shared grid, with the model's own choices in their place."""
+    def models(
+        self, content: Any, shared: Any, changes: Mapping[str, Any] | None = None, where: str = ""
+    ) -> dict[str, tuple[Configuration, ...]]:
+        """The configurations of each model: those of the shared grid, with the model's own choices in their place, and
+        a variant's in the place of both."""
         shared = self.mapping("grid", shared)
         for name in shared:
             self.known("grid", name, HYPER)
         found = self.mapping("models", content)
         if not found:
             self.fail(f"models must name at least one of {', '.join(MODELS)}, got none")
-        return {model: self._grid(self.known("models", model, MODELS), own, shared) for model, own in found.items()}
+        return {
+            self.known("models", model, MODELS): self._grid(
+                f"{where}models.{model}", model, self.mapping(f"models.{model}", own) | dict(changes or {}), shared
+            )
+            for model, own in found.items()
+        }
 
-    def _grid(self, model: str, own: Any, shared: dict[str, Any]) -> tuple[Configuration, ...]:
-        own = self.mapping(f"models.{model}", own)
+    def _grid(self, where: str, model: str, own: dict[str, Any], shared: dict[str, Any]) -> tuple[Configuration, ...]:
         entry = MODELS[model]
         gated = [name for name in HYPER if name != "lam" or entry.gated]
         choices = {name: values for name, values in shared.items() if name in gated} | own
         for name, values in choices.items():
-            what = f"models.{model}.{name}"
-            self.known(f"models.{model}", name, [*gated, *entry.parameters, *SAMPLING.get(model, ())])
+            what = f"{where}.{name}"
+            self.known(where, name, [*gated, *entry.parameters, *SAMPLING.get(model, ())])
             if not isinstance(values, list) or not values:
                 self.fail(f"{what} must be a list of one or more values, got {values!r}")
             if name in HYPER:
@@ -307,18 +326,20 @@ class _Reader:
             configurations = grid(**choices)
             for replica in make_replicas(model, configurations, [0]):
                 options = tuple((name, value) for name, value in replica.options if name in entry.parameters)
-                entry.settings(model, Replica(options=options), dict.fromkeys(entry.needs, 0))
+                settings = entry.settings(model, Replica(options=options), dict.fromkeys(entry.needs, 1))
+                with torch.device("meta"):
+                    entry.build(1, 2, 0.5, 1.0, settings)
         except (ValueError, TypeError) as error:
-            self.fail(f"models.{model}: {error}")
+            self.fail(f"{where}: {error}")
         return tuple(configurations)
 
-    def protocol(self, content: Any) -> Protocol:
+    def protocol(self, what: str, content: Any) -> Protocol:
         names = [setting.name for setting in fields(Protocol)]
-        self.keys("protocol", content, names[:2], names[2:])
+        self.keys(what, content, names[:2], names[2:])
         try:
             return Protocol(**content)
         except (ValueError, TypeError) as error:
-            self.fail(f"protocol: {error}")
+            self.fail(f"{what}: {error}")
 
     def axis(self, content: Any) -> Axis | None:
         if content is None:
@@ -327,12 +348,60 @@ class _Reader:
             self.fail(f"vary must name one of {', '.join(AXES)}, got {', '.join(content) or 'none'}")
         ((name, values),) = content.items()
         self.known("vary", name, AXES)
+        if name == "variant":
+            names = list(self.mapping("vary.variant", values))
+            if len(names) < 2:
+                self.fail(
+                    f"vary.variant must be two or more, the first to compare with, got {', '.join(names) or 'none'}"
+                )
+            return Axis(name, tuple(self.text("vary.variant", each) for each in names))
         if not isinstance(values, list) or not values:
             self.fail(f"vary.{name} must be a list of one or more values, got {values!r}")
         numbers = tuple(self.number(f"vary.{name}", value) for value in values)
         if len(set(numbers)) < len(numbers) or min(numbers) < 0:
             self.fail(f"vary.{name} must be values of 0 or larger, each of them once, got {values}")
         return Axis(name, numbers)
+
+    def variants(self, vary: Axis, content: dict[str, Any], standard: Variant) -> dict[At, Variant]:
+        """What the values of what is varied stand for: the standard with one change."""
+        if vary.name == "variant":
+            found = content["vary"]["variant"].items()
+            return {name: self._variant(f"vary.variant.{name}", given, content, standard) for name, given in found}
+        if vary.name == "noise":
+            return {value: standard._replace(view=View(noise=float(value))) for value in vary.values}
+        return {
+            value: standard._replace(
+                models={
+                    model: tuple({**each, "lam": value} for each in some) for model, some in standard.models.items()
+                }
+            )
+            for value in vary.values
+        }
+
+    def _variant(self, what: str, changes: Any, content: dict[str, Any], standard: Variant) -> Variant:
+        self.keys(what, changes, (), ("about", "data", "grid", "protocol"))
+        grid = self.mapping(f"{what}.grid", changes.get("grid", {}))
+        protocol = self.mapping(f"{what}.protocol", changes.get("protocol", {}))
+        return Variant(
+            self._view(f"{what}.data", changes.get("data", {}), content["datasets"]),
+            self.models(content["models"], content["grid"], grid, f"{what}.") if grid else standard.models,
+            self.protocol(f"{what}.protocol", asdict(standard.protocol) | protocol),
+            self.text(f"{what}.about", changes.get("about", "")),
+        )
+
+    def _view(self, what: str, content: Any, datasets: Iterable[str]) -> View:
+        self.keys(what, content, (), [part.name for part in fields(View)])
+        shares = content.get("shares")
+        try:
+            view = View(**{**content, "shares": None if shares is None else tuple(shares)})
+        except (ValueError, TypeError) as error:
+            self.fail(f"{what}: {error}")
+        if view.edges != "undirected" and not all(DATASETS[name].directed for name in datasets):
+            without = ", ".join(name for name in datasets if not DATASETS[name].directed)
+            self.fail(
+                f"{what}: edges must be undirected for {without}, whose files have no directions, got {view.edges}"
+            )
+        return view
 
     def only(self, content: Any, models: Mapping[str, Any], datasets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         return {

@@ -1,19 +1,31 @@
-"""Figures of studies that train: accuracy along what is varied (noise, λ), and tables as forests of intervals."""
+"""Figures of studies that train: accuracy along what is varied (noise, λ), tables as forests of intervals, and what
+variants change."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from gfgn.experiments.titles import title_of
-from gfgn.report.plots.style import BLACK, FAINT, PAGE, letter, look_of, save, styled
+from gfgn.report.plots.style import BLACK, FAINT, INK, PAGE, letter, look_of, save, styled
 from gfgn.train.statistics import Summary, summarize
+
+HOLLOW: dict[str, Any] = {
+    "marker": "D",
+    "linestyle": "",
+    "markerfacecolor": "none",
+    "markeredgecolor": FAINT,
+    "markersize": 5,
+    "markeredgewidth": 0.9,
+}
+"""How published values are drawn."""
 
 if TYPE_CHECKING:
     from gfgn.experiments.results import Results
@@ -46,6 +58,11 @@ def draw_study(results: Results, folder: Path) -> list[Path]:
         figure = noise_figure(points)
     elif vary == "lam":
         figure = lambda_figure(points)
+    elif vary == "variant":
+        gaps = study_gaps(results)
+        if not gaps:
+            return []
+        figure = variants_figure(gaps, list(study.models))
     else:
         figure = table_figure(points, study.published.scores)
     return save(figure, folder, study.name)
@@ -55,12 +72,48 @@ def study_points(results: Results) -> list[Point]:
     """The runs of the chosen configuration of every complete cell."""
     return [
         Point(
-            math.nan if cell.at is None else cell.at, cell.model, cell.dataset, place.split, place.seed, 100 * row.test
+            cell.at if isinstance(cell.at, float) else math.nan,
+            cell.model,
+            cell.dataset,
+            place.split,
+            place.seed,
+            100 * row.test,
         )
         for cell in results.study.all_cells()
         for row in results[cell].rows
         for place in (row.replica,)
     ]
+
+
+class Gap(NamedTuple):
+    """What a variant, or what is published, has more than the variant to compare with, in points; with an interval
+    where there is one."""
+
+    variant: str
+    model: str
+    dataset: str
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+
+PUBLISHED = "published"
+"""The row of what is published in a figure of variants."""
+
+
+def study_gaps(results: Results) -> list[Gap]:
+    """What every complete variant changes, and how far the published scores are from the first variant."""
+    study, found = results.study, []
+    assert study.vary is not None
+    for cell in study.all_cells():
+        base, said = results[cell].mean, study.published.score(cell.dataset, cell.model)
+        if cell.at != study.vary.values[0]:
+            change = results.change(cell)
+            found += [] if change is None else [Gap(str(cell.at), cell.model, cell.dataset, *change[:3])]
+        elif base is not None and said is not None:
+            found.append(Gap(PUBLISHED, cell.model, cell.dataset, said - base))
+    order = [PUBLISHED, *map(str, study.vary.values)]
+    return sorted(found, key=lambda gap: order.index(gap.variant))
 
 
 def noise_figure(points: Sequence[Point]) -> Figure:
@@ -116,6 +169,57 @@ def _line(axes: Axes, summaries: Mapping[float, Summary], model: str, scale: flo
     axes.fill_between(x, low, high, color=look["color"], alpha=shade, linewidth=0)
 
 
+def variants_figure(gaps: Sequence[Gap], models: Sequence[str]) -> Figure:
+    """What every variant changes, a panel a dataset and a row a variant; the first row is what there is to explain.
+
+    Args:
+        gaps: The changes, in the order of the rows.
+        models: Their models, in the order within a row.
+    """
+    rows, datasets = (list(dict.fromkeys(getattr(gap, name) for gap in gaps)) for name in ("variant", "dataset"))
+    step = 0.7 / max(1, len(models))
+    with styled():
+        height = 1.0 + len(rows) * (0.1 + 0.085 * len(models))
+        figure = Figure(figsize=(PAGE, height), layout="constrained")
+        panels: list[Axes] = list(figure.subplots(1, len(datasets), squeeze=False, sharey=True)[0])
+        for axes, dataset in zip(panels, datasets, strict=True):
+            axes.axvline(0, color=INK, linewidth=0.8)
+            for row in range(0, len(rows), 2):
+                axes.axhspan(row - 0.5, row + 0.5, color=FAINT, alpha=0.08, linewidth=0)
+            for gap in gaps:
+                if gap.dataset == dataset:
+                    place = rows.index(gap.variant) + (models.index(gap.model) - (len(models) - 1) / 2) * step
+                    _gap(axes, gap, place)
+            axes.set_title(title_of(dataset), loc="left")
+            axes.set_yticks(range(len(rows)), rows)
+            axes.set_ylim(len(rows) - 0.5, -0.5)
+            axes.tick_params(axis="y", length=0)
+            axes.grid(axis="x")
+        panels[len(panels) // 2].set_xlabel("points of test accuracy more than the standard, with 95% interval")
+        letter(panels if len(panels) > 1 else [])
+        marks: list[Any] = [
+            Line2D([], [], linestyle="", markersize=4, label=title_of(model), **_mark(model)) for model in models
+        ]
+        marks.append(Line2D([], [], label="published", **HOLLOW))
+        figure.legend(handles=marks, loc="outside upper left", ncols=len(marks), handletextpad=0.4)
+        return figure
+
+
+def _gap(axes: Axes, gap: Gap, place: float) -> None:
+    mark = _mark(gap.model)
+    if gap.low is not None and gap.high is not None:
+        axes.plot([gap.low, gap.high], [place, place], color=mark["color"], linewidth=1.4, solid_capstyle="butt")
+    if gap.variant == PUBLISHED:
+        axes.plot(gap.mean, place, **{**HOLLOW, "markeredgecolor": mark["color"]})
+    else:
+        axes.plot(gap.mean, place, markersize=4, **mark)
+
+
+def _mark(model: str) -> dict[str, Any]:
+    look = look_of(model)
+    return {"color": look["color"], "marker": look["marker"]}
+
+
 def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, float]]) -> Figure:
     """A table as a forest: measured means with their 95% intervals beside published means, a panel a dataset.
 
@@ -158,12 +262,10 @@ def _forest(
             axes.plot(summary.mean, place, "o", color=colour, markersize=3.6)
         said = published.get(model, {}).get(dataset)
         if said is not None:
-            axes.plot(
-                said, place, "D", markerfacecolor="none", markeredgecolor=FAINT, markersize=5, markeredgewidth=0.9
-            )
+            axes.plot(said, place, **HOLLOW)
     axes.plot([], [], "o-", color=BLACK, markersize=3.6, linewidth=1.6, label="measured, with 95% interval")
     if any(published.values()):
-        axes.plot([], [], "D", markerfacecolor="none", markeredgecolor=FAINT, markersize=5, label="published")
+        axes.plot([], [], label="published", **HOLLOW)
     axes.set_yticks(range(len(models)), [title_of(model) for model in models])
     axes.set_ylim(len(models) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
