@@ -165,9 +165,10 @@ def _compared(results: Results, name: str) -> Lines:
         published, rows = study.published.score(name, model), []
         for cell in study.cells(name, model):
             result, change = results[cell], results.change(cell) if _is_changed(study, cell) else None
-            interval = NONE if change is None or change.low is None else f"[{change.low:.2f}, {change.high:.2f}]"
+            low, high = (None, None) if change is None else (change.low, change.high)
+            interval = NONE if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
             gap = NONE if published is None or result.mean is None else _signed(result.mean - published)
-            told = [NONE if change is None else _signed(change.mean), interval.replace("-", "−"), _p(change)]
+            told = [NONE if change is None else _signed(change.mean), interval, _p(change)]
             rows.append([str(cell.at), *_measured(results, result), *told, gap, *_made_of(result)])
         said = NONE if published is None else f"{published:.2f}"
         lines += ["", f"### {model} on {name}, published {said}", "", *_table([*heads, "configuration"], rows)]

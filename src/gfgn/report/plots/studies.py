@@ -181,7 +181,7 @@ def variants_figure(gaps: Sequence[Gap], models: Sequence[str]) -> Figure:
     with styled():
         height = 1.0 + len(rows) * (0.1 + 0.085 * len(models))
         figure = Figure(figsize=(PAGE, height), layout="constrained")
-        panels: list[Axes] = list(figure.subplots(1, len(datasets), squeeze=False, sharey=True)[0])
+        panels: list[Axes] = list(figure.subplots(1, len(datasets), squeeze=False, sharex=True, sharey=True)[0])
         for axes, dataset in zip(panels, datasets, strict=True):
             axes.axvline(0, color=INK, linewidth=0.8)
             for row in range(0, len(rows), 2):
@@ -195,7 +195,8 @@ def variants_figure(gaps: Sequence[Gap], models: Sequence[str]) -> Figure:
             axes.set_ylim(len(rows) - 0.5, -0.5)
             axes.tick_params(axis="y", length=0)
             axes.grid(axis="x")
-        panels[len(panels) // 2].set_xlabel("points of test accuracy more than the standard, with 95% interval")
+        label = "change of test accuracy against the standard, points, with 95% interval over splits"
+        figure.supxlabel(label, fontsize="medium")
         letter(panels if len(panels) > 1 else [])
         marks: list[Any] = [
             Line2D([], [], linestyle="", markersize=4, label=title_of(model), **_mark(model)) for model in models
