@@ -475,3 +475,18 @@ def test_what_all_replicas_share_is_worked_out_once(backend: str) -> None:
     graph, z, scale = graph.to(where), z.to(where), torch.arange(1.0, 4.0, device=where)
     out = torch.vmap(lambda s: s * ops.propagate(z, graph, backend))(scale)
     torch.testing.assert_close(out, scale.view(-1, 1, 1) * ops.propagate(z, graph, backend))
+
+
+@every_backend
+def test_replicas_keep_what_their_gradients_need(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `vmap`, too, the forward pass of the pair level is not made again in the backward pass."""
+    where, calls, fused = device(backend), [], dispatch.kernels(backend)
+    forward = fused.pair_forward
+    monkeypatch.setattr(fused, "pair_forward", lambda *args: calls.append(args[-1]) or forward(*args))
+    graph, (_, _, z, w) = make(8, 20, 3)
+    graph, z, gate = graph.to(where), torch.stack([z, w]).to(where).requires_grad_(), gate_of(w, z).to(where)
+    torch.vmap(lambda x: ops.gated_pair(x, gate, graph, 1.0, backend))(z).sum().backward()
+    assert calls == [True]
+    with torch.no_grad():
+        torch.vmap(lambda x: ops.gated_pair(x, gate, graph, 1.0, backend))(z)
+    assert calls == [True, False]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import library, reference
-from gfgn.ops.dense import dropout, linear
+from gfgn.ops.dense import dropout, is_batched, linear
 from gfgn.ops.dispatch import Backend, backends, choose
 from gfgn.ops.random import keyed
 from gfgn.ops.reference import compute_dtype
@@ -103,7 +103,7 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Graph, backend: str | None = No
     backend = choose(z.device.type, z.dtype, backend, _needs_reference(graph))
     if backend != "triton":
         return torch.lerp(z, propagate(z, graph, backend), s)
-    save = torch.is_grad_enabled() and (z.requires_grad or s.requires_grad)
+    save = _is_differentiated(z, s)
     rows, reverse = list(graph.by_target), list(graph.by_source)
     out: Tensor = library.gated_propagate(
         z, s.to(z.dtype), rows, graph.norm, reverse, graph.reverse_norm, save, backend
@@ -131,7 +131,7 @@ def pair_aggregate(
     backend = choose(z.device.type, z.dtype, backend, _needs_reference(graph, lam))
     if backend == "reference":
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
-    save = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or z.requires_grad)
+    save = _is_differentiated(a, b, z)
     edges = _pair_edges(lam, z, graph)
     out: Tensor = library.pair_aggregate(a.to(z.dtype), b.to(z.dtype), z, *edges, save, backend)[0]
     return out
@@ -168,7 +168,7 @@ def gated_pair(z: Tensor, gate: Tensor, graph: Graph, lam: float | Tensor = 1.0,
     if backend == "reference":
         a, b = (reference.head_linear(z, half) for half in gate.chunk(2, dim=1))
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
-    save = torch.is_grad_enabled() and (z.requires_grad or gate.requires_grad)
+    save = _is_differentiated(z, gate)
     out: Tensor = library.gated_pair(z, gate, *_pair_edges(lam, z, graph), save, backend)[0]
     return out
 
@@ -244,6 +244,14 @@ def _needs_reference(graph: Graph, lam: float | Tensor = 1.0) -> str | None:
     if isinstance(lam, Tensor) and lam.requires_grad:
         return "lam"
     return "edge_weight" if graph.norm.requires_grad else None
+
+
+def _is_differentiated(*inputs: Tensor) -> bool:
+    """Whether a gradient will be asked for. Under `vmap` the tensors inside know that, not those seen here."""
+    if not torch.is_grad_enabled():
+        return False
+    functorch = torch._C._functorch
+    return any(x.requires_grad or (is_batched(x) and functorch.get_unwrapped(x).requires_grad) for x in inputs)
 
 
 def _check(operator: str, graph: Graph, **features: Tensor) -> None:
