@@ -48,6 +48,8 @@ WIDE = 4 * LANES
 """Columns in a block of `sparse_linear`, where wider blocks spread the cost of a hash."""
 TABLE_BYTES = 4 << 20
 """Blocks are packed together up to this size: fewer meetings of the threads, yet a table that stays in the cache."""
+OWN_TABLE_BYTES = 1 << 19
+"""The same for a thread on its own, who meets nobody: the cache next to it."""
 AHEAD = 16
 """How many entries before its use a line of the table is asked for."""
 HUGE = 4 << 20
@@ -214,6 +216,27 @@ def extract(_: Any, vector: Any, lane: Any) -> Any:
         return builder.extract_element(args[0], args[1])
 
     return vector.scalar(vector, types.int64), emit
+
+
+@instruction
+def counting(_: Any, first: Any) -> Any:
+    """The integers from `first` on, one a lane."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = ir.VectorType(args[0].type, LANES)
+        return builder.add(_splat(builder, args[0]), ir.Constant(lanes, list(range(LANES))))
+
+    return Vector(types.int64)(types.int64), emit
+
+
+@instruction
+def lowest(_: Any, bits: Any) -> Any:
+    """The place of the lowest bit that is set; there must be one."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), emit
 
 
 def _arithmetic(operation: Callable[..., Any], name: str, *flags: str) -> None:
@@ -797,8 +820,35 @@ def plain_finish(op: Any, walk: Any, tile: Any, row: int, cell: int) -> None:
 
 
 @inlined
+def add_line(walk: Any, tile: Any, e: int, value: Any, sums: Any) -> Any:
+    """Adds `value` times the wide line that entry `e` gathers."""
+    line = tile.table + at(walk.idx, e) * WIDE
+    x0, x1, x2, x3 = sums
+    return (
+        x0 + load(walk.table, line) * value,
+        x1 + load(walk.table, line + LANES) * value,
+        x2 + load(walk.table, line + 2 * LANES) * value,
+        x3 + load(walk.table, line + 3 * LANES) * value,
+    )
+
+
+@inlined
+def store_line(sums: Any, cells: Any, cell: int) -> None:
+    store(sums[0], cells, cell)
+    store(sums[1], cells, cell + LANES)
+    store(sums[2], cells, cell + 2 * LANES)
+    store(sums[3], cells, cell + 3 * LANES)
+
+
+@inlined
 def spmm_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, cells: Any, cell: int) -> None:
     total = zeros(op.x)
+    if walk.width == WIDE:
+        sums = (total, total, total, total)
+        for e in range(low, high):
+            sums = add_line(walk, tile, e, at(op.values, e) if op.weighted else 1, sums)
+        store_line(sums, cells, cell)
+        return
     if op.weighted:
         for e in range(low, high):
             total = total + load(walk.table, tile.table + at(walk.idx, e) * LANES) * at(op.values, e)
@@ -865,7 +915,7 @@ class SparseLinear(NamedTuple):
     values: Any
     keys: Any
     threshold: Any
-    """`[replicas]`, uint64: an entry stays where its hash is at least this."""
+    """`[replicas]`, uint32: an entry stays where its hash is at least this."""
     scale: Any
     entry: Any
     numbered: bool
@@ -873,45 +923,58 @@ class SparseLinear(NamedTuple):
     out: Any
 
 
-@inlined
-def hash32(number: Any, key: Any) -> Any:
-    """32 well mixed bits from an entry's number and a key (uint64 in which only the low half counts)."""
-    low = np.uint64(0xFFFFFFFF)
-    number = np.uint64(number)
-    h = (number ^ key ^ ((number >> np.uint64(32)) * np.uint64(0x9E3779B1))) & low
-    h = ((h ^ (h >> np.uint64(16))) * np.uint64(0x7FEB352D)) & low
-    h = ((h ^ (h >> np.uint64(15))) * np.uint64(0x846CA68B)) & low
-    return h ^ (h >> np.uint64(16))
+@instruction
+def survivors(_: Any, numbers: Any, key: Any, threshold: Any) -> Any:
+    """A bit for each of the entries of these numbers: whether it survives; see `gfgn.ops.random.keep`."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        half = ir.VectorType(ir.IntType(32), LANES)
+
+        def constant(value: int) -> Any:
+            return ir.Constant(half, [value] * LANES)
+
+        high = builder.trunc(builder.lshr(args[0], ir.Constant(args[0].type, [32] * LANES)), half)
+        h = builder.xor(builder.trunc(args[0], half), _splat(builder, args[1]))
+        h = builder.xor(h, builder.mul(high, constant(0x9E3779B1)))
+        h = builder.mul(builder.xor(h, builder.lshr(h, constant(16))), constant(0x7FEB352D))
+        h = builder.mul(builder.xor(h, builder.lshr(h, constant(15))), constant(0x846CA68B))
+        h = builder.xor(h, builder.lshr(h, constant(16)))
+        lanes = builder.icmp_unsigned(">=", h, _splat(builder, args[2]))
+        return builder.zext(builder.bitcast(lanes, ir.IntType(LANES)), ir.IntType(64))
+
+    return types.int64(numbers, types.uint32, types.uint32), emit
 
 
 @inlined
-def kept(op: Any, e: int, replica: int) -> Any:
-    """The value of an entry after a replica's dropout."""
-    number = at(op.entry, e) if op.numbered else e
-    keep = hash32(number, at(op.keys, replica)) >= at(op.threshold, replica)
-    return at(op.values, e) * at(op.scale, replica) if keep else 0.0
+def kept(op: Any, walk: Any, first: int, high: int, replica: int) -> Any:
+    """A bit for each of the next `LANES` entries before `high` that survives a replica's dropout."""
+    numbers = counting(first)
+    if op.numbered:
+        numbers = load(op.entry, first) if first + LANES <= walk.entries else fetch(op.entry, first, high - first)
+    bits = survivors(numbers, at(op.keys, replica), at(op.threshold, replica))
+    return bits if high - first >= LANES else bits & ((1 << (high - first)) - 1)
 
 
 @inlined
 def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, cells: Any, cell: int) -> None:
     replica = tile.column // walk.part
-    x0 = x1 = x2 = x3 = zeros(op.x)
-    if walk.width == LANES:
-        for e in range(low, high):
-            x0 = x0 + load(walk.table, tile.table + at(walk.idx, e) * LANES) * kept(op, e, replica)
-        store(x0, cells, cell)
-        return
-    for e in range(low, high):
-        line = tile.table + at(walk.idx, e) * WIDE
-        value = kept(op, e, replica)
-        x0 = x0 + load(walk.table, line) * value
-        x1 = x1 + load(walk.table, line + LANES) * value
-        x2 = x2 + load(walk.table, line + 2 * LANES) * value
-        x3 = x3 + load(walk.table, line + 3 * LANES) * value
-    store(x0, cells, cell)
-    store(x1, cells, cell + LANES)
-    store(x2, cells, cell + 2 * LANES)
-    store(x3, cells, cell + 3 * LANES)
+    scale = at(op.scale, replica)
+    total = zeros(op.x)
+    sums = (total, total, total, total)
+    for first in range(low, high, LANES):
+        bits = kept(op, walk, first, high, replica)
+        while bits != 0:
+            e = first + lowest(bits)
+            bits = bits & (bits - 1)
+            value = at(op.values, e) * scale
+            if walk.width == WIDE:
+                sums = add_line(walk, tile, e, value, sums)
+            else:
+                total = total + load(walk.table, tile.table + at(walk.idx, e) * LANES) * value
+    if walk.width == WIDE:
+        store_line(sums, cells, cell)
+    else:
+        store(total, cells, cell)
 
 
 @kernel
@@ -1014,11 +1077,13 @@ def _walk(rows: Rows, x: Tensor, fields: int, sums: int, part: int = 0, width: i
     part = part or max(1, columns)
     blocks = columns // part * -(-part // width)
     line = fields * width * dtype.itemsize
-    group = max(1, min(blocks, TABLE_BYTES // max(1, nodes * line)))
+    threads = torch.get_num_threads()
+    table = TABLE_BYTES if threads > 1 else OWN_TABLE_BYTES
+    group = max(1, min(blocks, table // max(1, nodes * line)))
     segments = rows.seg_hub.numel()
     scratch = (
         _fresh(group, nodes, fields, width, dtype=dtype),
-        _fresh(torch.get_num_threads(), sums, width, dtype=dtype),
+        _fresh(threads, sums, width, dtype=dtype),
         _fresh(group, segments, sums, width, dtype=dtype),
         torch.zeros(1 + 6 * -(-blocks // group), dtype=torch.int64),
     )
@@ -1102,7 +1167,9 @@ def _plain(
 
 def spmm(x: Tensor, rows: Rows, values: Tensor | None) -> Tensor:
     """`out_i = Σ_e values_e x[idx_e]` over the entries of row `i`; without `values`, all are 1."""
-    (out,) = _plain(spmm_kernel, _walk(rows, x, fields=1, sums=1), x, None, values, 1)
+    wide = x.size(1) >= WIDE and x.size(0) * WIDE * x.element_size() <= OWN_TABLE_BYTES
+    walk = _walk(rows, x, fields=1, sums=1, width=WIDE if wide else LANES)
+    (out,) = _plain(spmm_kernel, walk, x, None, values, 1)
     return out
 
 
@@ -1131,7 +1198,7 @@ def sparse_linear(
 ) -> Tensor:
     """A sparse matrix under dropout times a weight, for `R` replicas that each drop other entries.
 
-    Entry `e` of replica `r` stays if `hash32(entry_e, keys_r) ≥ ⌊rate_r 2³²⌋` and is then divided by `1 − rate_r`.
+    Entry `e` of replica `r` stays if its hash is `⌊rate_r 2³²⌋` or more (`survivors`), and is divided by `1 − rate_r`.
 
     Args:
         weight: `[F, R * out_columns]`; replica `r` owns the `r`-th run of `out_columns` columns.
@@ -1149,8 +1216,8 @@ def sparse_linear(
     op = SparseLinear(
         _array(weight, dtype),
         _array(values, dtype),
-        _array(keys, torch.int64).astype(np.uint64),
-        _array(threshold).astype(np.uint64),
+        _array(keys, torch.int64).astype(np.uint32),
+        _array(threshold).astype(np.uint32),
         _array(1.0 / (1.0 - rate.double()), dtype),
         _array(torch.empty(0) if entry is None else entry, torch.int64),
         entry is not None,
