@@ -140,6 +140,30 @@ class SmallProducts(Protocol):
     def head_weight_gradient(self, x: Tensor, grad: Tensor, heads: int) -> Tensor: ...
 
 
+class SmallGates(Protocol):
+    """Gates of small heads, on the CPU. See `gfgn.ops.heads`."""
+
+    def gated_neighbor(self, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor: ...
+
+    def gated_neighbor_backward(
+        self, grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+
+    def halves(self, z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def halves_backward(
+        self, grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gate: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+@functools.cache
+def small_gates() -> SmallGates | None:
+    """The CPU's kernels for the gates of small heads, or `None` where Numba is missing."""
+    if _missing("numba") is not None:
+        return None
+    return cast(SmallGates, importlib.import_module("gfgn.ops.numba_gates"))
+
+
 @functools.cache
 def small_products() -> SmallProducts | None:
     """The CPU's kernels for small heads, or `None` where Numba is missing."""

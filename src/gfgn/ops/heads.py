@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gfgn.ops.dispatch import SmallProducts, small_products
+from gfgn.ops.dispatch import SmallGates, SmallProducts, small_gates, small_products
 
 MANY_NODES = 16_384
 """Nodes from which on a GPU takes the gradient of a weight as one large product."""
@@ -55,6 +55,34 @@ def _small_products(x: Tensor, depth: int, width: int) -> SmallProducts | None:
     return small_products()
 
 
+def _small_gates(x: Tensor, gate: Tensor) -> SmallGates | None:
+    """Kernels for gates of small heads, where there are such kernels."""
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or gate.size(2) > SMALL:
+        return None
+    return small_gates()
+
+
+def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+    """What each half of a gate, `[heads, 2d, d]`, makes of `z`."""
+    small = _small_gates(z, gate)
+    if small is not None:
+        return small.halves(z, gate)
+    own, other = gate.chunk(2, dim=1)
+    return head_matmul(z, own), head_matmul(z, other)
+
+
+def halves_backward(grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of `halves` for `z`, added to `grad`, whose memory they may take, and for the gate."""
+    small = _small_gates(z, gate)
+    if small is not None:
+        return small.halves_backward(grad_a, grad_b, grad, z, gate)
+    heads, (own, other) = gate.size(0), gate.chunk(2, dim=1)
+    grad_gate = torch.cat([head_weight_gradient(z, g, heads) for g in (grad_a, grad_b)], dim=1)
+    head_matmul(grad_a, own.transpose(1, 2), onto=grad)
+    head_matmul(grad_b, other.transpose(1, 2), onto=grad)
+    return grad, grad_gate
+
+
 def neighbor_gate(z: Tensor, mean: Tensor, gate: Tensor) -> Tensor:
     """`σ([z ‖ mean] W_s)`, one `W_s` a head."""
     own, other = gate.chunk(2, dim=1)
@@ -62,7 +90,10 @@ def neighbor_gate(z: Tensor, mean: Tensor, gate: Tensor) -> Tensor:
 
 
 def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
-    """`(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`, by products and passes over whole tensors."""
+    """`(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`, by one pass or by several over whole tensors."""
+    small = _small_gates(z, gate)
+    if small is not None:
+        return small.gated_neighbor(z, around, mean, gate, lam)
     s = neighbor_gate(z, mean, gate).mul_(lam.to(z.dtype))
     return torch.lerp(z, around, s, out=s)
 
@@ -71,6 +102,9 @@ def gated_neighbor_backward(
     grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of `gated_neighbor` for `z`, `around`, `mean` and the gate."""
+    small = _small_gates(z, gate)
+    if small is not None:
+        return small.gated_neighbor_backward(grad, z, around, mean, gate, lam)
     own, other = gate.chunk(2, dim=1)
     sigma, heads = neighbor_gate(z, mean, gate), gate.size(0)
     slope = (around - z).mul_(grad).mul_(lam.to(z.dtype)).mul_(sigma).mul_(1 - sigma)

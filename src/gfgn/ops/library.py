@@ -17,7 +17,7 @@ from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
 
 from gfgn.ops import parts, reference
 from gfgn.ops.dispatch import elementwise, kernels
-from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient
+from gfgn.ops.heads import by_head, halves, halves_backward, head_matmul, head_weight_gradient
 from gfgn.ops.rows import Rows
 
 Pattern: TypeAlias = Sequence[Tensor]  # the tensors of a `Rows`, since operators take no tuples of tensors
@@ -379,7 +379,7 @@ def _gated_pair(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`pair_aggregate` with `a` and `b` worked out from `z` by the halves of the gate."""
-    a, b = (head_matmul(z, half) for half in gate.chunk(2, dim=1))
+    a, b = halves(z, gate)
     return kernels(backend).pair_forward(a, b, z, lam, norm, share, Rows(*rows), save)
 
 
@@ -403,17 +403,12 @@ def _gated_pair_gradient(
 ) -> tuple[Tensor, Tensor]:
     """The gradients with respect to `z` and the gate. `a` and `b` are worked out again rather than kept; with `reuse`
     the memory of `p` and `q` takes gradients."""
-    own, other = gate.chunk(2, dim=1)
-    a, b = head_matmul(z, own), head_matmul(z, other)
+    a, b = halves(z, gate)
     grad_a, grad_b, grad_z = kernels(backend).pair_backward(
         grad, a, b, z, p, q, lam, reverse_norm, reverse_share, Rows(*reverse_rows), reuse
     )
     del a, b
-    heads = gate.size(0)
-    grad_gate = torch.cat([head_weight_gradient(z, g, heads) for g in (grad_a, grad_b)], dim=1)
-    head_matmul(grad_a, own.transpose(1, 2), onto=grad_z)
-    head_matmul(grad_b, other.transpose(1, 2), onto=grad_z)
-    return grad_z, grad_gate
+    return halves_backward(grad_a, grad_b, grad_z, z, gate)
 
 
 def _gated_pair_gradient_fake(
