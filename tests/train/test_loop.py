@@ -17,6 +17,7 @@ from gfgn import Graph
 from gfgn.data import Dataset, Split, dimensions
 from gfgn.ops.random import GOLDEN, keyed, mix
 from gfgn.train import MODELS, Replica, Run, Status, train_replicas
+from gfgn.train.loop import _share
 from gfgn.train.models import find_model
 
 BATCHED = [name for name, model in MODELS.items() if model.replicas]
@@ -254,6 +255,16 @@ def test_batches_in_threads(data: Dataset, one_thread: None) -> None:
     with pytest.raises(KeyboardInterrupt):
         train_replicas("mlp", data, replicas, 50, batch_size=1, progress=fail)
     assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "threads", "sizes"),
+    [(1, 3, 2, [1]), (5, 100, 2, [2, 3]), (9, 2, 2, [1, 2, 1, 2, 1, 2]), (3, 2, 4, [1, 1, 1]), (8, 2, 2, [2, 2, 2, 2])],
+)
+def test_threads_have_as_much_to_do(count: int, size: int, threads: int, sizes: list[int]) -> None:
+    batches = _share(list(range(count)), size, threads)
+    assert [len(batch) for batch in batches] == sizes
+    assert [place for batch in batches for place in batch] == list(range(count))
 
 
 def test_test_labels_do_not_steer_training(data: Dataset) -> None:

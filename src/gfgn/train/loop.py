@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import queue
 import threading
@@ -197,7 +198,7 @@ class _Training:
         batches = [
             (alike, some)
             for alike in self._alike()
-            for some in _cut(alike, batch_size or min(self._fitting_the_cache(), -(-len(alike) // threads)))
+            for some in (_cut(alike, batch_size) if batch_size else _share(alike, self._fitting_the_cache(), threads))
         ]
         torch.set_num_threads(1)  # for threads to come, too
         mail: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -420,6 +421,14 @@ class _Training:
 
 def _cut(places: list[int], size: int) -> list[list[int]]:
     return [places[first : first + size] for first in range(0, len(places), size)]
+
+
+def _share(places: list[int], size: int, threads: int) -> list[list[int]]:
+    """Batches of at most `size`, as many for every thread and as even as can be."""
+    rounds = -(-len(places) // (size * threads))
+    count = min(len(places), rounds * threads)
+    ends = [len(places) * k // count for k in range(count + 1)]
+    return [places[first:last] for first, last in itertools.pairwise(ends)]
 
 
 def _check(
