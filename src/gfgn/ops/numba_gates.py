@@ -135,6 +135,19 @@ def drive(strip: Any, op: Any, work: Any) -> None:
     meet(work, 0, work.number)
 
 
+@inlined
+def add_outer(op: Any, x: Any, y: Any, u: Any, v: Any, first: int, last: int, column: int, sums: int) -> None:
+    """Adds `Σ xᵀ u` and `Σ yᵀ v` over the rows of a strip to a block's two sums."""
+    left, step = op.columns - column, len(op.size) * LANES
+    mine, theirs = matrix(op.sums, 2 * sums * step, op.size), matrix(op.sums, (2 * sums + 1) * step, op.size)
+    for row in range(first, last):
+        place = row * op.columns + column
+        mine = outer(mine, fetch(x, place, left), fetch(u, place, left))
+        theirs = outer(theirs, fetch(y, place, left), fetch(v, place, left))
+    put_matrix(mine, op.sums, 2 * sums * step)
+    put_matrix(theirs, op.sums, (2 * sums + 1) * step)
+
+
 class Neighbor(NamedTuple):
     z: Any
     around: Any
@@ -194,26 +207,26 @@ class NeighborBackward(NamedTuple):
 
 @inlined
 def neighbor_backward_strip(op: Any, first: int, last: int, block: int, sums: int) -> None:
+    """Three times over the rows of a strip, since one would want more registers than there are."""
     column, heads = block * op.block, block * len(op.size) * LANES
-    left, sums = op.columns - column, sums * 2 * len(op.size) * LANES
+    left = op.columns - column
     own, other = matrix(op.own, heads, op.size), matrix(op.other, heads, op.size)
-    own_back, other_back = matrix(op.own_back, heads, op.size), matrix(op.other_back, heads, op.size)
-    grad_own = matrix(op.sums, sums, op.size)
-    grad_other = matrix(op.sums, sums + len(op.size) * LANES, op.size)
     lam = fetch(op.lam, column, left)
     for row in range(first, last):
         place = row * op.columns + column
-        z, mean = fetch(op.z, place, left), fetch(op.mean, place, left)
-        grad = fetch(op.grad, place, left)
-        s = sigmoid(turned(mean, other, turned(z, own, zeros(op.z))))
+        z, grad = fetch(op.z, place, left), fetch(op.grad, place, left)
+        s = sigmoid(turned(fetch(op.mean, place, left), other, turned(z, own, zeros(op.z))))
         taken = lam * (s * grad)
-        slope = taken * ((fetch(op.around, place, left) - z) * (1.0 - s))
         deliver(taken, op.grad_around, place, left)
-        deliver(turned(slope, own_back, grad - taken), op.grad_z, place, left)
-        deliver(turned(slope, other_back, zeros(op.z)), op.grad_mean, place, left)
-        grad_own, grad_other = outer(grad_own, z, slope), outer(grad_other, mean, slope)
-    put_matrix(grad_own, op.sums, sums)
-    put_matrix(grad_other, op.sums, sums + len(op.size) * LANES)
+        deliver(grad - taken, op.grad_z, place, left)
+        deliver(taken * ((fetch(op.around, place, left) - z) * (1.0 - s)), op.grad_mean, place, left)
+    add_outer(op, op.z, op.mean, op.grad_mean, op.grad_mean, first, last, column, sums)
+    own, other = matrix(op.own_back, heads, op.size), matrix(op.other_back, heads, op.size)
+    for row in range(first, last):
+        place = row * op.columns + column
+        slope = fetch(op.grad_mean, place, left)
+        deliver(turned(slope, own, fetch(op.grad_z, place, left)), op.grad_z, place, left)
+        deliver(turned(slope, other, zeros(op.z)), op.grad_mean, place, left)
 
 
 @kernel
@@ -268,18 +281,13 @@ class HalvesBackward(NamedTuple):
 @inlined
 def halves_backward_strip(op: Any, first: int, last: int, block: int, sums: int) -> None:
     column, heads = block * op.block, block * len(op.size) * LANES
-    left, sums = op.columns - column, sums * 2 * len(op.size) * LANES
-    own_back, other_back = matrix(op.own_back, heads, op.size), matrix(op.other_back, heads, op.size)
-    grad_own = matrix(op.sums, sums, op.size)
-    grad_other = matrix(op.sums, sums + len(op.size) * LANES, op.size)
+    left = op.columns - column
+    own, other = matrix(op.own_back, heads, op.size), matrix(op.other_back, heads, op.size)
     for row in range(first, last):
         place = row * op.columns + column
-        z, a, b = fetch(op.z, place, left), fetch(op.grad_a, place, left), fetch(op.grad_b, place, left)
-        grad = turned(a, own_back, fetch(op.grad, place, left))
-        deliver(turned(b, other_back, grad), op.out, place, left)
-        grad_own, grad_other = outer(grad_own, z, a), outer(grad_other, z, b)
-    put_matrix(grad_own, op.sums, sums)
-    put_matrix(grad_other, op.sums, sums + len(op.size) * LANES)
+        grad = turned(fetch(op.grad_a, place, left), own, fetch(op.grad, place, left))
+        deliver(turned(fetch(op.grad_b, place, left), other, grad), op.out, place, left)
+    add_outer(op, op.z, op.z, op.grad_a, op.grad_b, first, last, column, sums)
 
 
 @kernel
