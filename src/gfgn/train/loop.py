@@ -20,6 +20,7 @@ import torch
 from gfgn.data.dataset import Dataset
 from gfgn.train.batch import Batch, Program, Protocol
 from gfgn.train.checkpoint import Checkpoint
+from gfgn.train.memory import kept_memory
 from gfgn.train.models import HIDDEN, Model, find_model
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.task import Task, make_task, with_sparse_features
@@ -108,7 +109,8 @@ def train_replicas(
     )
     if checkpoint is not None:
         training.saves = Checkpoint(Path(checkpoint), model, data, replicas, protocol, checkpoint_every)
-    training.train(batch_size, sorted(set(rungs)), prune)
+    with kept_memory(training.device.type):
+        training.train(batch_size, sorted(set(rungs)), prune)
     return [training.runs[place] for place in range(len(replicas))]
 
 
