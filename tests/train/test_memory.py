@@ -25,12 +25,17 @@ class Library:
 def test_kept_inside_and_given_back_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
     monkeypatch.setattr(memory, "_glibc", lambda: library)
-    with pytest.raises(KeyboardInterrupt), memory.kept_memory("cpu"):
-        assert library.options == memory.KEEPING
+
+    def interrupted() -> None:
         with memory.kept_memory("cpu"):
-            pass
-        assert (library.options, library.trims) == (memory.KEEPING, 0)
-        raise KeyboardInterrupt
+            assert library.options == memory.KEEPING
+            with memory.kept_memory("cpu"):
+                pass
+            assert (library.options, library.trims) == (memory.KEEPING, 0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert (library.options, library.trims) == (memory.USUAL, 1)
 
 

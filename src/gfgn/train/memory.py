@@ -1,7 +1,7 @@
 """Freed memory that is kept for the next epoch.
 
-An epoch on the CPU asks for the same large blocks as the one before. glibc hands many of them back to the system as soon
-as they are freed, and is then given fresh pages that have to be cleared: up to a fifth of the time of an epoch.
+An epoch on the CPU asks for the same large blocks as the one before. glibc hands many of them back to the system as
+soon as they are freed, and is then given fresh pages that have to be cleared: up to a fifth of the time of an epoch.
 """
 
 from __future__ import annotations
