@@ -10,8 +10,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 demo: $(VENV)/.installed  ## train MLP, GCN and the three GFGN levels on the embedded graph
 	$(BIN)/gfgn compare
 
-test: $(VENV)/.installed-dev  ## the whole test suite
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.installed-dev  ## the whole test suite, in a process a core, at most four
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## formatting, lint and types
 	$(BIN)/ruff format --check .

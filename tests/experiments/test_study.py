@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from experiments.stores import needs_fork, row, start_process
 
 from gfgn.data import Dataset, dimensions
@@ -140,6 +141,7 @@ STUDY = make_replicas("gfgn-graph", grid(lr=(0.02, 0.05)), range(3), range(10))
 def study(path: Path) -> None:
     """The whole of a study, in small batches; in a process of its own, which loads no compiled kernels."""
     os.environ["GFGN_BACKEND"] = "reference"
+    torch.set_num_threads(1)
     with Store(path) as store:
         run_study(store, dimensions(60, degree=6, splits=3), "gfgn-graph", STUDY, Protocol(8, 8), batch_size=3)
 
@@ -160,7 +162,7 @@ def kill_study(path: Path, runs: int, delay: float) -> int:
     wanted = runs + (len(scores(path)) if path.exists() else 0)
     process = start_process(study, path)
     while runs and process.is_alive() and not (path.exists() and len(scores(path)) >= wanted):
-        time.sleep(0.001)
+        time.sleep(0.02)
     process.join(delay)
     process.kill()
     process.join()
