@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments.small_studies import quiet, run, write_study
 
 from gfgn.data import load
 from gfgn.experiments import Store
@@ -15,7 +16,7 @@ from gfgn.experiments import reproduce as module
 from gfgn.experiments.check import check, check_files
 from gfgn.experiments.page import MISSING, make_page
 from gfgn.experiments.record import Row
-from gfgn.experiments.reproduce import Outcome, main, read_times, reproduce, show, show_check
+from gfgn.experiments.reproduce import main, read_times, show, show_check
 from gfgn.experiments.results import Results, ResultsError
 from gfgn.experiments.runs import read_runs, write_runs
 from gfgn.experiments.studies import Cell, load_study
@@ -50,18 +51,8 @@ ALL_RUNS = 4 * 2 + 2 * 2 + 2 * 3
 """Four configurations on two splits and two more seeds of the chosen one; the only one of the GCN with three seeds."""
 
 
-def quiet(line: str) -> None:
-    pass
-
-
 def write(folder: Path, text: str = STUDY, name: str = "small") -> Path:
-    path = folder / f"{name}.yaml"
-    path.write_text(text)
-    return path
-
-
-def run(path: Path, out: Path, **settings: Any) -> Outcome:
-    return reproduce(path, out, **{"device": "cpu", "say": quiet, **settings})
+    return write_study(folder, text, name)
 
 
 def table(path: Path) -> list[dict[str, str]]:

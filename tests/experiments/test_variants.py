@@ -3,17 +3,16 @@
 import csv
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from experiments.small_studies import quiet, run, write_study
 
 from gfgn.data import load, random_splits
 from gfgn.data.registry import DATASETS
 from gfgn.experiments import Store
 from gfgn.experiments.check import check
 from gfgn.experiments.page import MISSING, make_page
-from gfgn.experiments.reproduce import Outcome, reproduce
 from gfgn.experiments.results import Results
 from gfgn.experiments.runs import read_runs
 from gfgn.experiments.studies import Cell, load_study
@@ -49,18 +48,8 @@ ALL_RUNS = len(VARIANTS) * (2 * 3 + 3 + 3 * 2)
 """Two configurations on three splits and another seed of the chosen one; one configuration with two seeds."""
 
 
-def quiet(line: str) -> None:
-    pass
-
-
 def write(folder: Path, text: str = STUDY, name: str = "small") -> Path:
-    path = folder / f"{name}.yaml"
-    path.write_text(text)
-    return path
-
-
-def run(path: Path, out: Path, **settings: Any) -> Outcome:
-    return reproduce(path, out, **{"device": "cpu", "say": quiet, **settings})
+    return write_study(folder, text, name)
 
 
 @pytest.fixture(scope="module")

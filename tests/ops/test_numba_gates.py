@@ -26,7 +26,7 @@ def by_whole_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "_small_products", lambda x, depth, width: None)
 
 
-def check(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+def assert_close(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
     tolerance = 1e-12 if found[0].dtype == torch.float64 else 1e-5
     for got, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=tolerance, atol=10 * tolerance)
@@ -36,25 +36,25 @@ def check(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
 @every_shape
 def test_gated_neighbor(rows: int, heads: int, d: int, dtype: torch.dtype, by_whole_tensors: None) -> None:
     (grad, *features), gate, lam = inputs(rows, heads, d, dtype, 4)
-    check((fused.gated_neighbor(*features, gate, lam),), (plain.gated_neighbor(*features, gate, lam),))
+    assert_close((fused.gated_neighbor(*features, gate, lam),), (plain.gated_neighbor(*features, gate, lam),))
     args = (grad, *features, gate, lam)
-    check(fused.gated_neighbor_backward(*args), plain.gated_neighbor_backward(*args))
+    assert_close(fused.gated_neighbor_backward(*args), plain.gated_neighbor_backward(*args))
 
 
 @every_dtype
 @every_shape
 def test_halves(rows: int, heads: int, d: int, dtype: torch.dtype, by_whole_tensors: None) -> None:
     (grad_a, grad_b, grad, z), gate, _ = inputs(rows, heads, d, dtype, 4)
-    check(fused.halves(z, gate), plain.halves(z, gate))
+    assert_close(fused.halves(z, gate), plain.halves(z, gate))
     found = fused.halves_backward(grad_a, grad_b, grad, z, gate)
-    check(found, plain.halves_backward(grad_a, grad_b, grad, z, gate))
+    assert_close(found, plain.halves_backward(grad_a, grad_b, grad, z, gate))
 
 
 @pytest.mark.parametrize("far", [40.0, 1e4])
 def test_gates_far_from_zero(far: float, by_whole_tensors: None) -> None:
     (grad, *features), gate, lam = inputs(20, 3, 5, torch.float32, 4)
     gate = gate * far
-    check((fused.gated_neighbor(*features, gate, lam),), (plain.gated_neighbor(*features, gate, lam),))
+    assert_close((fused.gated_neighbor(*features, gate, lam),), (plain.gated_neighbor(*features, gate, lam),))
     found = fused.gated_neighbor_backward(grad, *features, gate, lam)
     assert all(bool(x.isfinite().all()) for x in found)
 

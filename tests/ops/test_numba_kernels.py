@@ -85,7 +85,7 @@ def ragged(*lengths: int, nodes: int) -> tuple[Tensor, Tensor]:
     return row, torch.arange(row.numel()) * 7 % nodes
 
 
-def check(actual: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+def assert_close(actual: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
     assert actual.dtype == dtype
     assert actual.shape == expected.shape
     scale = expected.abs().max().item() if expected.numel() else 1.0
@@ -94,7 +94,7 @@ def check(actual: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
 
 def check_all(problem: Problem) -> None:
     for actual, expected in zip(problem.all(), problem.expected(), strict=True):
-        check(actual, expected, problem.z.dtype)
+        assert_close(actual, expected, problem.z.dtype)
 
 
 def dense(rows: Rows, values: Tensor | None, columns: int) -> Tensor:
@@ -152,7 +152,7 @@ def test_pair_where_gates_are_far_out(scale: float, dtype: torch.dtype) -> None:
     results = problem.all()
     assert all(x.isfinite().all() for x in results)
     for actual, expected in zip(results, problem.expected(), strict=True):
-        check(actual, expected, dtype)
+        assert_close(actual, expected, dtype)
 
 
 def test_pair_at_the_ends_of_the_range() -> None:
@@ -190,7 +190,7 @@ def test_without_saving() -> None:
     problem = random_problem(53, 2000, 21, torch.float32)
     out, p, q = problem.forward(save=False)
     assert p.numel() == q.numel() == 0
-    check(out, problem.expected()[0], torch.float32)
+    assert_close(out, problem.expected()[0], torch.float32)
 
 
 def test_pair_takes_strided_inputs() -> None:
@@ -227,15 +227,15 @@ def test_spmm(columns: int, dtype: torch.dtype) -> None:
     x, y = (torch.randn(90, columns, generator=make).to(dtype) for _ in range(2))
     values = torch.rand(row.numel(), generator=make).to(dtype)
     weighted, plain = dense(rows, values, 90), dense(rows, None, 90)
-    check(kernels.spmm(x, rows, values), weighted @ x.double(), dtype)
-    check(kernels.spmm(x, rows, None), plain @ x.double(), dtype)
+    assert_close(kernels.spmm(x, rows, values), weighted @ x.double(), dtype)
+    assert_close(kernels.spmm(x, rows, None), plain @ x.double(), dtype)
     inverse = torch.rand(8, generator=make)
     mean = inverse.double().unsqueeze(1) * plain
     for actual, matrix in zip(kernels.spmm_pair(x, rows, values, inverse), (weighted, mean), strict=True):
-        check(actual, matrix @ x.double(), dtype)
+        assert_close(actual, matrix @ x.double(), dtype)
     inverse = torch.rand(90, generator=make)
     expected = weighted @ x.double() + plain @ (inverse.double().unsqueeze(1) * y.double())
-    check(kernels.spmm_pair_backward(x, y, rows, values, inverse), expected, dtype)
+    assert_close(kernels.spmm_pair_backward(x, y, rows, values, inverse), expected, dtype)
 
 
 @pytest.mark.parametrize(("nodes", "count"), [(0, 0), (4, 0), (0, 4), (4, 3)])
@@ -287,12 +287,12 @@ def test_sparse_linear_and_its_transpose(columns: int, dtype: torch.dtype) -> No
     numbers = list(range(1500))
     args = (problem.norm, KEYS, RATE)
     out = kernels.sparse_linear(weight, problem.rows, *args, None, columns)
-    check(out, slow_linear(weight, problem.rows, *args, numbers, columns), dtype)
+    assert_close(out, slow_linear(weight, problem.rows, *args, numbers, columns), dtype)
     assert torch.equal(out, kernels.sparse_linear(weight, problem.rows, *args, torch.tensor(numbers), columns))
 
     args_t = (problem.norm_t, KEYS, RATE)
     back = kernels.sparse_linear(weight, problem.rows_t, *args_t, problem.entry, columns)
-    check(back, slow_linear(weight, problem.rows_t, *args_t, problem.entry.tolist(), columns), dtype)
+    assert_close(back, slow_linear(weight, problem.rows_t, *args_t, problem.entry.tolist(), columns), dtype)
     for r in range(4):  # ⟨M w, w⟩ = ⟨w, Mᵀ w⟩ holds only if both dropped the same entries
         part = slice(r * columns, (r + 1) * columns)
         left, right = ((x[:, part].double() * weight[:, part].double()).sum().item() for x in (out, back))
@@ -305,7 +305,7 @@ def test_sparse_linear_with_numbers_beyond_32_bits() -> None:
     entry = torch.arange(608) * (2**33 + 12_345) + 2**40
     weight = torch.randn(11, 4 * 3, dtype=torch.float64)
     out = kernels.sparse_linear(weight, rows, values, KEYS, RATE, entry, 3)
-    check(out, slow_linear(weight, rows, values, KEYS, RATE, entry.tolist(), 3), torch.float64)
+    assert_close(out, slow_linear(weight, rows, values, KEYS, RATE, entry.tolist(), 3), torch.float64)
 
 
 def test_sparse_linear_drops_at_its_rate() -> None:
@@ -424,7 +424,7 @@ def test_called_from_autograd(two_threads: None) -> None:
     Pair.apply(*leaves).backward(problem.grad)
     for leaf, expected in zip(leaves, problem.expected()[3:], strict=True):
         assert leaf.grad is not None
-        check(leaf.grad, expected, torch.float32)
+        assert_close(leaf.grad, expected, torch.float32)
 
 
 def test_a_long_compilation_is_announced(capsys: pytest.CaptureFixture[str]) -> None:

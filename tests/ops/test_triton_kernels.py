@@ -109,7 +109,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, device=DEVICE).to(dtype)
 
 
-def close(got: Tensor, expected: Tensor) -> None:
+def assert_close(got: Tensor, expected: Tensor) -> None:
     assert got.shape == expected.shape
     low = got.dtype != torch.float32
     torch.testing.assert_close(got.double(), expected.double(), rtol=2e-2 if low else 2e-5, atol=5e-2 if low else 1e-4)
@@ -133,7 +133,7 @@ def check_pair(graph: Graph, width: int, dtype: torch.dtype = torch.float32, siz
     args = (a, b, z, lam, graph.norm, graph.share, graph.rows)
     out, p, q = kernels.pair_forward(*args, save=True)
     for got, expected in zip((out, p, q), truth, strict=True):
-        close(got, expected.detach())
+        assert_close(got, expected.detach())
     plain, *nothing = kernels.pair_forward(*args, save=False)
     assert torch.equal(plain, out)
     assert [x.numel() for x in nothing] == [0, 0]
@@ -141,7 +141,7 @@ def check_pair(graph: Graph, width: int, dtype: torch.dtype = torch.float32, siz
     expected = torch.autograd.grad(truth[0], leaves, grad.double())
     for got, want in zip(grads, expected, strict=True):
         assert got.dtype == dtype
-        close(got, want)
+        assert_close(got, want)
 
 
 @EACH_CASE
@@ -191,7 +191,7 @@ def test_spmm(name: str, width: int, weighted: bool) -> None:
     x = normal(graph.shape[1], width)
     weight = graph.norm.double() if weighted else torch.ones_like(graph.norm, dtype=torch.float64)
     got = kernels.spmm(x, graph.rows, graph.norm if weighted else None)
-    close(got, graph.sum(weight[:, None] * graph.gather(x, "source")))
+    assert_close(got, graph.sum(weight[:, None] * graph.gather(x, "source")))
 
 
 @EACH_CASE
@@ -201,20 +201,20 @@ def test_spmm_pair(name: str, width: int) -> None:
     norm = graph.norm.double()[:, None]
     inverse = torch.rand(graph.shape[0], device=DEVICE)
     weighted, mean = kernels.spmm_pair(x, graph.rows, graph.norm, inverse)
-    close(weighted, graph.sum(norm * graph.gather(x, "source")))
-    close(mean, inverse.double()[:, None] * graph.sum(graph.gather(x, "source")))
+    assert_close(weighted, graph.sum(norm * graph.gather(x, "source")))
+    assert_close(mean, inverse.double()[:, None] * graph.sum(graph.gather(x, "source")))
     got = kernels.spmm_pair_backward(g0, g1, graph.rows_t, graph.norm_t, inverse)
     scaled = inverse[:, None] * g1
-    close(got, graph.sum(norm * graph.gather(g0, "target") + graph.gather(scaled, "target"), "source"))
+    assert_close(got, graph.sum(norm * graph.gather(g0, "target") + graph.gather(scaled, "target"), "source"))
 
 
 def test_rectangular() -> None:
     graph = random_graph(nodes=9, sources=31)
     x, g0, g1 = normal(31, 20), normal(9, 20), normal(9, 20)
     norm = graph.norm.double()[:, None]
-    close(kernels.spmm(x, graph.rows, graph.norm), graph.sum(norm * graph.gather(x, "source")))
+    assert_close(kernels.spmm(x, graph.rows, graph.norm), graph.sum(norm * graph.gather(x, "source")))
     got = kernels.spmm_pair_backward(g0, g1, graph.rows_t, graph.norm_t, torch.ones(9, device=DEVICE))
-    close(got, graph.sum(norm * graph.gather(g0, "target") + graph.gather(g1, "target"), "source"))
+    assert_close(got, graph.sum(norm * graph.gather(g0, "target") + graph.gather(g1, "target"), "source"))
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -229,14 +229,14 @@ def test_gated(name: str, width: int, shared: bool) -> None:
     diff_truth = graph.sum(norm * graph.gather(leaf, "source")) - leaf
     truth = leaf + gate * diff_truth
     out, diff = kernels.gated_propagate(z, s, graph.rows, graph.norm, save=True)
-    close(out, truth.detach())
-    close(diff, diff_truth.detach())
+    assert_close(out, truth.detach())
+    assert_close(diff, diff_truth.detach())
     plain, nothing = kernels.gated_propagate(z, s, graph.rows, graph.norm, save=False)
     assert torch.equal(plain, out)
     assert nothing.numel() == 0
     grads = kernels.gated_propagate_backward(grad, s, diff, graph.rows_t, graph.norm_t)
     for got, want in zip(grads, torch.autograd.grad(truth, (leaf, gate), grad.double()), strict=True):
-        close(got, want)
+        assert_close(got, want)
 
 
 def kept(entry: int, key: int, rate: float) -> bool:
@@ -291,7 +291,7 @@ def test_sparse_linear_numbers_entries_beyond_32_bits() -> None:
     key, rate = torch.tensor([77], device=DEVICE), torch.tensor([0.5], device=DEVICE, dtype=torch.float64)
     weight = normal(graph.shape[1], 33)
     got = kernels.sparse_linear(weight, graph.rows, graph.norm, key, rate, torch.tensor(numbers, device=DEVICE), 33)
-    close(got, dropout_truth(graph, weight, [77], [0.5], numbers, "target"))
+    assert_close(got, dropout_truth(graph, weight, [77], [0.5], numbers, "target"))
 
 
 def test_sparse_linear_replicas_are_independent() -> None:
@@ -343,7 +343,7 @@ def test_views_are_accepted() -> None:
     graph = random_graph()
     wide = normal(graph.shape[1], 30)
     view = wide[:, 5:17]
-    close(kernels.spmm(view, graph.rows, None), graph.sum(graph.gather(view, "source")))
+    assert_close(kernels.spmm(view, graph.rows, None), graph.sum(graph.gather(view, "source")))
 
 
 def test_errors_name_the_argument() -> None:
