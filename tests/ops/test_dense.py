@@ -183,7 +183,7 @@ def test_gated_neighbor_is_the_equation(backend: str) -> None:
 
 @fused_backend
 @pytest.mark.parametrize(
-    ("rows", "heads", "d"), [(1, 1, 1), (70, 3, 8), (65, 9, 7), (20, 2, 33), (9, 1, 65), (0, 2, 4)]
+    ("rows", "heads", "d"), [(1, 1, 1), (70, 3, 8), (65, 9, 7), (70, 3, 20), (20, 2, 33), (9, 1, 65), (0, 2, 4)]
 )
 def test_gated_neighbor_gradients(backend: str, rows: int, heads: int, d: int) -> None:
     where = device(backend)
