@@ -8,7 +8,9 @@ import pytest
 
 from gfgn.data.registry import DATASETS
 from gfgn.experiments import PAPER_GRID
+from gfgn.experiments.page import make_page
 from gfgn.experiments.record import is_standin
+from gfgn.experiments.results import Results
 from gfgn.experiments.sampled import SAMPLING
 from gfgn.experiments.studies import Cell, StudyError, load_study, make_study, study_names
 from gfgn.experiments.study import HYPER
@@ -250,6 +252,17 @@ def test_what_is_well_described() -> None:
     assert single.count(Cell("karate", "gcn")) == 2
 
 
+def test_a_model_may_be_trained_in_another_way() -> None:
+    content = changed("protocols", {"gcn": {"max_epochs": 2}})
+    study = make_study(content, "small")
+    protocols = [study.variant(Cell("karate", model)).protocol for model in ("gcn", "gfgn-graph")]
+    assert [protocol.max_epochs for protocol in protocols] == [2, 5]
+    assert protocols[0].patience == protocols[1].patience
+    assert "- gcn: at most 2 epochs, ending 5 after the best one." in make_page(Results(study, []))
+    with pytest.raises(StudyError, match="protocols must not be given with vary, got them for gcn"):
+        make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small")
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -275,6 +288,9 @@ def test_what_is_well_described() -> None:
         ("protocol", {"max_epochs": 5}, "protocol must have patience, got max_epochs"),
         ("protocol/patience", 0, "protocol: patience must be 1 or larger, got 0"),
         ("protocol/warmup", 3, "protocol must have keys among .*, got 'warmup'"),
+        ("protocols", {"gnc": {}}, "protocols must be one of gcn, .*, got 'gnc'; did you mean 'gcn'"),
+        ("protocols", {"gcn": 5}, "protocols.gcn must be a mapping, got 5"),
+        ("protocols", {"gcn": {"max_epochs": 0}}, "protocols.gcn: max_epochs must be 1 or larger, got 0"),
         ("vary", {"seed": [1]}, "vary must be one of noise, lam, variant, got 'seed'"),
         ("vary", {"lam": []}, "vary.lam must be a list of one or more values"),
         ("vary", {"lam": [1.0, 1.0]}, "vary.lam must be values of 0 or larger, each of them once"),

@@ -3,6 +3,7 @@
 import csv
 import math
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -202,6 +203,10 @@ def test_changes_are_paired_over_splits(done: Path) -> None:
     assert other.mean == pytest.approx(mean - before)
 
 
+def signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−").replace("+0.00", "0.00").replace("−0.00", "0.00")
+
+
 def test_the_page_of_variants(done: Path) -> None:
     found, page = results(done), (done / "README.md").read_text()
     assert "| ELU | activation {elu} | Smooth. |" in page
@@ -213,7 +218,12 @@ def test_the_page_of_variants(done: Path) -> None:
     result, change = (read(Cell("karate", "gfgn-pair", "ELU")) for read in (found.__getitem__, found.change))
     line = next(line for line in page.splitlines() if line.startswith("| ELU |") and "activation elu" in line)
     assert f"| {result.mean:.2f} ±" in line  # type: ignore[union-attr]
-    assert f"{change.mean:+.2f}".replace("-", "−").replace("+0.00", "0.00") in line  # type: ignore[union-attr]
+    assert signed(change.mean) in line  # type: ignore[union-attr]
+    changes = [change.mean for model in found.study.models if (change := found.change(Cell("karate", model, "ELU")))]
+    assert len(changes) == 2
+    summary = next(line for line in page.splitlines() if line.startswith("| ELU |") and " of 2 |" in line)
+    assert [signed(value) for value in (fmean(changes), min(changes), max(changes))] == summary.split(" | ")[1:4]
+    assert f"| {sum(change > 0 for change in changes)} of 2 |" in summary
     assert "edges undirected, unless a variant says otherwise." in page
     rows = [row for row in found.rows if dict(row.replica.options).get("activation") != "elu"]
     some = make_page(Results(found.study, rows))

@@ -17,6 +17,7 @@ from gfgn import Graph
 from gfgn.data import Dataset, Split, dimensions
 from gfgn.ops.random import GOLDEN, keyed, mix
 from gfgn.train import MODELS, Replica, Run, Status, train_replicas
+from gfgn.train.batch import Protocol, precision
 from gfgn.train.loop import _share
 from gfgn.train.models import find_model
 
@@ -120,6 +121,18 @@ def test_clipping_and_schedules_against_a_plain_loop(data: Dataset) -> None:
     for name, schedule, clip in (("cosine", cosine, None), ("step", thirds, None), ("constant", None, 0.05)):
         [run] = train_replicas("gfgn-graph", precise(data), [replica], 20, schedule=name, clip=clip)
         check_against_plain(run, plain_loop("gfgn-graph", precise(data), replica, 20, 100, clip, schedule))
+
+
+def test_precision_of_products_is_set_and_put_back() -> None:
+    gpu, usual = torch.device("cuda"), torch.get_float32_matmul_precision()
+    with precision(Protocol(tf32=True), gpu):
+        assert torch.get_float32_matmul_precision() == "high"
+        with precision(Protocol(), gpu):
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "high"
+        with precision(Protocol(), torch.device("cpu")):
+            assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == usual
 
 
 def test_what_the_best_epoch_goes_by(data: Dataset) -> None:

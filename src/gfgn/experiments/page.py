@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from gfgn.data.registry import DATASETS
@@ -143,17 +144,52 @@ def _variants(study: Study) -> Lines:
 
 
 def _changes(results: Results) -> Lines:
-    """How many changes matter, and how many of them chance would make."""
-    found = [results.change(cell) for cell in results.study.all_cells() if _is_changed(results.study, cell)]
-    tested = [change for change in found if change is not None and change.p is not None and not math.isnan(change.p)]
-    likely = sum(change.p is not None and change.p < LIKELY for change in tested)
+    """What each variant changes over all cells, how many changes matter, and how many of them chance would make."""
+    study = results.study
+    assert study.vary is not None
+    found = {cell: results.change(cell) for cell in study.all_cells() if _is_changed(study, cell)}
+    tested = [change.p for change in found.values() if change is not None and _is_tested(change)]
+    if not tested:
+        return []
+    likely = sum(p is not None and p < LIKELY for p in tested)
     words = (
         "Changes are in points and paired over splits, seeds averaged first; p is of the two-sided t-test over splits, "
         f"not corrected for the number of tests: of {_count(len(tested), 'comparison')} {likely} "
         f"{'has' if likely == 1 else 'have'} p < {LIKELY}, and chance alone makes about {LIKELY * len(tested):.1f}. "
-        "Other splits have nothing to pair, and no p."
+        "Other splits have nothing to pair, and no p. Over all datasets and models:"
     )
-    return ["## What they come to", "", words] if tested else []
+    lines = []
+    for at in study.vary.values:
+        cells = [cell for cell in study.all_cells() if cell.at == at]
+        changes = [change for cell in cells if (change := found.get(cell)) is not None]
+        gaps = [gap for cell in cells if (gap := _to_published(results, cell)) is not None]
+        lines.append([str(at), *_over_cells(changes), _signed(fmean(gaps)) if gaps else NONE])
+    heads = ["variant", "mean change", "from", "to", "up in", f"p < {LIKELY} in", "to published, mean"]
+    return ["## What they come to", "", words, "", *_table(heads, lines)]
+
+
+def _over_cells(changes: Sequence[Change]) -> list[str]:
+    """The changes of one variant: their mean, the least and the largest, and how many go up or are likely."""
+    if not changes:
+        return [NONE] * 5
+    means = [change.mean for change in changes]
+    tested = [change.p for change in changes if _is_tested(change)]
+    likely = sum(p is not None and p < LIKELY for p in tested)
+    return [
+        *(_signed(value) for value in (fmean(means), min(means), max(means))),
+        f"{sum(mean > 0 for mean in means)} of {len(means)}",
+        f"{likely} of {len(tested)}" if tested else NONE,
+    ]
+
+
+def _is_tested(change: Change) -> bool:
+    return change.p is not None and not math.isnan(change.p)
+
+
+def _to_published(results: Results, cell: Cell) -> float | None:
+    """How far a cell is above its published score."""
+    published, mean = results.study.published.score(cell.dataset, cell.model), results[cell].mean
+    return None if published is None or mean is None else mean - published
 
 
 def _compared(results: Results, name: str) -> Lines:
@@ -167,9 +203,10 @@ def _compared(results: Results, name: str) -> Lines:
             result, change = results[cell], results.change(cell) if _is_changed(study, cell) else None
             low, high = (None, None) if change is None else (change.low, change.high)
             interval = NONE if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
-            gap = NONE if published is None or result.mean is None else _signed(result.mean - published)
+            gap = _to_published(results, cell)
             told = [NONE if change is None else _signed(change.mean), interval, _p(change)]
-            rows.append([str(cell.at), *_measured(results, result), *told, gap, *_made_of(result)])
+            told.append(NONE if gap is None else _signed(gap))
+            rows.append([str(cell.at), *_measured(results, result), *told, *_made_of(result)])
         said = NONE if published is None else f"{published:.2f}"
         lines += ["", f"### {model} on {name}, published {said}", "", *_table([*heads, "configuration"], rows)]
     return lines
@@ -280,6 +317,11 @@ def _method(study: Study) -> Lines:
         f"- At most {protocol.max_epochs} epochs, ending {protocol.patience} epochs after the best one; Adam, rows of "
         "bags of words normalised, edges undirected" + (", unless a variant says otherwise." if varied else ".")
     )
+    if protocol.tf32:
+        lines.append("- Products of float32 matrices in TF32: eleven digits of each number.")
+    for own in dict.fromkeys(study.protocols.values()):
+        names = " and ".join(model for model in study.models if study.protocols.get(model) == own)
+        lines.append(f"- {names}: at most {own.max_epochs} epochs, ending {own.patience} after the best one.")
     lines.append(
         "- What follows a ± is the standard deviation over runs. "
         + (

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from gfgn.data.dataset import Dataset
-from gfgn.train.batch import Protocol
+from gfgn.train.batch import Protocol, precision
 from gfgn.train.loop import fitting_threads, train_replicas
 from gfgn.train.models import Model, find_model
 from gfgn.train.replica import Replica, Run, Status
@@ -69,7 +69,7 @@ def train_runs(
         _check(model, data, protocol)
         moved, start = with_sparse_features(data.to(device)), time.perf_counter()
         for replica in alone:
-            with fitting_threads(data):
+            with fitting_threads(data), precision(protocol, moved.y.device):
                 runs[replica] = _train(model, moved, replica, protocol, _watch(status, len(alone), len(runs), start))
             if progress is not None:
                 progress(runs[replica])
@@ -140,8 +140,8 @@ def _watch(
 
 
 def _check(model: str, data: Dataset, protocol: Protocol) -> None:
-    usual = Protocol(protocol.max_epochs, protocol.patience, graphs_per_step=protocol.graphs_per_step)
-    if protocol != usual:
+    usual = Protocol()
+    if any(getattr(protocol, name) != getattr(usual, name) for name in ("clip", "schedule", "class_weights", "best")):
         raise ValueError(
             f"protocol must leave clip, schedule, class_weights and best as usual for {model}, which trains on "
             f"samples, got {protocol}"

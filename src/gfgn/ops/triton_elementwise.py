@@ -138,8 +138,9 @@ def _gated_neighbor_backward(
     tl.store(partial + at + d * d, sum_other, mask=gate_inside)
 
 
-WIDEST_HEAD = 64
-"""Columns of a head up to which its gate stays on the chip."""
+WIDEST_HEAD = 32
+"""Columns of a head up to which its gate, its gradient and the rows in flight fit the memory of any GPU's core: wider
+ones are left to PyTorch's products."""
 
 
 class _Program(NamedTuple):
@@ -152,7 +153,7 @@ class _Program(NamedTuple):
 
 def _program(d: int) -> _Program:
     """Measured on an H200 for heads of `d` columns: a matrix wider than a head needs costs more than it fills."""
-    return _Program(16, 32, 1) if d <= 16 else _Program(32 if d <= 32 else 64, 64, 4)
+    return _Program(16, 32, 1) if d <= 16 else _Program(32, 32, 2)
 
 
 def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.train.batch import Batch, Program, Protocol
+from gfgn.train.batch import Batch, Program, Protocol, precision
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.memory import kept_memory
 from gfgn.train.models import HIDDEN, Model, find_model
@@ -50,6 +50,7 @@ def train_replicas(
     class_weights: bool = False,
     graphs_per_step: int | None = None,
     best: str = "score",
+    tf32: bool = False,
     progress: Callable[[Run], None] | None = None,
     status: Callable[[Status], None] | None = None,
     history: bool = True,
@@ -81,6 +82,7 @@ def train_replicas(
         graphs_per_step: If every graph of `data` belongs to one part of the split, how many training graphs make up a
             step; `None` for all of them.
         best: What the best epoch goes by: `"score"`, `"loss"` or `"last"`, see `gfgn.train.Protocol`.
+        tf32: Whether a GPU may multiply float32 matrices in TF32, see `gfgn.train.Protocol`.
         progress: Called with each run as it finishes, in the caller's thread.
         status: Called now and then with how far the runs are, likewise.
         history: Whether runs keep their losses and scores of every epoch.
@@ -99,7 +101,7 @@ def train_replicas(
         raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
     if data.inductive and not entry.inductive:
         raise ValueError(f"model must run on graphs it has not seen for {data.name!r}, got {model!r}, which does not")
-    protocol = Protocol(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best)
+    protocol = Protocol(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best, tf32)
     _check(data, replicas, protocol, batch_size, rungs, prune)
     if not replicas:
         return []
@@ -109,7 +111,7 @@ def train_replicas(
     )
     if checkpoint is not None:
         training.saves = Checkpoint(Path(checkpoint), model, data, replicas, protocol, checkpoint_every)
-    with kept_memory(training.device.type):
+    with kept_memory(training.device.type), precision(protocol, training.device):
         training.train(batch_size, sorted(set(rungs)), prune)
     return [training.runs[place] for place in range(len(replicas))]
 

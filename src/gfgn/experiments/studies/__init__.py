@@ -120,6 +120,7 @@ class Study:
         splits: Number of splits, the first ones of each dataset.
         seeds: Number of seeds, from 0 on.
         protocol: How runs are trained.
+        protocols: By name of a model that is trained in another way, how; of a study that varies nothing.
         vary: What is varied beside, or `None`.
         variants: By value of what is varied, what it stands for.
         only: By name of a model that runs on some of the datasets only, which.
@@ -134,6 +135,7 @@ class Study:
     splits: int
     seeds: int
     protocol: Protocol
+    protocols: Mapping[str, Protocol] = field(default_factory=dict)
     vary: Axis | None = None
     variants: Mapping[At, Variant] = field(default_factory=dict)
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -153,7 +155,9 @@ class Study:
 
     def variant(self, cell: Cell) -> Variant:
         """How a cell is made."""
-        return Variant(View(), self.models, self.protocol) if cell.at is None else self.variants[cell.at]
+        if cell.at is not None:
+            return self.variants[cell.at]
+        return Variant(View(), self.models, self.protocols.get(cell.model, self.protocol))
 
     def data_name(self, cell: Cell) -> str:
         """The name of a cell's data, as its runs have it."""
@@ -208,7 +212,7 @@ def make_study(content: Any, name: str) -> Study:
     """
     reader = _Reader(name)
     required = {"title", "datasets", "models", "grid", "splits", "seeds", "protocol"}
-    reader.keys("the study", content, required, {"about", "vary", "only", "published"})
+    reader.keys("the study", content, required, {"about", "protocols", "vary", "only", "published"})
     datasets = reader.datasets("datasets", content["datasets"])
     models = reader.models(content["models"], content["grid"])
     protocol = reader.protocol("protocol", content["protocol"])
@@ -222,6 +226,7 @@ def make_study(content: Any, name: str) -> Study:
         splits=reader.count("splits", content["splits"]),
         seeds=reader.count("seeds", content["seeds"]),
         protocol=protocol,
+        protocols=reader.protocols(content.get("protocols", {}), models, protocol, vary),
         vary=vary,
         variants={} if vary is None else reader.variants(vary, content, Variant(View(), models, protocol)),
         only=reader.only(content.get("only", {}), models, datasets),
@@ -340,6 +345,20 @@ class _Reader:
             return Protocol(**content)
         except (ValueError, TypeError) as error:
             self.fail(f"{what}: {error}")
+
+    def protocols(
+        self, content: Any, models: Mapping[str, Any], standard: Protocol, vary: Axis | None
+    ) -> dict[str, Protocol]:
+        """How single models are trained: the standard with some changes."""
+        found = self.mapping("protocols", content)
+        if found and vary is not None:
+            self.fail(f"protocols must not be given with vary, got them for {', '.join(found)}")
+        return {
+            self.known("protocols", model, models): self.protocol(
+                f"protocols.{model}", asdict(standard) | self.mapping(f"protocols.{model}", changes)
+            )
+            for model, changes in found.items()
+        }
 
     def axis(self, content: Any) -> Axis | None:
         if content is None:
