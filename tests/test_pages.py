@@ -1,8 +1,11 @@
 """What README and documentation show is what the folder `results` has."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+
+from gfgn.experiments.reproduce import reproduce
 
 ROOT = Path(__file__).parents[1]
 FIGURES = {
@@ -32,3 +35,14 @@ def test_figures_of_the_documentation_are_those_of_the_results(study: str, name:
     shown = (ROOT / "docs" / "assets" / f"{name}.svg").read_bytes()
     assert shown == (ROOT / "results" / study / f"{name}.svg").read_bytes()
     assert f"assets/{name}.svg" in (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+
+
+def test_figures_of_scores_are_drawn_again_from_their_tables(tmp_path: Path) -> None:
+    committed, names = ROOT / "results" / "scores", [f"{name}.svg" for name in FIGURES["scores"]]
+    for path in committed.glob("*.csv"):
+        shutil.copy(path, tmp_path)
+    outcome = reproduce("scores", tmp_path, train=False, say=lambda line: None)
+    assert outcome.made == 0
+    assert {path.name for path in outcome.files} >= {*names, "runs.csv", "README.md", "dimensions.md"}
+    for name in (*names, "README.md", "dimensions.md"):
+        assert (tmp_path / name).read_bytes() == (committed / name).read_bytes()

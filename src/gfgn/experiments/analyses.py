@@ -39,3 +39,14 @@ ANALYSES: dict[str, Analysis] = {
 }
 """`spectral`, filters over Cora's spectrum; `motivation`, the paper's two reasons; `parameters`, counts; `scores`, what
 gates learn; `claims`, the paper's sentences judged by all that is there."""
+
+
+def redraw(name: str, out: Path) -> list[Path]:
+    """Draws the figures of an analysis that belongs to a study again, from the tables in its folder; returns the paths.
+
+    Args:
+        name: Of the analysis.
+        out: Its folder.
+    """
+    function: Callable[[Path], list[Path]] = import_module(f"gfgn.experiments.{name}").draw
+    return function(out)

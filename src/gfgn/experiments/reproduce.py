@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.experiments.analyses import ANALYSES
+from gfgn.experiments.analyses import ANALYSES, redraw
 from gfgn.experiments.page import Time, make_page
 from gfgn.experiments.record import Row, device_name
 from gfgn.experiments.results import Results, chosen_table
@@ -112,15 +112,17 @@ def reproduce(
         close = difflib.get_close_matches(str(name), names(), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"name must be one of {', '.join(names())} or a YAML file, got {str(name)!r}{hint}")
-    if str(name) in study_names() or str(name) not in ANALYSES:
+    is_study = str(name) in study_names() or str(name) not in ANALYSES
+    if is_study:
         study = load_study(name)
         part = Part(study, models, datasets)
         _run_study(study, part, out, device, _Clock(limit_minutes, say), batch_size, train, root, outcome)
-        if not train:
-            return outcome
     if str(name) in ANALYSES and not outcome.stopped:
-        outcome.files += ANALYSES[str(name)](out, root=root, device=device, progress=say)
-        if str(name) in study_names():  # its page shows what the analysis has drawn
+        if is_study and not train:
+            outcome.files += redraw(str(name), out)
+        else:
+            outcome.files += ANALYSES[str(name)](out, root=root, device=device, progress=say)
+        if is_study:  # its page shows what the analysis has drawn
             write_tables(study, out)
     return outcome
 

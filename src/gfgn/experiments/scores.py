@@ -318,7 +318,9 @@ def _dimension_rows(scores: Scores) -> list[tuple[Any, ...]]:
 
 def draw(out: Path) -> list[Path]:
     """Draws the figures and writes the page from the tables of a folder; returns the paths. Without matplotlib, the
-    page only."""
+    page only; without tables, nothing."""
+    if not (out / SUMMARY_FILE).is_file():
+        return []
     paths = []
     if find_spec("matplotlib") is not None:
         from gfgn.report.plots.scores import boxes_figure, values_figure

@@ -18,6 +18,7 @@ DPI = 200
 
 # Okabe and Ito's palette.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK = "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
+WINE, OLIVE = "#882255", "#999933"  # of Tol's, for models beyond the eight
 INK, FAINT = "#1A1A1A", "#8C8C8C"
 
 STYLE: Any = {
@@ -63,8 +64,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "sgc": {"color": ORANGE, "marker": "<", "linestyle": "--"},
     "arma": {"color": SKY, "marker": ">", "linestyle": "--"},
     "ggnn": {"color": FAINT, "marker": "P", "linestyle": ":"},
-    "appnp": {"color": PINK, "marker": "X", "linestyle": ":"},
-    "geom-gcn": {"color": ORANGE, "marker": "p", "linestyle": ":"},
+    "appnp": {"color": WINE, "marker": "X", "linestyle": ":"},
+    "geom-gcn": {"color": OLIVE, "marker": "p", "linestyle": ":"},
     "mlp": {"color": "#595959", "marker": "*", "linestyle": "-."},
 }
 
