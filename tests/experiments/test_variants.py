@@ -173,7 +173,7 @@ def test_check_trains_variants_again(done: Path, tmp_path: Path) -> None:
     lines: list[str] = []
     assert check(done.parent / "small.yaml", done, datasets=["karate"], say=lines.append) == []
     assert sum("validation" in line for line in lines) == 2 * 2 * len(VARIANTS)
-    assert any(line.startswith("karate 60/20/20 gfgn-pair split") for line in lines)
+    assert any(line.startswith("karate 60/20/20 gfgn-pair (60/20/20) split") for line in lines)
     rows = (done / "runs.csv").read_text()
     other = load_view("karate", View(shares=(0.6, 0.2))).split_fingerprint(0)
     (tmp_path / "runs.csv").write_text(rows.replace(other, "f00d"))

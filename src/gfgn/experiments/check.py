@@ -7,7 +7,8 @@ the runs of a dataset count as the same if their mean test score is, within `SHA
 of the number of runs, whichever is more.
 
 Large learning rates can amplify a last digit so much that a run ends where another seed would have ended. Such a run
-has gone astray, if its score is one that other seeds of its split have; up to `ASTRAY` of all runs may.
+has gone astray, if its score is within what other seeds of its split have, give or take as much as above; up to
+`ASTRAY` of all runs may.
 """
 
 from __future__ import annotations
@@ -155,15 +156,16 @@ def _compare(
         split, seed = row.replica.split, row.replica.seed
         allowed = max(NODES / int(data.splits[split].val.sum()), SHARE) + ROUNDING
         again.gaps.append(run.test - row.test)
+        variant = f" ({cell.at})" if isinstance(cell.at, str) else ""
         words = (
-            f"{data.name} {cell.model} split {split} seed {seed}: "
+            f"{data.name} {cell.model}{variant} split {split} seed {seed}: "
             f"validation {100 * row.val:.2f}, again {100 * run.val:.2f} (at most {100 * allowed:.2f} apart); "
             f"test {100 * row.test:.2f}, again {100 * run.test:.2f}"
         )
         say(words)
         if not abs(run.val - row.val) <= allowed:
             others = [r.val for r in siblings if r.replica.split == split and r.replica.seed != seed]
-            elsewhere = bool(others) and min(others) - ROUNDING <= run.val <= max(others) + ROUNDING
+            elsewhere = bool(others) and min(others) - allowed <= run.val <= max(others) + allowed
             (again.astray if elsewhere else again.wrong).append(words)
     return again
 
