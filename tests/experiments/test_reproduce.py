@@ -469,7 +469,7 @@ def test_a_falsified_run_whose_tables_follow_is_found_by_running_it_again(copied
 
 
 def test_some_runs_may_go_astray(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To a score that other seeds have, and not too many of them."""
+    """To a score that other runs have, and not too many of them."""
     path = write(tmp_path)
     falsify(copied, "val", 0.6, model="gcn", split="0", seed="0")
     run(path, copied, train=False)
@@ -485,10 +485,10 @@ def test_some_runs_may_go_astray(copied: Path, tmp_path: Path, monkeypatch: pyte
     settings: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "say": lines.append}
     (found,) = check(path, copied, **settings)
     assert found.startswith("karate gcn split 0 seed 0: validation ")
-    assert lines[-1] == "1 of 2 runs went astray, to scores that other seeds of their splits have"
+    assert lines[-1] == "1 of 2 runs went astray, to scores that other runs of their cells have"
     monkeypatch.setattr("gfgn.experiments.check.ASTRAY", 0.5)
     assert check(path, copied, **settings) == []
-    rows = {place: replace(row, val=0.0) for place, row in rows.items()}  # no seed has that
+    rows = {place: replace(row, val=0.0) for place, row in rows.items()}  # no run has that
     (found, *_) = check(path, copied, **settings)
     assert "again 0.00" in found
 

@@ -7,7 +7,7 @@ the runs of a dataset count as the same if their mean test score is, within `SHA
 of the number of runs, whichever is more.
 
 Large learning rates can amplify a last digit so much that a run ends where another seed would have ended. Such a run
-has gone astray, if its score is within what other seeds of its split have, give or take as much as above; up to
+has gone astray, if its score is within what the other runs of its cell have, give or take as much as above; up to
 `ASTRAY` of all runs may.
 """
 
@@ -124,7 +124,7 @@ def check_runs(study: Study, out: Path, part: Part, runs_a_cell: int, root: Path
             if not abs(mean) <= allowed:
                 wrong.append(f"{name}: the mean test score of {len(gaps)} runs is off by {words}")
     if astray:
-        say(f"{len(astray)} of {made} runs went astray, to scores that other seeds of their splits have")
+        say(f"{len(astray)} of {made} runs went astray, to scores that other runs of their cells have")
     return wrong + (astray if len(astray) > ASTRAY * made else [])
 
 
@@ -164,7 +164,7 @@ def _compare(
         )
         say(words)
         if not abs(run.val - row.val) <= allowed:
-            others = [r.val for r in siblings if r.replica.split == split and r.replica.seed != seed]
+            others = [other.val for other in siblings if other is not row]
             elsewhere = bool(others) and min(others) - allowed <= run.val <= max(others) + allowed
             (again.astray if elsewhere else again.wrong).append(words)
     return again
