@@ -7,8 +7,8 @@ the runs of a dataset count as the same if their mean test score is, within `SHA
 of the number of runs, whichever is more.
 
 Large learning rates can amplify a last digit so much that a run ends where another seed would have ended. Such a run
-has gone astray, if its score is within what the other runs of its cell have, give or take as much as above; up to
-`ASTRAY` of all runs may.
+has gone astray, if its score is within `DEVIATIONS` standard deviations of the mean of its cell's other runs, give or
+take as much as above; up to `ASTRAY` of all runs may.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import difflib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 from gfgn.data.dataset import Dataset
@@ -34,7 +34,7 @@ RERUN = ("texas", "cornell", "wisconsin", "cora")
 """Datasets that runs are made again on unless others are named: those that a CPU trains on quickly."""
 RUNS_A_CELL = 2
 NODES, SHARE = 2, 0.01
-ASTRAY = 0.1
+ASTRAY, DEVIATIONS = 0.1, 3
 ROUNDING = 1e-6
 """What scores in single precision may be off by."""
 
@@ -165,7 +165,8 @@ def _compare(
         say(words)
         if not abs(run.val - row.val) <= allowed:
             others = [other.val for other in siblings if other is not row]
-            elsewhere = bool(others) and min(others) - allowed <= run.val <= max(others) + allowed
+            far = allowed + DEVIATIONS * (stdev(others) if len(others) > 1 else 0.0)
+            elsewhere = bool(others) and abs(run.val - fmean(others)) <= far
             (again.astray if elsewhere else again.wrong).append(words)
     return again
 
