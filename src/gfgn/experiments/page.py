@@ -318,7 +318,7 @@ def _method(study: Study) -> Lines:
         "bags of words normalised, edges undirected" + (", unless a variant says otherwise." if varied else ".")
     )
     if protocol.tf32:
-        lines.append("- Products of float32 matrices in TF32: eleven digits of each number.")
+        lines.append("- Products of float32 matrices in TF32: eleven binary digits of each number.")
     for own in dict.fromkeys(study.protocols.values()):
         names = " and ".join(model for model in study.models if study.protocols.get(model) == own)
         lines.append(f"- {names}: at most {own.max_epochs} epochs, ending {own.patience} after the best one.")
