@@ -50,8 +50,8 @@ class Protocol:
         graphs_per_step: Of inductive data, how many training graphs make up a step; `None` for all of them.
         best: What the best epoch goes by on the validation nodes, and early stopping with it: `"score"` (the lower loss
             breaks ties) or `"loss"`; or `"last"`, whose best epoch is the last one, so that nothing ends a run early.
-        tf32: Whether a GPU with units for TF32 multiplies float32 matrices in it: with eleven binary digits of each number
-            and not 24, in a fraction of the time. For networks so wide that products are what training waits for.
+        tf32: Whether a GPU with units for TF32 multiplies float32 matrices in it: with eleven binary digits of each
+            number and not 24, in a fraction of the time. For networks so wide that training waits for products.
     """
 
     max_epochs: int = 400
