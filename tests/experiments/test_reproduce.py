@@ -13,7 +13,7 @@ from experiments.small_studies import quiet, run, write_study
 from gfgn.data import load
 from gfgn.experiments import Store
 from gfgn.experiments import reproduce as module
-from gfgn.experiments.check import check, check_files
+from gfgn.experiments.check import _compare, check, check_files
 from gfgn.experiments.page import MISSING, make_page
 from gfgn.experiments.record import Row
 from gfgn.experiments.reproduce import main, read_times, show, show_check
@@ -469,7 +469,7 @@ def test_a_falsified_run_whose_tables_follow_is_found_by_running_it_again(copied
 
 
 def test_some_runs_may_go_astray(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To a score that other runs have, and not too many of them."""
+    """To a score that other seeds have, and not too many of them."""
     path = write(tmp_path)
     falsify(copied, "val", 0.6, model="gcn", split="0", seed="0")
     run(path, copied, train=False)
@@ -485,12 +485,27 @@ def test_some_runs_may_go_astray(copied: Path, tmp_path: Path, monkeypatch: pyte
     settings: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "say": lines.append}
     (found,) = check(path, copied, **settings)
     assert found.startswith("karate gcn split 0 seed 0: validation ")
-    assert lines[-1] == "1 of 2 runs went astray, to scores that other runs of their cells have"
+    assert lines[-1] == "1 of 2 runs went astray, to scores that other seeds have"
     monkeypatch.setattr("gfgn.experiments.check.ASTRAY", 0.5)
     assert check(path, copied, **settings) == []
-    rows = {place: replace(row, val=0.0) for place, row in rows.items()}  # no run has that
+    rows = {place: replace(row, val=0.0) for place, row in rows.items()}  # no seed has that
     (found, *_) = check(path, copied, **settings)
     assert "again 0.00" in found
+
+
+@pytest.mark.parametrize(("val", "astray"), [(0.7, 1), (0.0, 0)])
+def test_with_one_seed_other_splits_tell_what_is_astray(
+    val: float, astray: int, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = load("karate")
+    row, other = sorted(
+        (row for row in read_runs(done / "runs.csv") if row.model == "gcn" and row.replica.seed == 0),
+        key=lambda row: row.replica.split,
+    )[:2]
+    row, siblings = replace(row, val=1.0), [replace(other, val=0.7), replace(other, val=0.75)]
+    monkeypatch.setattr("gfgn.experiments.check.train_runs", lambda *_: [replace(row, val=val)])
+    again = _compare(data, Cell("karate", "gcn"), [row], [row, *siblings], row.protocol, quiet)
+    assert (len(again.astray), len(again.wrong)) == (astray, 1 - astray)
 
 
 def test_runs_of_another_graph_are_found(copied: Path, tmp_path: Path) -> None:

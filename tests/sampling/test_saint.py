@@ -32,7 +32,7 @@ def rates(sampler: NodeSampler | EdgeSampler | WalkSampler, trials: int = TRIALS
     return counts / trials
 
 
-def close(measured: np.ndarray, expected: np.ndarray) -> None:
+def assert_rates(measured: np.ndarray, expected: np.ndarray) -> None:
     """Within 4.5 standard errors of a binomial share, everywhere."""
     error = np.sqrt(expected * (1 - expected) / TRIALS)
     assert (np.abs(measured - expected) <= 4.5 * error + 1e-9).all()
@@ -44,7 +44,7 @@ def test_node_sampler_draws_by_the_papers_probability() -> None:
     for source, target in GRAPH.edge_index.t().tolist():
         column[source] += (1 / degree[target]) ** 2
     probability = column / column.sum()
-    close(rates(NodeSampler(GRAPH, 30)), 1 - (1 - probability) ** 30)
+    assert_rates(rates(NodeSampler(GRAPH, 30)), 1 - (1 - probability) ** 30)
 
 
 def test_edge_sampler_draws_by_the_papers_probability() -> None:
@@ -55,7 +55,7 @@ def test_edge_sampler_draws_by_the_papers_probability() -> None:
     for edge in range(GRAPH.num_edges):
         for node in (source[edge], target[edge]):
             touched[node] += weight[edge] / weight.sum()
-    close(rates(EdgeSampler(GRAPH, 30)), 1 - (1 - touched) ** 30)
+    assert_rates(rates(EdgeSampler(GRAPH, 30)), 1 - (1 - touched) ** 30)
 
 
 def test_walk_sampler_draws_what_walks_reach() -> None:
@@ -71,7 +71,7 @@ def test_walk_sampler_draws_what_walks_reach() -> None:
         for _ in range(2):  # the chance to miss the node in the steps that remain
             miss = step @ np.where(np.arange(NODES) == node, 0, miss)
         met[node] = 1 - np.where(np.arange(NODES) == node, 0, miss).mean()
-    close(rates(WalkSampler(GRAPH, 25, 2)), 1 - (1 - met) ** 25)
+    assert_rates(rates(WalkSampler(GRAPH, 25, 2)), 1 - (1 - met) ** 25)
 
 
 @every_sampler
@@ -166,7 +166,7 @@ def test_a_sample_with_every_node_is_the_whole_graph(sampler: str) -> None:
 def test_without_edges_nodes_are_drawn_evenly() -> None:
     none = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), NODES)
     for sampler in (NodeSampler(none, 20), EdgeSampler(none, 20), WalkSampler(none, 20)):
-        close(rates(sampler), np.full(NODES, 1 - (1 - 1 / NODES) ** 20))
+        assert_rates(rates(sampler), np.full(NODES, 1 - (1 - 1 / NODES) ** 20))
 
 
 def test_of_many_graphs_those_trained_on_are_sampled() -> None:

@@ -3,13 +3,12 @@
 A run on another device adds numbers in another order, and training amplifies what differs in the last digit: the same
 run is not the same to the last node. A run counts as the same if its best validation score is, within `NODES` nodes or
 `SHARE` of the validation nodes, whichever is more. Single test scores, read at whatever epoch was best, vary more; so
-the runs of a dataset count as the same if their mean test score is, within `SHARE`, or `NODES` test nodes or
-`DEVIATIONS` standard deviations of the differences over the root of the number of runs, whichever is most; the largest
-difference does not count for the deviation.
+the runs of a dataset count as the same if their mean test score is, within `SHARE` or `NODES` test nodes over the root
+of the number of runs, whichever is more.
 
 Large learning rates can amplify a last digit so much that a run ends where another seed would have ended. Such a run
-has gone astray, if its score is within `DEVIATIONS` standard deviations of the mean of its cell's other runs, give or
-take as much as above; up to `ASTRAY` of all runs may.
+has gone astray, if its score is within `DEVIATIONS` standard deviations of the mean of its split's other seeds (where
+there is one seed only, of its cell's other runs), give or take as much as above; up to `ASTRAY` of all runs may.
 """
 
 from __future__ import annotations
@@ -119,15 +118,13 @@ def check_runs(study: Study, out: Path, part: Part, runs_a_cell: int, root: Path
         made += len(gaps)
         if gaps:
             mean, nodes = fmean(gaps), min(int(data.splits[0].test.sum()) for data in views.values())
-            usual = sorted(gaps, key=abs)[:-1]  # a single large one must not excuse itself
-            spread = max(NODES / nodes, DEVIATIONS * stdev(usual) if len(usual) > 1 else 0.0)
-            allowed = max(SHARE, spread / math.sqrt(len(gaps))) + ROUNDING
+            allowed = max(SHARE, NODES / nodes / math.sqrt(len(gaps))) + ROUNDING
             words = f"{100 * mean:+.2f} points (at most {100 * allowed:.2f})"
             say(f"{name}: {len(gaps)} runs made again, mean test score {words}")
             if not abs(mean) <= allowed:
                 wrong.append(f"{name}: the mean test score of {len(gaps)} runs is off by {words}")
     if astray:
-        say(f"{len(astray)} of {made} runs went astray, to scores that other runs of their cells have")
+        say(f"{len(astray)} of {made} runs went astray, to scores that other seeds have")
     return wrong + (astray if len(astray) > ASTRAY * made else [])
 
 
@@ -167,7 +164,8 @@ def _compare(
         )
         say(words)
         if not abs(run.val - row.val) <= allowed:
-            others = [other.val for other in siblings if other is not row]
+            rest = [other for other in siblings if other is not row]
+            others = [other.val for other in rest if other.replica.split == split] or [other.val for other in rest]
             far = allowed + DEVIATIONS * (stdev(others) if len(others) > 1 else 0.0)
             elsewhere = bool(others) and abs(run.val - fmean(others)) <= far
             (again.astray if elsewhere else again.wrong).append(words)
