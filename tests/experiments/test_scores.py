@@ -170,6 +170,11 @@ def test_files(settings: dict[str, Any], tmp_path: Path) -> None:
     assert {path.name for path in paths} >= names
 
 
+def test_without_tables_nothing_is_drawn(tmp_path: Path) -> None:
+    assert draw(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_there_is_not_trained_again(out: Path, settings: dict[str, Any]) -> None:
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     said: list[str] = []

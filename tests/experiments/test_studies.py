@@ -259,6 +259,9 @@ def test_a_model_may_be_trained_in_another_way() -> None:
     assert [protocol.max_epochs for protocol in protocols] == [2, 5]
     assert protocols[0].patience == protocols[1].patience
     assert "- gcn: at most 2 epochs, ending 5 after the best one." in make_page(Results(study, []))
+    page = make_page(Results(load_study("table2"), []))
+    assert "- graphsage and vr-gcn: at most 34 epochs, ending 7 after the best one." in page
+    assert "- Products of float32 matrices in TF32: eleven binary digits of each number." in page
     with pytest.raises(StudyError, match="protocols must not be given with vary, got them for gcn"):
         make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small")
 
