@@ -262,6 +262,7 @@ def test_a_model_may_be_trained_in_another_way() -> None:
     page = make_page(Results(load_study("table2"), []))
     assert "- graphsage and vr-gcn: at most 34 epochs, ending 7 after the best one." in page
     assert "- Products of float32 matrices in TF32: eleven binary digits of each number." in page
+    assert "reached the last epoch" not in page
     with pytest.raises(StudyError, match="protocols must not be given with vary, got them for gcn"):
         make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small")
 

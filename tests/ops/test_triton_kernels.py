@@ -14,6 +14,7 @@ if not CUDA:
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
+from gfgn.ops import triton_edges as edges  # noqa: E402
 from gfgn.ops import triton_kernels as kernels  # noqa: E402
 from gfgn.ops.rows import SEGMENT, Rows, compress  # noqa: E402
 
@@ -102,7 +103,8 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
         def empty_like(*args: object, **kwargs: object) -> Tensor:
             return torch.empty_like(*args, **kwargs).fill_(torch.nan)
 
-    monkeypatch.setattr(kernels, "torch", Poisoned())
+    for module in (kernels, edges):
+        monkeypatch.setattr(module, "torch", Poisoned())
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -239,6 +241,67 @@ def test_gated(name: str, width: int, shared: bool) -> None:
         assert_close(got, want)
 
 
+HEADS = [("random", 1, 1), ("random", 3, 5), ("random", 8, 8), ("random", 2, 130), ("random", 40, 1)]
+EACH_HEADS = pytest.mark.parametrize(
+    ("name", "heads", "width"), HEADS + [(name, 5, 3) for name in GRAPHS if name != "random"]
+)
+
+
+@EACH_HEADS
+def test_attend(name: str, heads: int, width: int) -> None:
+    """Both ways: the entries of the transposed rows take their weights through their numbers."""
+    graph = GRAPHS[name]()
+    x, grad = normal(graph.shape[1], heads * width), normal(graph.shape[0], heads * width)
+    alpha = normal(graph.target.numel(), heads)
+    spread = alpha.double().repeat_interleave(width, 1)
+    own = torch.arange(graph.target.numel(), device=DEVICE)
+    got = kernels.attend(alpha, x, graph.rows, own)
+    assert_close(got, graph.sum(spread * graph.gather(x, "source")))
+    back = kernels.attend(alpha, grad, graph.rows_t, graph.order)
+    assert_close(back, graph.sum(spread * graph.gather(grad, "target"), "source"))
+
+
+@EACH_HEADS
+def test_edge_dot(name: str, heads: int, width: int) -> None:
+    graph = GRAPHS[name]()
+    q, k = normal(graph.shape[0], heads * width), normal(graph.shape[1], heads * width)
+    expected = (graph.gather(q, "target") * graph.gather(k, "source")).unflatten(1, (heads, width)).sum(2)
+    own = torch.arange(graph.target.numel(), device=DEVICE)
+    assert_close(edges.edge_dot(q, k, graph.rows, own, width), expected)
+    assert_close(edges.edge_dot(k, q, graph.rows_t, graph.order, width), expected)
+
+
+@EACH_HEADS
+def test_softmax(name: str, heads: int, width: int) -> None:
+    """Scores so far apart that only the largest of a row can be subtracted, and some that are -inf."""
+    graph = GRAPHS[name]()
+    entries = graph.target.numel()
+    scores = normal(entries, heads) + 200 * width * integers(3, entries)[:, None]
+    not_first = graph.target == torch.cat([graph.target.new_full((1,), -1), graph.target])[:-1]
+    scores[not_first & (integers(3, entries) == 0)] = -torch.inf
+    leaf = scores.double().requires_grad_()
+    top = leaf.new_full((graph.shape[0], heads), -torch.inf)
+    top = top.index_reduce(0, graph.target, leaf.detach(), "amax")
+    weight = (leaf - top[graph.target]).exp()
+    truth = weight / graph.sum(weight)[graph.target]
+    alpha = edges.softmax(scores, graph.rows)
+    assert_close(alpha, truth.detach())
+    grad = normal(*scores.shape)
+    assert_close(edges.softmax_backward(grad, alpha, graph.rows), torch.autograd.grad(truth, leaf, grad.double())[0])
+
+
+def test_edges_in_low_precision() -> None:
+    graph, own = random_graph(), torch.arange(90, device=DEVICE)
+    x, alpha = normal(23, 12, dtype=torch.bfloat16), normal(90, 3, dtype=torch.bfloat16)
+    attended, dots = kernels.attend(alpha, x, graph.rows, own), edges.edge_dot(x, x, graph.rows, own, 4)
+    shares = edges.softmax(alpha, graph.rows)
+    assert {t.dtype for t in (attended, dots, shares)} == {torch.bfloat16}
+    spread = alpha.double().repeat_interleave(4, 1)
+    assert_close(attended, graph.sum(spread * graph.gather(x, "source")))
+    assert_close(dots, (graph.gather(x, "target") * graph.gather(x, "source")).unflatten(1, (3, 4)).sum(2))
+    assert_close(graph.sum(shares.double()), (graph.sum(torch.ones(90, 3, dtype=torch.float64, device=DEVICE)) > 0))
+
+
 def kept(entry: int, key: int, rate: float) -> bool:
     """The rule of dropout in Python's integers."""
     word = 2**32 - 1
@@ -313,6 +376,7 @@ def operators(graph: Graph, dtype: torch.dtype) -> list[Tensor]:
     lam, rows, rows_t = torch.rand(width, device=DEVICE), graph.rows, graph.rows_t
     keys, rate = integers(2**32, 3), torch.full((3,), 0.5, device=DEVICE, dtype=torch.float64)
     inverse = torch.rand(nodes, device=DEVICE)
+    own = torch.arange(graph.target.numel(), device=DEVICE)
     out, p, q = kernels.pair_forward(a, b, z, lam, graph.norm, graph.share, rows, save=True)
     gated, diff = kernels.gated_propagate(z, a, rows, graph.norm, save=True)
     return [
@@ -327,6 +391,11 @@ def operators(graph: Graph, dtype: torch.dtype) -> list[Tensor]:
         *kernels.spmm_pair(z, rows, graph.norm, inverse),
         kernels.spmm_pair_backward(a, b, rows_t, graph.norm_t, inverse),
         kernels.sparse_linear(z, rows, graph.norm, keys, rate, None, width // 3),
+        dots := edges.edge_dot(a, b, rows, own, width // 3),
+        alpha := edges.softmax(dots, rows),
+        edges.softmax_backward(dots, alpha, rows),
+        kernels.attend(alpha, z, rows, own),
+        kernels.attend(alpha, grad, rows_t, graph.order),
     ]
 
 

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 
+from gfgn.data import DATASETS
 from gfgn.experiments.record import DatasetRecord, Row
 from gfgn.experiments.results import Results
 from gfgn.experiments.studies import load_study
@@ -159,9 +161,12 @@ def results(name: str, **fields: object) -> Results:
     study = load_study(name)
     rows = []
     for cell in study.all_cells():
-        record = DatasetRecord(study.data_name(cell), "f", ("s",) * 10, False, "accuracy", "", 1, 1, 1, 2)
-        for replica in dict.fromkeys([*study.tuning(cell), *study.final(cell, study.configurations(cell)[0])]):
-            rows.append(_row(record, cell.model, replica, study.protocol, 0.8 + 0.01 * replica.split))
+        standin = DATASETS[cell.dataset].standin
+        record = DatasetRecord(study.data_name(cell), "f", ("s",) * 10, standin, "accuracy", "", 1, 1, 1, 2)
+        final = study.final(cell, study.configurations(cell)[0])
+        for replica in dict.fromkeys([*study.tuning(cell), *final]):
+            row = _row(record, cell.model, replica, study.variant(cell).protocol, 0.8 + 0.01 * replica.split)
+            rows.append(replace(row, val=0.6) if replica in final else row)
     return Results(study, rows)
 
 
@@ -171,7 +176,7 @@ def _row(record: DatasetRecord, model: str, replica: Replica, protocol: object, 
         key=f"{record.name} {model} {replica}",
         dataset=record.name,
         dataset_fingerprint="f",
-        standin=False,
+        standin=record.standin,
         metric="accuracy",
         model=model,
         replica=replica,
@@ -201,6 +206,20 @@ def test_a_table_of_one_dataset() -> None:
     figure = table_figure(points((math.nan,), ("cora",)), {})
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["Cora"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["measured, with 95% interval"]
+
+
+def test_a_table_of_one_split_and_a_stand_in() -> None:
+    """Single runs where there can be no interval, and no word of what is published where nothing is."""
+    found = results("table2")
+    some = study_points(found)
+    assert {point.dataset for point in some} == {"ppi", "ppi-relabelled (stand-in)"}
+    figure = table_figure([p for p in some if p.dataset != "ppi"], found.study.published.scores)
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "ppi-relabelled (stand-in)"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["measured, mean", "each run"]
+    runs = [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "|" and len(line.get_xdata())]
+    assert len(runs) == len(found.study.models)
+    assert {len(scores) for scores in runs} == {found.study.seeds}
 
 
 ROOT = Path(__file__).parents[2]

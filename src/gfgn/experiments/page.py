@@ -60,7 +60,7 @@ def make_page(results: Results, times: Sequence[Time] = (), figures: Sequence[Pa
         parts += [_variants(study), _changes(results), *(_compared(results, name) for name in real)]
     else:
         parts += [_along_axis(results, name) for name in real]
-    parts += [_facts(results), _notes(study), _standins(results, standins), _times(results, times), _method(study)]
+    parts += [_facts(results), _notes(study), _standins(results, standins), _times(results, times), _method(results)]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -303,7 +303,8 @@ def _times(results: Results, times: Sequence[Time]) -> Lines:
     return ["## Times", "", words, "", *_table(heads, lines)]
 
 
-def _method(study: Study) -> Lines:
+def _method(results: Results) -> Lines:
+    study, rows = results.study, results.rows
     protocol = study.protocol
     varied = study.vary is not None and study.vary.name == "variant"
     lines = ["## How", ""]
@@ -322,6 +323,11 @@ def _method(study: Study) -> Lines:
     for own in dict.fromkeys(study.protocols.values()):
         names = " and ".join(model for model in study.models if study.protocols.get(model) == own)
         lines.append(f"- {names}: at most {own.max_epochs} epochs, ending {own.patience} after the best one.")
+    limited = sum(row.epochs >= row.protocol.max_epochs for row in rows)
+    if limited:
+        lines.append(
+            f"- {limited:,} of {len(rows):,} runs reached the last epoch: with more they might score otherwise."
+        )
     lines.append(
         "- What follows a ± is the standard deviation over runs. "
         + (

@@ -162,8 +162,9 @@ def _gather(
 ):  # fmt: skip
     """Sums over the entries of a row or of a segment of a hub, `LANES * UNROLL` entries at a time.
 
-    x: gathered by column index; y: a row's own values; w: a value an entry. A tile is `[LANES, BLOCK_D]`; the loads of
-    `UNROLL` of them are in flight together. The `LANES` sums of a row meet once, at the end.
+    x: gathered by column index; y: a row's own values; w: a value an entry, in `attend` one a head. A tile is
+    `[LANES, BLOCK_D]`; the loads of `UNROLL` of them are in flight together. The `LANES` sums of a row meet once, at
+    the end.
     """
     PAIR: tl.constexpr = OP == "pair_forward" or OP == "pair_backward"
     column, present, group = _columns(group_width, group_blocks, OP == "sparse_linear", BLOCK_D)
@@ -202,7 +203,11 @@ def _gather(
             kept = _hash(number[:, None], keys) >= cut if BY_COLUMN else (_hash(number, keys) >= cut)[:, None]
             mask = _both(mask, kept)
         g0 = tl.load(x0 + at, mask=mask, other=0.0).to(tl.float32)
-        if w0 is not None:
+        if OP == "attend":
+            number = tl.load(entry + e, mask=here, other=0)
+            v0 = tl.load(w0 + number[:, None] * gate_stride + (column // width)[None, :], mask=mask, other=0.0)
+            v0 = v0.to(tl.float32)
+        elif w0 is not None:
             v0 = tl.load(w0 + e, mask=here, other=0.0).to(tl.float32)[:, None]
         if OP == "pair_forward":
             g1 = tl.load(x1 + at, mask=mask, other=0.0).to(tl.float32)
@@ -328,7 +333,6 @@ class _Dropout(NamedTuple):
     key: Tensor
     threshold: Tensor
     scale: Tensor
-    entry: Tensor | None
 
 
 def _padded(tensors: tuple[Tensor | None, ...], count: int) -> tuple[Tensor | None, ...]:
@@ -348,9 +352,10 @@ def _launch(
     lam: Tensor | None = None,
     gate_stride: int = 0,
     dropout: _Dropout | None = None,
+    entry: Tensor | None = None,
     width: int = 0,
 ) -> None:
-    """Runs one operator over all rows. `width`: the columns of one replica, for dropout."""
+    """Runs one operator over all rows. `width`: the columns of one replica, for dropout, or of one head."""
     if outs[0].numel() == 0:
         return
     count, columns = outs[0].shape
@@ -374,7 +379,7 @@ def _launch(
         w1=values[1] if len(values) > 1 else None,
         key=dropout.key if dropout else None,
         threshold=dropout.threshold if dropout else None,
-        entry=dropout.entry if dropout else None,
+        entry=entry,
         ptr=rows.ptr,
         idx=rows.idx,
         seg_hub=rows.seg_hub,
@@ -461,6 +466,22 @@ def spmm(x: Tensor, rows: Rows, values: Tensor | None) -> Tensor:
     return out
 
 
+def attend(alpha: Tensor, x: Tensor, rows: Rows, entry: Tensor) -> Tensor:
+    """`out_i = Σ_e α_e x[idx_e]` over the entries of row `i`, with a weight a head.
+
+    Args:
+        alpha: `[E, heads]`.
+        x: `[N, heads * d]`.
+        rows: the pattern.
+        entry: `[E]`, int64, the row of `alpha` for each entry of `rows`.
+    """
+    alpha, x = _checked(alpha, x)
+    out, heads = _result(x, rows), alpha.shape[1]
+    width = x.shape[1] // heads
+    _launch("attend", rows, (out,), (x,), (), (alpha,), gate_stride=heads, entry=entry, width=width)
+    return out
+
+
 def spmm_pair(x: Tensor, rows: Rows, values: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
     """`Σ_e values_e x[idx_e]` and `inverse_i Σ_e x[idx_e]`, with one gather for both."""
     (x,) = _checked(x)
@@ -535,6 +556,6 @@ def sparse_linear(
     out = _result(weight, rows)
     threshold = (rate * 2.0**32).floor().to(torch.int64)
     scale = (1.0 / (1.0 - rate)).to(torch.float32)
-    dropout = _Dropout(keys, threshold, scale, entry)
-    _launch("sparse_linear", rows, (out,), (weight,), (), (values,), dropout=dropout, width=out_columns)
+    dropout = _Dropout(keys, threshold, scale)
+    _launch("sparse_linear", rows, (out,), (weight,), (), (values,), dropout=dropout, entry=entry, width=out_columns)
     return out

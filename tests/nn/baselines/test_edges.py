@@ -3,6 +3,7 @@
 import gc
 import math
 
+import pytest
 import torch
 from tiny import NODES, edges, graph, neighbors
 
@@ -43,6 +44,26 @@ def test_softmax_is_over_each_targets_edges() -> None:
             expected = math.exp(scores[e, head].item() - max(own)) / sum(math.exp(s - max(own)) for s in own)
             assert abs(alpha[e, head].item() - expected) < 1e-12
     assert torch.autograd.gradcheck(lambda s: edge_softmax(s, g), values(g.num_edges, 2).requires_grad_())
+
+
+def test_softmax_in_the_kernel_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values, both derivatives and replicas against the one that is made of smaller steps."""
+    g = graph(directed=True)
+    scores, pick, again = (values(g.num_edges, 3, seed).float() for seed in range(3))
+
+    def outcomes() -> list[torch.Tensor]:
+        leaf, weight = scores.clone().requires_grad_(), pick.clone().requires_grad_()
+        alpha = edge_softmax(leaf, g)
+        (first,) = torch.autograd.grad((alpha * weight).sum(), leaf, create_graph=True)
+        second = torch.autograd.grad((first * again).sum(), (leaf, weight))
+        together = torch.stack([scores, pick, again]).requires_grad_()
+        shares = torch.vmap(lambda s: edge_softmax(s, g))(together)
+        return [alpha, first, *second, shares, *torch.autograd.grad((shares * pick).sum(), together)]
+
+    expected = outcomes()
+    monkeypatch.setenv("GFGN_BACKEND", "triton")
+    for found, plain in zip(outcomes(), expected, strict=True):
+        torch.testing.assert_close(found, plain)
 
 
 def test_maximum_over_neighbors() -> None:

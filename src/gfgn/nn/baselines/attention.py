@@ -1,7 +1,7 @@
 """Attention with values on edges and no messages on edges: what is kept has a number an edge and head, not a vector.
 
 `attend` sums neighbours with a weight an edge and head, `edge_dot` takes the products of both ends of every edge; each
-is the other's gradient. On a CPU both are one walk over the edges; elsewhere they go through a few heads at a time.
+is the other's gradient. Both are one walk over the edges; the reference goes through a few heads at a time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Tensor
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import per_graph
 from gfgn.ops import reference
-from gfgn.ops.dispatch import choose, kernels
+from gfgn.ops.dispatch import choose
 from gfgn.ops.library import Operator, Pattern
 from gfgn.ops.rows import Rows
 
 CHUNK_BYTES = 256 << 20
-"""Memory for the messages of some heads, where there is no fused kernel."""
+"""Memory for the messages of some heads in the reference."""
 
 
 def attend(alpha: Tensor, z: Tensor, graph: Graph) -> Tensor:
@@ -70,6 +70,10 @@ def _attend(
         from gfgn.nn.baselines import attention_kernels
 
         return attention_kernels.attend(alpha, z, Rows(*rows), entry)
+    if backend == "triton":
+        from gfgn.ops import triton_kernels
+
+        return triton_kernels.attend(alpha, z, Rows(*rows), entry)
     pattern, heads = Rows(*rows), alpha.size(1)
     width = z.size(1) // heads
     own = pattern._replace(idx=torch.arange(entry.numel(), device=z.device, dtype=torch.int32))
@@ -78,7 +82,7 @@ def _attend(
         columns = slice(some.start * width, some.stop * width)
         message = z[:, columns].index_select(0, pattern.idx).view(entry.numel(), -1, width)
         message = (message * alpha[:, some].index_select(0, entry).unsqueeze(2)).flatten(1)
-        out[:, columns] = _sum(message, own, backend)
+        out[:, columns] = reference.spmm(message, own, None)
     return out
 
 
@@ -96,6 +100,10 @@ def _edge_dot(
         from gfgn.nn.baselines import attention_kernels
 
         return attention_kernels.edge_dot(q, k, Rows(*rows), entry, width)
+    if backend == "triton":
+        from gfgn.ops import triton_edges
+
+        return triton_edges.edge_dot(q, k, Rows(*rows), entry, width)
     pattern, heads = Rows(*rows), q.size(1) // width
     target = reference.targets(pattern)
     out = q.new_empty(entry.numel(), heads)
@@ -111,12 +119,6 @@ def _chunks(entries: int, heads: int, x: Tensor) -> list[slice]:
     width = x.size(1) // heads
     size = max(1, CHUNK_BYTES // max(1, entries * width * x.element_size()))
     return [slice(first, min(first + size, heads)) for first in range(0, heads, size)]
-
-
-def _sum(message: Tensor, own: Rows, backend: str) -> Tensor:
-    if backend == "reference":
-        return reference.spmm(message, own, None)
-    return kernels(backend).spmm(message, own, None)
 
 
 def _attend_fake(alpha: Tensor, z: Tensor, rows: Pattern, *_: Any) -> Tensor:

@@ -7,7 +7,7 @@ sums over neighbours do: the order of a sum is fixed, replicas lie side by side,
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from gfgn.graph import Graph
 from gfgn.nn.baselines.common import per_graph
 from gfgn.ops import library, reference
 from gfgn.ops.dispatch import choose
+from gfgn.ops.library import Pattern
 from gfgn.ops.rows import Rows
 
 
@@ -68,6 +69,8 @@ def sum_by_target(values: Tensor, graph: Graph) -> Tensor:
 
 def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
     """`α_ij = exp(e_ij) / Σ_{k∈N(i)} exp(e_ik)` for scores `[E, heads]`: each target's edges add up to 1."""
+    if choose(scores.device.type, scores.dtype, None) == "triton":
+        return cast(Tensor, softmax_operator(scores, list(graph.by_target), incidence(graph).targets))
     place = incidence(graph).targets.unsqueeze(1).expand(-1, scores.size(1))
     top = scores.new_zeros(graph.num_nodes, scores.size(1))
     top = top.scatter_reduce(0, place, scores.detach(), "amax", include_self=False)
@@ -105,3 +108,56 @@ def _product(x: Tensor, rows: Rows, reverse: Rows) -> Tensor:
     if backend == "reference":
         return reference.spmm(x, rows, None)
     return cast(Tensor, library.spmm(x.contiguous(), list(rows), None, list(reverse), None, backend))
+
+
+# --- the softmax on a GPU -------------------------------------------------------------------------
+
+
+def _edge_softmax(scores: Tensor, rows: Pattern, targets: Tensor) -> Tensor:
+    from gfgn.ops import triton_edges
+
+    return triton_edges.softmax(scores, Rows(*rows))
+
+
+def _edge_softmax_backward(grad: Tensor, alpha: Tensor, rows: Pattern, targets: Tensor) -> Tensor:
+    from gfgn.ops import triton_edges
+
+    return triton_edges.softmax_backward(grad, alpha, Rows(*rows))
+
+
+def _like_first(first: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(first)
+
+
+def _softmax_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, ctx.rows, ctx.targets = inputs
+    ctx.save_for_backward(output)
+
+
+def _softmax_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (alpha,) = ctx.saved_tensors
+    return softmax_backward_operator(grad.contiguous(), alpha, ctx.rows, ctx.targets), None, None
+
+
+def _backward_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    grad, alpha, ctx.rows, ctx.targets = inputs
+    ctx.save_for_backward(grad, alpha)
+
+
+def _backward_gradient(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
+    """Of `y = α (g - Σ αg)`: for `g` the same function of what comes from above, for `α` by the rule of products."""
+    grad, alpha = ctx.saved_tensors
+
+    def total(values: Tensor) -> Tensor:
+        sums = values.new_zeros(ctx.rows[0].numel() - 1, values.size(1)).index_add(0, ctx.targets, values)
+        return sums[ctx.targets]
+
+    for_grad = softmax_backward_operator(upstream.contiguous(), alpha, ctx.rows, ctx.targets)
+    for_alpha = upstream * (grad - total(alpha * grad)) - total(alpha * upstream) * grad
+    return for_grad, for_alpha, None, None
+
+
+softmax_operator = library.Operator(_edge_softmax, _like_first, _softmax_context, _softmax_gradient, features=1)
+softmax_backward_operator = library.Operator(
+    _edge_softmax_backward, _like_first, _backward_context, _backward_gradient, features=2
+)

@@ -26,6 +26,8 @@ HOLLOW: dict[str, Any] = {
     "markeredgewidth": 0.9,
 }
 """How published values are drawn."""
+SINGLE: dict[str, Any] = {"marker": "|", "linestyle": "", "markersize": 7, "markeredgewidth": 0.9}
+"""How single runs are drawn."""
 
 if TYPE_CHECKING:
     from gfgn.experiments.results import Results
@@ -74,7 +76,7 @@ def study_points(results: Results) -> list[Point]:
         Point(
             cell.at if isinstance(cell.at, float) else math.nan,
             cell.model,
-            cell.dataset,
+            f"{cell.dataset} (stand-in)" if row.standin else cell.dataset,
             place.split,
             place.seed,
             100 * row.test,
@@ -222,7 +224,8 @@ def _mark(model: str) -> dict[str, Any]:
 
 
 def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, float]]) -> Figure:
-    """A table as a forest: measured means with their 95% intervals beside published means, a panel a dataset.
+    """A table as a forest: measured means with their 95% intervals, or the single runs where there is one split and so
+    no interval, beside published means; a panel a dataset.
 
     Args:
         points: The runs; `x` does not matter.
@@ -243,7 +246,7 @@ def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, f
         for axes in panels[max(0, len(datasets) - columns) : len(datasets)]:
             axes.set_xlabel("test score, %")
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=2, handletextpad=0.4)
+        figure.legend(handles, labels, loc="outside upper left", ncols=len(labels), handletextpad=0.4)
         return figure
 
 
@@ -254,18 +257,28 @@ def _forest(
     dataset: str,
     models: Sequence[str],
 ) -> None:
+    intervals = len({point.split for point in points}) > 1
     for place, model in enumerate(models):
         found = list(_summaries(points, dataset, model).values())
         colour = look_of(model)["color"] if model.startswith("gfgn-") else BLACK
         if found:
             summary = found[0]
-            axes.plot([summary.low, summary.high], [place, place], color=colour, linewidth=1.6, solid_capstyle="butt")
+            if intervals:
+                ends = [summary.low, summary.high]
+                axes.plot(ends, [place, place], color=colour, linewidth=1.6, solid_capstyle="butt")
+            else:
+                runs = [point.score for point in points if (point.dataset, point.model) == (dataset, model)]
+                axes.plot(runs, [place] * len(runs), color=colour, **SINGLE)
             axes.plot(summary.mean, place, "o", color=colour, markersize=3.6)
         said = published.get(model, {}).get(dataset)
         if said is not None:
             axes.plot(said, place, **HOLLOW)
-    axes.plot([], [], "o-", color=BLACK, markersize=3.6, linewidth=1.6, label="measured, with 95% interval")
-    if any(published.values()):
+    if intervals:
+        axes.plot([], [], "o-", color=BLACK, markersize=3.6, linewidth=1.6, label="measured, with 95% interval")
+    else:
+        axes.plot([], [], "o", color=BLACK, markersize=3.6, label="measured, mean")
+        axes.plot([], [], color=BLACK, label="each run", **SINGLE)
+    if any(dataset in said for said in published.values() for dataset in {point.dataset for point in points}):
         axes.plot([], [], label="published", **HOLLOW)
     axes.set_yticks(range(len(models)), [title_of(model) for model in models])
     axes.set_ylim(len(models) - 0.4, -0.6)

@@ -1,0 +1,31 @@
+"""The Triton kernels go through the compiler, for a GPU that is not there."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("compile_triton.py")
+SMALLEST = 99 * 1024
+"""Bytes of shared memory that a program may have on every NVIDIA GPU since Ampere; on an H200 it is 227 KiB."""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_every_kernel_compiles_and_fits(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
+    done = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    compiled = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["kernel"] for one in compiled} == {
+        *("_gather", "_join", "_edge_dot", "_softmax", "_softmax_backward"),
+        *("_dropout", "_gated_neighbor", "_gated_neighbor_backward", "_adam", "_copy_where"),
+    }
+    operators = {one["OP"] for one in compiled if one["kernel"] == "_gather"}
+    assert operators >= {"pair_forward", "pair_backward", "gated_forward", "gated_backward", "sparse_linear", "attend"}
+    too_large = [one for one in compiled if one["shared"] > SMALLEST]
+    assert not too_large
