@@ -92,5 +92,5 @@ def test_what_cannot_train_on_samples(data: Dataset) -> None:
     two = dataclasses.replace(data, metric="roc_auc", num_classes=2, y=data.y % 2)
     with pytest.raises(ValueError, match="data must be measured by accuracy or micro-F1 for vr-gcn, got roc_auc"):
         train_runs("vr-gcn", two, [Replica()], QUICK)
-    with pytest.raises(ValueError, match="options of vr-gcn must be among hidden, layers, got 'alpha'"):
+    with pytest.raises(ValueError, match="options of vr-gcn must be among hidden, layers, concat, got 'alpha'"):
         train_runs("vr-gcn", data, [Replica(options=(("alpha", 0.5),))], QUICK)

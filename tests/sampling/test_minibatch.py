@@ -31,9 +31,9 @@ class Whole:
         return cross_entropy(net(x, graph)[train], y[train])
 
 
-def make(name: str, dropout: float = 0.3) -> nn.Module:
+def make(name: str, dropout: float = 0.3, **options: object) -> nn.Module:
     torch.manual_seed(0)
-    return BASELINES[name].build(FEATURES, CLASSES, dropout, {"hidden": 16}).double()
+    return BASELINES[name].build(FEATURES, CLASSES, dropout, {"hidden": 16, **options}).double()
 
 
 @pytest.mark.parametrize("patience", [3, 50])
@@ -76,12 +76,14 @@ def test_best_epoch_and_stopping_are_those_of_a_plain_loop(patience: int) -> Non
     assert all(torch.equal(value, fit.state[name]) for name, value in net.state_dict().items())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("name", "concat"), [(name, False) for name in METHODS] + [(name, True) for name in METHODS[1:]]
+)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_every_method_learns_the_groups(name: str, sparse: bool) -> None:
+def test_every_method_learns_the_groups(name: str, concat: bool, sparse: bool) -> None:
     x, graph, y, split = blocks()
     given = x.to_sparse_csr() if sparse else x
-    net = make(name)
+    net = make(name, concat=True) if concat else make(name)
     options = {"budget": 40} if name == "graphsaint" else {"batch_size": 20}
     batches = minibatches(name, net, given, graph, y, split[0], seed=1, **options)
     fit = train_minibatch(net, batches, given, graph, y, split, lr=0.02, max_epochs=30)

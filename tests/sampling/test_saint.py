@@ -152,10 +152,11 @@ def test_counts_are_of_the_subgraphs(sampler: str) -> None:
 
 
 @every_sampler
-def test_a_sample_with_every_node_is_the_whole_graph(sampler: str) -> None:
+@pytest.mark.parametrize("concat", [False, True])
+def test_a_sample_with_every_node_is_the_whole_graph(sampler: str, concat: bool) -> None:
     x, graph, y, split = blocks()
     batches = SaintBatches(x, graph, y, split[0], sampler=sampler, budget=60_000, coverage=3)
-    net = GraphSAINT(FEATURES, CLASSES, 0.0, hidden=6).double()
+    net = GraphSAINT(FEATURES, CLASSES, 0.0, hidden=6, concat=concat).double()
     batch = batches.batch(1, 0, 0)
     isolated = 1 if sampler != "walk" else 0  # neither edges nor columns of Ã lead to a node without edges
     assert batch.graph.num_nodes == NODES - isolated

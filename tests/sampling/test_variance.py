@@ -6,7 +6,6 @@ from blocks import CLASSES, FEATURES, NODES, blocks
 from torch import Tensor
 
 from gfgn import ops
-from gfgn.nn.baselines.common import with_self_loops
 from gfgn.nn.baselines.vr_gcn import VRGCN
 from gfgn.sampling import ControlVariateBatches
 from gfgn.sampling.minibatch import node_losses
@@ -15,10 +14,12 @@ from gfgn.sampling.variance import estimate, noise
 TRIALS = 600
 
 
-def setting(fanout: int = 2, layers: int = 2) -> tuple[VRGCN, ControlVariateBatches, Tensor, object, Tensor, Tensor]:
+def setting(
+    fanout: int = 2, layers: int = 2, concat: bool = False
+) -> tuple[VRGCN, ControlVariateBatches, Tensor, object, Tensor, Tensor]:
     x, graph, y, split = blocks()
     torch.manual_seed(0)
-    net = VRGCN(FEATURES, CLASSES, 0.0, hidden=6, layers=layers).double()
+    net = VRGCN(FEATURES, CLASSES, 0.0, hidden=6, layers=layers, concat=concat).double()
     batches = ControlVariateBatches(net, x, graph, y, split[0], fanout=fanout, batch_size=20)
     return net, batches, x, graph, y, split[0]
 
@@ -26,7 +27,7 @@ def setting(fanout: int = 2, layers: int = 2) -> tuple[VRGCN, ControlVariateBatc
 def activations(net: VRGCN, x: Tensor, graph: object) -> Tensor:
     """`H` of the hidden layer, exactly."""
     with torch.no_grad():
-        return net.convs[0](x, with_self_loops(graph)).relu()
+        return net.convs[0](x, net.prepare(graph)).relu()
 
 
 def estimates(batches: ControlVariateBatches, h: Tensor, history: Tensor) -> Tensor:
@@ -49,15 +50,16 @@ def train(net: VRGCN, batches: ControlVariateBatches, epochs: range) -> None:
 
 @pytest.mark.parametrize("fanout", [1, 2, 5])
 @pytest.mark.parametrize("history", ["none", "noise", "trained"])
-def test_estimate_is_unbiased_whatever_the_history(fanout: int, history: str) -> None:
+@pytest.mark.parametrize("concat", [False, True])
+def test_estimate_is_unbiased_whatever_the_history(fanout: int, history: str, concat: bool) -> None:
     """The mean over many samples is `ÂH`, to within 4.5 of its standard errors in every one of 900 values."""
-    net, batches, x, graph, _, _ = setting(fanout)
+    net, batches, x, graph, _, _ = setting(fanout, concat=concat)
     if history == "noise":
         batches.histories[0].normal_(generator=torch.Generator().manual_seed(1))
     elif history == "trained":
         train(net, batches, range(3))
     h = activations(net, x, graph)
-    exact = ops.propagate(h, batches.looped)
+    exact = ops.propagate(h, batches.edges)
     found = estimates(batches, h, batches.histories[0])
     error = (found.mean(0) - exact).abs()
     allowed = 4.5 * found.std(0) / TRIALS**0.5 + 1e-12
@@ -84,8 +86,9 @@ def test_variance_falls_as_training_goes_on() -> None:
 
 
 @pytest.mark.parametrize("layers", [2, 3])
-def test_with_all_neighbors_the_loss_is_exact(layers: int) -> None:
-    net, batches, x, graph, y, mask = setting(fanout=NODES, layers=layers)
+@pytest.mark.parametrize("concat", [False, True])
+def test_with_all_neighbors_the_loss_is_exact(layers: int, concat: bool) -> None:
+    net, batches, x, graph, y, mask = setting(fanout=NODES, layers=layers, concat=concat)
     for history in batches.histories:
         history.normal_()
     exact = node_losses(net(x, graph), y)[mask].sum()
@@ -100,7 +103,7 @@ def test_noise_of_dropout_is_that_of_the_whole_sum() -> None:
     _, exact, *_ = setting(fanout=NODES)
     _, few, *_ = setting(fanout=2)
     field = exact.field(torch.arange(NODES), 0)
-    whole = ops.propagate(difference, exact.looped)
+    whole = ops.propagate(difference, exact.edges)
     torch.testing.assert_close(noise(difference[field.below], field), whole)
     squares = torch.zeros(NODES, dtype=torch.float64)
     for trial in range(200):

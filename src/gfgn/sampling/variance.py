@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.dense.linear import Linear
 
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply, with_self_loops
-from gfgn.nn.baselines.gcn import GCNLayer
 from gfgn.nn.baselines.vr_gcn import VRGCN
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.minibatch import check_labels, node_losses, shuffled
@@ -32,7 +29,7 @@ class Field(NamedTuple):
     scale: Tensor
     """`n(i) / D(i)` of each sampled edge: `n(i)` neighbours, of which `D(i)` were sampled."""
     below: Tensor
-    """The nodes of the layer below."""
+    """The nodes of the layer below; with `concat`, this layer's own are the first of them."""
     all_source: Tensor
     """Of each edge its source, a node of the graph."""
     all_target: Tensor
@@ -61,7 +58,7 @@ class ControlVariateBatches:
     where `H̄` is each node's activation when it was last worked out, and `P̂` holds a few neighbours a node, scaled up so
     that `E[P̂] = Â`. The estimate is unbiased whatever the history, and as the parameters settle, `H̄` comes near to `H`
     and the variance goes to 0, where that of a sample of `H` itself stays. The first layer takes `ÂX`, which is worked
-    out once. `Â` has self-loops.
+    out once. `Â` has self-loops; with `concat` it is `D⁻¹A`, and a layer takes the nodes' own `H` beside the estimate.
 
     Dropout would keep `H` from ever settling. So, as in the paper, activations `M` without dropout are worked out
     beside those with it, histories are of `M`, and the noise `H − M` is scaled to vary as much as in the whole sum:
@@ -76,7 +73,7 @@ class ControlVariateBatches:
         graph: The whole graph.
         y: Labels, see `train_minibatch`.
         train: `[N]`, mask of the training nodes.
-        fanout: D, neighbours sampled a node (the node itself is one that can be sampled).
+        fanout: D, neighbours sampled a node (the node itself, if it has a loop, is one that can be sampled).
         batch_size: Training nodes in a step.
         seed: Of order and samples.
 
@@ -99,19 +96,21 @@ class ControlVariateBatches:
         check_labels(y, train, graph)
         if fanout < 1:
             raise ValueError(f"fanout must be 1 or larger, got {fanout}")
-        self.looped = with_self_loops(graph)
-        self.first = propagated(x, self.looped)
+        net = _checked(net)
+        hidden = net.layers[:-1]
+        if not hidden:
+            raise ValueError("net must have two layers or more, got 1: there is nothing to sample")
+        self.concat, self.edges = net.concat, net.prepare(graph)
+        self.x, self.first = x, propagated(x, self.edges)
         self.y = y
         self.nodes = torch.nonzero(train).view(-1)
         self.fanout = fanout
         self.batch_size = batch_size
         self.seed = seed
-        widths = [lin.weight.size(0) for lin in linear_maps(net)[:-1]]
-        if not widths:
-            raise ValueError("net must have two layers or more, got 1: there is nothing to sample")
-        self.histories = [torch.zeros(graph.num_nodes, width, dtype=x.dtype, device=x.device) for width in widths]
-        self._ptr = self.looped.by_target.ptr.cpu().numpy()
-        self._idx = self.looped.by_target.idx.cpu().numpy().astype(np.int64)
+        shapes = [(graph.num_nodes, layer.out_channels) for layer in hidden]
+        self.histories = [torch.zeros(shape, dtype=x.dtype, device=x.device) for shape in shapes]
+        self._ptr = self.edges.by_target.ptr.cpu().numpy()
+        self._idx = self.edges.by_target.idx.cpu().numpy().astype(np.int64)
 
     def steps(self, epoch: int) -> Iterator[ControlVariateBatch]:
         """The batches of an epoch."""
@@ -132,42 +131,47 @@ class ControlVariateBatches:
         own = nodes.cpu().numpy()
         counts, edges = sample_edges(self._ptr, own, self.fanout, key_of(self.seed, *numbers))
         all_counts, all_edges = sample_edges(self._ptr, own, -1, np.uint64(0))
-        local = np.full(self.looped.num_nodes, -1, np.int64)
-        row, below = number_nodes(self._idx, edges, local, 0)
+        local = np.full(self.edges.num_nodes, -1, np.int64)
+        first = own if self.concat else own[:0]
+        local[first] = np.arange(first.size)
+        row, found = number_nodes(self._idx, edges, local, first.size)
         device = nodes.device
         places = np.arange(own.size)
         sampled, everything = (torch.from_numpy(part).to(device) for part in (edges, all_edges))
-        scale = torch.from_numpy(np.repeat(all_counts / np.maximum(counts, 1), counts)).to(self.looped.norm)
+        scale = torch.from_numpy(np.repeat(all_counts / np.maximum(counts, 1), counts)).to(self.edges.norm)
         return Field(
             source=torch.from_numpy(row).to(device),
             target=torch.from_numpy(np.repeat(places, counts)).to(device),
-            weight=self.looped.norm[sampled],
+            weight=self.edges.norm[sampled],
             scale=scale,
-            below=torch.from_numpy(below).to(device),
-            all_source=self.looped.by_target.idx[everything].long(),
+            below=torch.from_numpy(np.concatenate([first, found])).to(device),
+            all_source=self.edges.by_target.idx[everything].long(),
             all_target=torch.from_numpy(np.repeat(places, all_counts)).to(device),
-            all_weight=self.looped.norm[everything],
+            all_weight=self.edges.norm[everything],
             size=own.size,
         )
 
     def loss(self, net: nn.Module, batch: ControlVariateBatch) -> Tensor:
         """The mean loss of the batch's nodes; what it works out becomes their history."""
-        *lins, last = linear_maps(net)
-        dropout: float | Tensor = net.dropout  # type: ignore[assignment]
-        z = z_mean = take_rows(self.first, batch.fields[-1].below)
-        for lin, field, history in zip(lins, reversed(batch.fields), self.histories, strict=True):
-            h, mean = apply(lin, z, dropout, net.training).relu(), apply(lin, z_mean).relu()
+        net = _checked(net)
+        *hidden, last = net.layers
+        dropout = net.dropout
+        below = batch.fields[-1].below
+        z = z_mean = take_rows(self.first, below)
+        own = own_mean = take_rows(self.x, below)
+        for layer, field, history in zip(hidden, reversed(batch.fields), self.histories, strict=True):
+            h, mean = layer.combine(own, z, dropout).relu(), layer.combine(own_mean, z_mean).relu()
             z_mean = estimate(mean, history, field)
             z = z_mean + noise(h - mean, field)
+            own, own_mean = h[: field.size], mean[: field.size]
             history[field.below] = mean.detach()
-        return node_losses(apply(last, z, dropout, net.training), batch.y).mean()
+        return node_losses(last.combine(own, z, dropout), batch.y).mean()
 
 
-def linear_maps(net: nn.Module) -> list[Linear]:
-    """The linear maps of a VR-GCN's layers."""
+def _checked(net: nn.Module) -> VRGCN:
     if not isinstance(net, VRGCN):
         raise TypeError(f"net must be a VRGCN, got {type(net).__name__}")
-    return [cast(GCNLayer, conv).lin for conv in net.convs]
+    return net
 
 
 def estimate(h: Tensor, history: Tensor, field: Field) -> Tensor:
