@@ -17,6 +17,8 @@ FIGURES = {
     "geom-gcn": ["geom-gcn"],
     "scores": ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"],
     "table1": ["table1"],
+    "table2": ["table2"],
+    "arxiv": ["arxiv"],
     "parameters": ["parameters"],
 }
 
