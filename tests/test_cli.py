@@ -213,6 +213,17 @@ def test_datasets_lists_them_all() -> None:
     assert rows["ogbn-arxiv-structure"].split()[-1] == "stand-in"
 
 
+def test_models_lists_them_all() -> None:
+    from gfgn.train.models import MODELS
+
+    result = CliRunner().invoke(app, ["models"])
+    assert result.exit_code == 0, result.output
+    rows = {line.split()[0]: line for line in result.stdout.splitlines() if not line.startswith(" ")}
+    assert [name for name in rows if name != "name"] == list(MODELS)
+    assert "Wu et al., Simplifying Graph" in rows["sgc"]
+    assert "hops 2" in rows["sgc"]
+
+
 def test_describe_in_the_terminal() -> None:
     result = CliRunner().invoke(app, ["datasets", "describe", "Karate"])
     assert result.exit_code == 0, result.output

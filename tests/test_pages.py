@@ -1,11 +1,14 @@
-"""What README and documentation show is what the folder `results` has."""
+"""What README and documentation show is what the folder `results` and the registry have."""
 
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gfgn.experiments.reproduce import reproduce
+from gfgn.train.models import MODELS
 
 ROOT = Path(__file__).parents[1]
 FIGURES = {
@@ -48,3 +51,23 @@ def test_figures_of_scores_are_drawn_again_from_their_tables(tmp_path: Path) -> 
     assert {path.name for path in outcome.files} >= {*names, "runs.csv", "README.md", "dimensions.md"}
     for name in (*names, "README.md", "dimensions.md"):
         assert (tmp_path / name).read_bytes() == (committed / name).read_bytes()
+
+
+def test_the_page_of_models_has_what_the_registry_has() -> None:
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    expected = []
+    for name, entry in MODELS.items():
+        options = "<br>".join(f"`{key}` {value.default}: {value.meaning}" for key, value in entry.parameters.items())
+        expected.append(f"| `{name}` | {entry.reference} | {options} |")
+    assert sorted(rows) == sorted(expected)
+
+
+def test_the_examples_of_the_page_of_models_run() -> None:
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["run"].replica.options == (("alpha", 0.2), ("steps", 5))
+    assert names["run"].val > 0.5
+    assert names["logits"].shape == (names["dataset"].num_nodes, names["dataset"].num_classes)

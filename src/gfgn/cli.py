@@ -87,7 +87,7 @@ def compare(
             show_default="dimensions",
         ),
     ] = None,
-    models: Annotated[str, typer.Option(help="Names of models, separated by commas.")] = (
+    models: Annotated[str, typer.Option(help="Names of models (see `gfgn models`), separated by commas.")] = (
         "mlp,gcn,gfgn-graph,gfgn-neighbor,gfgn-pair"
     ),
     splits: Annotated[
@@ -299,6 +299,22 @@ def _check_table(path: Path) -> None:
     """The table is written anew: what is there must be one of ours."""
     if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith("key,dataset,"):
         raise ValueError(f"--out must be a folder whose {TABLE} gfgn may write, and {path} is something else")
+
+
+@app.command(name="models")
+def list_models() -> None:
+    """List the models by name: where each comes from, and its own options with their defaults."""
+    from rich.table import Table
+
+    from gfgn.train.models import MODELS
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "paper", "options"):
+        table.add_column(heading, no_wrap=heading == "name")
+    for name, entry in MODELS.items():
+        options = ", ".join(f"{option} {parameter.default}" for option, parameter in entry.parameters.items())
+        table.add_row(name, entry.reference, options)
+    _stdout().print(table, highlight=False)
 
 
 @datasets.callback(invoke_without_command=True)

@@ -235,7 +235,7 @@ def test_bad_arguments(data: Dataset, arguments: dict[str, Any], message: str) -
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"replicas": False}, "models must be such that train in batches of replicas, got gcn"),
+        ({"replicas": False}, "models must be such that train on whole graphs for 'dimensions', .*, got gcn, which"),
         ({"inductive": False}, "models must run on graphs they have not seen for 'dimensions', got gcn"),
     ],
 )
@@ -244,8 +244,15 @@ def test_models_that_cannot_are_refused_before_any_trains(
 ) -> None:
     monkeypatch.setitem(MODELS, "gcn", dataclasses.replace(MODELS["gcn"], **change))
     monkeypatch.setitem(data.__dict__, "inductive", True)
+    monkeypatch.setitem(data.__dict__, "metric", "roc_auc")
     with pytest.raises(ValueError, match=message):
         make_plan(data, ["mlp", "gcn"], 1)
+
+
+def test_models_that_train_on_samples(data: Dataset) -> None:
+    found = compare(data, ["gcn", "vr-gcn", "graphsaint"], 2, max_epochs=3)
+    assert {model: len(rows) for model, rows in found.rows.items()} == {"gcn": 2, "vr-gcn": 2, "graphsaint": 2}
+    assert all(0 <= row.test <= 1 for rows in found.rows.values() for row in rows)
 
 
 def test_the_shared_configuration(data: Dataset) -> None:

@@ -345,8 +345,11 @@ def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -
         raise ValueError(f"models must be different from each other, got {', '.join(models)}")
     for model in models:
         entry = find_model(model)
-        if not entry.replicas:
-            raise ValueError(f"models must be such that train in batches of replicas, got {model}, which does not")
+        if not entry.replicas and dataset.metric == "roc_auc":
+            raise ValueError(
+                f"models must be such that train on whole graphs for {dataset.name!r}, which is measured by ROC AUC, "
+                f"got {model}, which trains on samples"
+            )
         if dataset.inductive and not entry.inductive:
             raise ValueError(
                 f"models must run on graphs they have not seen for {dataset.name!r}, got {model}, which does not"
