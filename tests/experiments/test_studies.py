@@ -267,6 +267,16 @@ def test_a_model_may_be_trained_in_another_way() -> None:
         make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small")
 
 
+def test_what_is_varied_on_a_stand_in_is_told() -> None:
+    content = changed("datasets", ["ppi-relabelled"]) | {"models": {"gcn": {}}}
+    noisy = make_page(Results(make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small"), []))
+    assert "| model | added edges | measured |" in noisy
+    assert "| gcn | 50% | missing |" in noisy
+    variants = {"variant": {"standard": {}, "longer": {"protocol": {"max_epochs": 9}}}}
+    varied = make_page(Results(make_study(content | {"vary": variants}, "small"), []))
+    assert "| gcn | longer | missing |" in varied
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [

@@ -269,17 +269,33 @@ def _notes(study: Study) -> Lines:
 def _standins(results: Results, names: Sequence[str]) -> Lines:
     """Stand-ins: measured only, as their scores are no scores of what they stand in for."""
     lines: Lines = []
+    study = results.study
+    varied = [] if study.vary is None else [AXES[study.vary.name]]
     for name in names:
         entry = DATASETS[name]
         rows = [
-            [model, *_measured(results, results[cell]), *_made_of(results[cell])]
-            for model in results.study.models
-            for cell in results.study.cells(name, model)
+            [
+                model,
+                *[_place(study, cell.at) for _ in varied],
+                *_measured(results, results[cell]),
+                *_made_of(results[cell]),
+            ]
+            for model in study.models
+            for cell in study.cells(name, model)
         ]
-        heads = ["model", "measured", "95% interval", "runs", "configuration"]
+        heads = ["model", *varied, "measured", "95% interval", "runs", "configuration"]
         lines += ["", f"### {name}", "", f"{_sentence(entry.description)}.", "", *_table(heads, rows)]
     words = "These are not the published datasets. Their scores compare models with each other and with nothing else."
     return ["## Stand-ins", "", words, *lines] if names else []
+
+
+def _place(study: Study, at: At | None) -> str:
+    """Where a cell lies along what is varied."""
+    if at is None or study.vary is None:
+        return NONE
+    if isinstance(at, str):
+        return at
+    return f"{100 * at:g}%" if study.vary.name == "noise" else f"{at:g}"
 
 
 def _times(results: Results, times: Sequence[Time]) -> Lines:
