@@ -14,9 +14,9 @@ from gfgn.data import load
 from gfgn.experiments import Store
 from gfgn.experiments import reproduce as module
 from gfgn.experiments.check import _compare, check, check_files
-from gfgn.experiments.page import MISSING, make_page
+from gfgn.experiments.page import MISSING, Time, make_page
 from gfgn.experiments.record import Row
-from gfgn.experiments.reproduce import main, read_times, show, show_check
+from gfgn.experiments.reproduce import add_time, main, read_times, show, show_check
 from gfgn.experiments.results import Results, ResultsError
 from gfgn.experiments.runs import read_runs, write_runs
 from gfgn.experiments.studies import Cell, load_study
@@ -566,3 +566,22 @@ def test_it_runs_with_little_installed(tmp_path: Path) -> None:
     with Store(tmp_path / "out" / "runs.sqlite", read_only=True) as store:
         assert len(store) == ALL_RUNS
     assert f"{ALL_RUNS} runs" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_processes_add_their_times_to_one_file(tmp_path: Path) -> None:
+    path, date = tmp_path / "times.csv", "2026-01-01T00:00:00+00:00"
+    code = (
+        "import sys; from pathlib import Path; from gfgn.experiments.page import Time; "
+        "from gfgn.experiments.reproduce import add_time\n"
+        f"for k in range(50): add_time(Path(sys.argv[1]), Time('a, b', sys.argv[2], k, 1.004, 'cpu', {date!r}))"
+    )
+    add_time(path, Time("first", "gcn", 1, 2.0, "cpu", date))
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in ("gat", "sgc")]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    first, *others = read_times(path)
+    assert first == Time("first", "gcn", 1, 2.0, "cpu", date)
+    for name in ("gat", "sgc"):
+        assert [time for time in others if time.model == name] == [
+            Time("a, b", name, k, 1.0, "cpu", date) for k in range(50)
+        ]
+    assert len(others) == 100

@@ -219,22 +219,21 @@ def _run_study(
 ) -> None:
     if not train and not (out / STORE).is_file() and not any(out.resolve().parent.glob(f"*/{RUNS}")):
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, or beside such, got {out}")
-    times = read_times(out / TIMES)
     with Store(out / STORE) as store:
         _fill(store, study, out, clock.say)
-        runner = _Runner(store, study, device, clock, batch_size, times, outcome)
+        runner = _Runner(store, study, device, clock, batch_size, out / TIMES, outcome)
         try:
             for data, cells in _datasets(study, part, root, device, clock, outcome) if train else ():
                 _check_graph(store, data, out)
                 for model, some in _alike(study, cells):
                     runner.run(data, model, some)
                     if clock.is_time_to_write():
-                        write_files(study, _own_rows(store, study), times, out)
+                        write_files(study, _own_rows(store, study), out)
         except TimeUp:
             outcome.stopped = True
         finally:
             rows = _own_rows(store, study)
-            outcome.files = write_files(study, rows, times, out, figures=True)
+            outcome.files = write_files(study, rows, out, figures=True)
     wanted, lacking = set(part.cells(study)), Results(study, rows).missing()
     outcome.missing = [cell for cell in lacking if cell in wanted]
 
@@ -249,7 +248,7 @@ class _Runner:
         device: str,
         clock: _Clock,
         batch_size: int | None,
-        times: list[Time],
+        times: Path,
         outcome: Outcome,
     ) -> None:
         self.store, self.study, self.device, self.clock = store, study, device, clock
@@ -294,7 +293,7 @@ class _Runner:
 
     def _note(self, dataset: str, model: str, made: int, seconds: float) -> None:
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        self.times.append(Time(dataset, model, made, seconds, device_name(self.device), date))
+        add_time(self.times, Time(dataset, model, made, seconds, device_name(self.device), date))
 
 
 def _datasets(
@@ -382,21 +381,17 @@ def _own_rows(store: Store, study: Study) -> list[Row]:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def write_files(
-    study: Study, rows: Sequence[Row], times: Sequence[Time], out: Path, figures: bool = False
-) -> list[Path]:
+def write_files(study: Study, rows: Sequence[Row], out: Path, figures: bool = False) -> list[Path]:
     """Writes the runs, and all that is made of them.
 
     Args:
         study: The study.
         rows: Its runs.
-        times: How long they took.
         out: Folder for the files.
         figures: Whether to draw figures too, which needs matplotlib; without it they stay as they are.
     """
     paths = [write_runs(out / RUNS, rows)]
-    if times:
-        (out / TIMES).write_text(_csv(Time._fields, [_rounded(time) for time in times]), encoding="utf-8")
+    if (out / TIMES).is_file():
         paths.append(out / TIMES)
     if figures and find_spec("matplotlib") is not None:
         from gfgn.report.plots.studies import draw_study
@@ -432,8 +427,11 @@ def read_times(path: Path) -> list[Time]:
         ]
 
 
-def _rounded(time: Time) -> Time:
-    return time._replace(seconds=round(time.seconds, 2))
+def add_time(path: Path, time: Time) -> None:
+    """Adds a line to `times.csv`; several processes may do so at once."""
+    text = _csv(Time._fields, [time._replace(seconds=round(time.seconds, 2))])
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text if file.tell() == 0 else text.partition("\n")[2])
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
