@@ -1,6 +1,8 @@
 """The attention of the baselines, forward and backward: gfgn's layer of `gat` beside PyG's `GATConv`.
 
-python benchmarks/attention.py [--device cuda]
+    python benchmarks/attention.py [--device cuda]
+
+Run on the structure of ogbn-arxiv too where there is a GPU.
 """
 
 from __future__ import annotations

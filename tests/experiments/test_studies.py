@@ -272,6 +272,10 @@ def test_what_is_varied_on_a_stand_in_is_told() -> None:
     noisy = make_page(Results(make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small"), []))
     assert "| model | added edges | measured |" in noisy
     assert "| gcn | 50% | missing |" in noisy
+    by_lam = content | {"models": {"mlp": {}, "gfgn-graph": {}}, "vary": {"lam": [0.5, 2.0]}}
+    page = make_page(Results(make_study(by_lam, "small"), []))
+    assert "| mlp | – | missing |" in page
+    assert "| gfgn-graph | 0.5 | missing |" in page
     variants = {"variant": {"standard": {}, "longer": {"protocol": {"max_epochs": 9}}}}
     varied = make_page(Results(make_study(content | {"vary": variants}, "small"), []))
     assert "| gcn | longer | missing |" in varied

@@ -13,6 +13,7 @@ from typing import Any
 
 from gfgn.data.dataset import Dataset
 from gfgn.experiments.record import DatasetRecord, Row, is_gfgn
+from gfgn.experiments.sampled import check_sampled
 from gfgn.experiments.store import Store
 from gfgn.experiments.study import Configuration, Selection, make_replica, make_replicas, run_study, select
 from gfgn.train.batch import Protocol
@@ -345,11 +346,8 @@ def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -
         raise ValueError(f"models must be different from each other, got {', '.join(models)}")
     for model in models:
         entry = find_model(model)
-        if not entry.replicas and dataset.metric == "roc_auc":
-            raise ValueError(
-                f"models must be such that train on whole graphs for {dataset.name!r}, which is measured by ROC AUC, "
-                f"got {model}, which trains on samples"
-            )
+        if not entry.replicas:
+            check_sampled(model, dataset, Protocol())
         if dataset.inductive and not entry.inductive:
             raise ValueError(
                 f"models must run on graphs they have not seen for {dataset.name!r}, got {model}, which does not"

@@ -119,8 +119,8 @@ def _along_axis(results: Results, name: str) -> Lines:
     """One dataset: a column a value of what is varied."""
     study = results.study
     assert study.vary is not None
-    values, percent = study.vary.values, study.vary.name == "noise"
-    heads = [AXES[study.vary.name], *(f"{100 * float(at):g}%" if percent else f"{at:g}" for at in values)]
+    values = study.vary.values
+    heads = [AXES[study.vary.name], *(_place(study, at) for at in values)]
     lines = []
     for model in study.models:
         cells = study.cells(name, model)

@@ -66,7 +66,7 @@ def train_runs(
     runs = dict(zip(together, made, strict=True))
     alone = [replica for replica in replicas if is_sampled(model, replica)]
     if alone:
-        _check(model, data, protocol)
+        check_sampled(model, data, protocol)
         moved, start = with_sparse_features(data.to(device)), time.perf_counter()
         for replica in alone:
             with fitting_threads(data), precision(protocol, moved.y.device):
@@ -139,7 +139,8 @@ def _watch(
     return watch
 
 
-def _check(model: str, data: Dataset, protocol: Protocol) -> None:
+def check_sampled(model: str, data: Dataset, protocol: Protocol) -> None:
+    """Refuses what a model that trains on samples cannot do."""
     usual = Protocol()
     if any(getattr(protocol, name) != getattr(usual, name) for name in ("clip", "schedule", "class_weights", "best")):
         raise ValueError(

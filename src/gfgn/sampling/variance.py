@@ -97,8 +97,8 @@ class ControlVariateBatches:
         if fanout < 1:
             raise ValueError(f"fanout must be 1 or larger, got {fanout}")
         net = _checked(net)
-        hidden = net.layers[:-1]
-        if not hidden:
+        count = len(net.layers) - 1
+        if count == 0:
             raise ValueError("net must have two layers or more, got 1: there is nothing to sample")
         self.concat, self.edges = net.concat, net.prepare(graph)
         self.x, self.first = x, propagated(x, self.edges)
@@ -107,8 +107,8 @@ class ControlVariateBatches:
         self.fanout = fanout
         self.batch_size = batch_size
         self.seed = seed
-        shapes = [(graph.num_nodes, layer.out_channels) for layer in hidden]
-        self.histories = [torch.zeros(shape, dtype=x.dtype, device=x.device) for shape in shapes]
+        shape = graph.num_nodes, net.hidden
+        self.histories = [torch.zeros(shape, dtype=x.dtype, device=x.device) for _ in range(count)]
         self._ptr = self.edges.by_target.ptr.cpu().numpy()
         self._idx = self.edges.by_target.idx.cpu().numpy().astype(np.int64)
 
@@ -158,7 +158,7 @@ class ControlVariateBatches:
         dropout = net.dropout
         below = batch.fields[-1].below
         z = z_mean = take_rows(self.first, below)
-        own = own_mean = take_rows(self.x, below)
+        own = own_mean = take_rows(self.x, below) if self.concat else z
         for layer, field, history in zip(hidden, reversed(batch.fields), self.histories, strict=True):
             h, mean = layer.combine(own, z, dropout).relu(), layer.combine(own_mean, z_mean).relu()
             z_mean = estimate(mean, history, field)

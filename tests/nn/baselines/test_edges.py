@@ -66,6 +66,19 @@ def test_softmax_in_the_kernel_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None
         torch.testing.assert_close(found, plain)
 
 
+def test_softmax_in_the_kernel_of_a_gpu_under_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GFGN_BACKEND", "triton")
+    g = graph(directed=True)
+    pick = values(g.num_edges, 3, 1).float()
+    found = []
+    for layer in (edge_softmax, torch.compile(edge_softmax, backend="aot_eager", fullgraph=True)):
+        scores = values(g.num_edges, 3).float().requires_grad_()
+        alpha = layer(scores, g)
+        (alpha * pick).sum().backward()
+        found.append((alpha.detach(), scores.grad))
+    torch.testing.assert_close(found[1], found[0])
+
+
 def test_maximum_over_neighbors() -> None:
     g = graph(directed=True)
     x = values(NODES, 4).requires_grad_()

@@ -17,11 +17,6 @@ from gfgn.nn.baselines.graphsaint import SaintLayer, mean_weighted
 class SumLayer(GCNLayer):
     """GCN's layer, `Â H W + b`."""
 
-    @property
-    def out_channels(self) -> int:
-        """Output width."""
-        return int(self.lin.weight.size(0))
-
     def combine(self, own: Tensor, around: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
         """What the layer makes of `ÂH`, `around`; of the nodes' `own` values it makes nothing."""
         return apply(self.lin, around, dropout, self.training)
@@ -37,11 +32,6 @@ class ConcatLayer(SaintLayer):
     def reset_parameters(self) -> None:
         """Draws all parameters anew."""
         reset(self.maps, *([] if self.norm is None else [self.norm]))
-
-    @property
-    def out_channels(self) -> int:
-        """Output width."""
-        return self.maps.sizes[0]
 
     def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         return self._normalized(super().forward(x, weighted, dropout))
@@ -91,7 +81,7 @@ class VRGCN(Convolutions):
             for number, pair in enumerate(sizes, 1)
         ]
         super().__init__(convs, dropout)
-        self.concat = concat
+        self.hidden, self.concat = hidden, concat
 
     @property
     def layers(self) -> list[SumLayer | ConcatLayer]:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from gfgn.experiments.titles import title_of
+from gfgn.experiments.views import data_name
 from gfgn.report.plots.style import BLACK, FAINT, INK, PAGE, letter, look_of, save, styled
 from gfgn.train.statistics import Summary, summarize
 
@@ -76,7 +77,7 @@ def study_points(results: Results) -> list[Point]:
         Point(
             cell.at if isinstance(cell.at, float) else math.nan,
             cell.model,
-            f"{cell.dataset} (stand-in)" if row.standin else cell.dataset,
+            data_name(cell.dataset),
             place.split,
             place.seed,
             100 * row.test,
@@ -278,7 +279,7 @@ def _forest(
     else:
         axes.plot([], [], "o", color=BLACK, markersize=3.6, label="measured, mean")
         axes.plot([], [], color=BLACK, label="each run", **SINGLE)
-    if any(dataset in said for said in published.values() for dataset in {point.dataset for point in points}):
+    if any(point.dataset in published.get(point.model, {}) for point in points):
         axes.plot([], [], label="published", **HOLLOW)
     axes.set_yticks(range(len(models)), [title_of(model) for model in models])
     axes.set_ylim(len(models) - 0.4, -0.6)
