@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import NODES, graph
+from tiny import NODES, device_for, graph
 from torch import Tensor, nn
 
 from gfgn import Graph
@@ -18,12 +18,9 @@ def chosen(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GFGN_BACKEND", backend)
 
 
-def values(rows: int, width: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
-
-
-def precision(backend: str) -> torch.dtype:
-    return torch.float32 if backend == "triton" else torch.float64
+def values(rows: int, width: int, seed: int = 0, backend: str = "reference") -> Tensor:
+    drawn = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return drawn.to(device_for(backend), torch.float32 if backend == "triton" else torch.float64)
 
 
 def plain_attend(alpha: Tensor, z: Tensor, g: Graph) -> Tensor:
@@ -42,12 +39,12 @@ def plain_dot(q: Tensor, k: Tensor, heads: int, g: Graph) -> Tensor:
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize(("heads", "width"), [(1, 1), (3, 4), (8, 5)])
 def test_values_and_gradients(backend: str, directed: bool, heads: int, width: int) -> None:
-    g, dtype = graph(directed=directed), precision(backend)
-    alpha = values(g.num_edges, heads, 0, dtype)
-    z, q = values(NODES, heads * width, 1, dtype), values(NODES, heads * width, 2, dtype)
+    g = graph(directed=directed, device=device_for(backend))
+    alpha = values(g.num_edges, heads, 0, backend)
+    z, q = values(NODES, heads * width, 1, backend), values(NODES, heads * width, 2, backend)
     for inputs in (alpha, z, q):
         inputs.requires_grad_()
-    pick, on_edges = values(NODES, heads * width, 3, dtype), values(g.num_edges, heads, 4, dtype)
+    pick, on_edges = values(NODES, heads * width, 3, backend), values(g.num_edges, heads, 4, backend)
     for ours, plain, weight, inputs in (
         (attend(alpha, z, g), plain_attend(alpha, z, g), pick, (alpha, z)),
         (edge_dot(q, z, heads, g), plain_dot(q, z, heads, g), on_edges, (q, z)),
@@ -72,10 +69,10 @@ def test_second_derivatives() -> None:
 @every_backend
 @pytest.mark.usefixtures("chosen")
 def test_replicas_are_more_heads(backend: str) -> None:
-    g, dtype = graph(directed=True), precision(backend)
-    alpha = torch.stack([values(g.num_edges, 3, seed, dtype) for seed in range(4)]).requires_grad_()
-    z = torch.stack([values(NODES, 6, seed, dtype) for seed in range(4)]).requires_grad_()
-    shared = values(NODES, 6, 9, dtype).requires_grad_()
+    g = graph(directed=True, device=device_for(backend))
+    alpha = torch.stack([values(g.num_edges, 3, seed, backend) for seed in range(4)]).requires_grad_()
+    z = torch.stack([values(NODES, 6, seed, backend) for seed in range(4)]).requires_grad_()
+    shared = values(NODES, 6, 9, backend).requires_grad_()
     together = torch.vmap(lambda a, x: attend(a, x, g) + attend(a, shared, g))(alpha, z)
     dots = torch.vmap(lambda x: edge_dot(x, shared, 3, g))(z)
     alone = torch.stack([plain_attend(a, x, g) + plain_attend(a, shared, g) for a, x in zip(alpha, z, strict=True)])

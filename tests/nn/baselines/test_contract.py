@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import CLASSES, FEATURES, NODES, edges, features, graph, randomize
+from tiny import CLASSES, FEATURES, NODES, device_for, edges, features, graph, randomize
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
@@ -131,7 +131,7 @@ def test_dropout_of_a_replica_does_not_depend_on_the_others(name: str) -> None:
 @pytest.mark.parametrize("backend", ["numba", "triton"])
 def test_kernels_agree_with_the_reference(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton's on a GPU where there is one, else through its interpreter."""
-    device = "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
+    device = device_for(backend)
     smaller = {"layers": 3} if name == "gcnii" else {}
     model = make(name, **smaller).float().to(device)
     x, g = features(dtype=torch.float32).to(device), graph(directed=True, dtype=torch.float32).to(device)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from tiny import NODES, edges, graph, neighbors
+from tiny import NODES, device_for, edges, graph, neighbors
 
 from gfgn import Graph, ops
 from gfgn.nn.baselines.common import Maps, per_graph, random_walk, with_self_loops
@@ -48,8 +48,9 @@ def test_softmax_is_over_each_targets_edges() -> None:
 
 def test_softmax_in_the_kernel_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, both derivatives and replicas against the one that is made of smaller steps."""
-    g = graph(directed=True)
-    scores, pick, again = (values(g.num_edges, 3, seed).float() for seed in range(3))
+    device = device_for("triton")
+    g = graph(directed=True, device=device)
+    scores, pick, again = (values(g.num_edges, 3, seed).to(device, torch.float32) for seed in range(3))
 
     def outcomes() -> list[torch.Tensor]:
         leaf, weight = scores.clone().requires_grad_(), pick.clone().requires_grad_()
@@ -60,6 +61,7 @@ def test_softmax_in_the_kernel_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None
         shares = torch.vmap(lambda s: edge_softmax(s, g))(together)
         return [alpha, first, *second, shares, *torch.autograd.grad((shares * pick).sum(), together)]
 
+    monkeypatch.setenv("GFGN_BACKEND", "reference")
     expected = outcomes()
     monkeypatch.setenv("GFGN_BACKEND", "triton")
     for found, plain in zip(outcomes(), expected, strict=True):
@@ -68,11 +70,12 @@ def test_softmax_in_the_kernel_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_softmax_in_the_kernel_of_a_gpu_under_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GFGN_BACKEND", "triton")
-    g = graph(directed=True)
-    pick = values(g.num_edges, 3, 1).float()
+    device = device_for("triton")
+    g = graph(directed=True, device=device)
+    pick = values(g.num_edges, 3, 1).to(device, torch.float32)
     found = []
     for layer in (edge_softmax, torch.compile(edge_softmax, backend="aot_eager", fullgraph=True)):
-        scores = values(g.num_edges, 3).float().requires_grad_()
+        scores = values(g.num_edges, 3).to(device, torch.float32).requires_grad_()
         alpha = layer(scores, g)
         (alpha * pick).sum().backward()
         found.append((alpha.detach(), scores.grad))

@@ -23,8 +23,15 @@ def edges(seed: int = 0, directed: bool = False) -> Tensor:
     return torch.tensor(sorted(pairs)).t().contiguous()
 
 
-def graph(seed: int = 0, directed: bool = False, dtype: torch.dtype = torch.float64) -> Graph:
-    return Graph.from_edge_index(edges(seed, directed), NODES, dtype=dtype)
+def graph(
+    seed: int = 0, directed: bool = False, dtype: torch.dtype = torch.float64, device: str | torch.device = "cpu"
+) -> Graph:
+    return Graph.from_edge_index(edges(seed, directed).to(device), NODES, dtype=dtype)
+
+
+def device_for(backend: str) -> str:
+    """Triton's kernels run on a GPU where there is one, else in Triton's interpreter."""
+    return "cuda" if backend == "triton" and torch.cuda.is_available() else "cpu"
 
 
 def features(seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

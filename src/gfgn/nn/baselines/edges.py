@@ -1,8 +1,8 @@
 """Values that live on edges: from nodes to edges, from edges to their targets, and the softmax over a neighbourhood.
 
-Attention needs a value for each edge, in the order of `graph.by_target`. Taking a node's value to its edges and
-summing edges into nodes are products with the incidence matrices of the graph, so they run in the same kernels as the
-sums over neighbours do: the order of a sum is fixed, replicas lie side by side, and either one is the other's gradient.
+Attention needs a value for each edge, in the order of `graph.by_target`. Taking a node's value to its edges is a
+gather; summing edges into nodes runs in the same kernels as the sums over neighbours do, in a fixed order. Replicas lie
+side by side, and either one is the other's gradient.
 """
 
 from __future__ import annotations
@@ -15,63 +15,53 @@ from torch import Tensor
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import per_graph
 from gfgn.ops import library, reference
-from gfgn.ops.dispatch import choose
+from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.library import Pattern
 from gfgn.ops.rows import Rows
 
 
-class Incidence(NamedTuple):
-    """The incidence matrices of a graph: a row an edge, and transposed."""
+class Side(NamedTuple):
+    """One end of every edge, edges in the order of `graph.by_target`."""
 
-    source: Rows
-    """`[E]` rows, each holding the source of an edge."""
-    by_source: Rows
-    """`[N]` rows, each holding the edges that leave a node."""
-    target: Rows
-    """`[E]` rows, each holding the target of an edge."""
-    by_target: Rows
-    """`[N]` rows, each holding the edges that arrive at a node."""
-    targets: Tensor
-    """`[E]`, int64: the target of each edge."""
+    ends: Tensor
+    """`[E]`, int64: the node at that end of each edge."""
+    edges: Rows
+    """`[N]` rows, each holding the edges that have a node at that end."""
 
 
 @per_graph
-def incidence(graph: Graph) -> Incidence:
-    """The incidence matrices, edges in the order of `graph.by_target`."""
-    targets = graph.targets
+def sources(graph: Graph) -> Side:
+    """Where edges come from."""
+    return Side(graph.by_target.idx.long(), graph.by_source._replace(idx=graph.transpose.to(torch.int32)))
+
+
+@per_graph
+def targets(graph: Graph) -> Side:
+    """Where edges arrive."""
     edges = torch.arange(graph.num_edges, device=graph.device, dtype=torch.int32)
-    return Incidence(
-        source=_one_each(graph.by_target.idx),
-        by_source=graph.by_source._replace(idx=graph.transpose.to(torch.int32)),
-        target=_one_each(targets.to(torch.int32)),
-        by_target=graph.by_target._replace(idx=edges),
-        targets=targets,
-    )
+    return Side(graph.targets, graph.by_target._replace(idx=edges))
 
 
 def from_source(x: Tensor, graph: Graph) -> Tensor:
     """`[N, D]` to `[E, D]`: of each edge its source's row."""
-    sides = incidence(graph)
-    return _product(x, sides.source, sides.by_source)
+    return _moved(x, sources(graph), to_edges)
 
 
 def from_target(x: Tensor, graph: Graph) -> Tensor:
     """`[N, D]` to `[E, D]`: of each edge its target's row."""
-    sides = incidence(graph)
-    return _product(x, sides.target, sides.by_target)
+    return _moved(x, targets(graph), to_edges)
 
 
 def sum_by_target(values: Tensor, graph: Graph) -> Tensor:
     """`[E, D]` to `[N, D]`: the sum over the edges that arrive at each node, 0 where there are none."""
-    sides = incidence(graph)
-    return _product(values, sides.by_target, sides.target)
+    return _moved(values, targets(graph), to_nodes)
 
 
 def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
     """`α_ij = exp(e_ij) / Σ_{k∈N(i)} exp(e_ik)` for scores `[E, heads]`: each target's edges add up to 1."""
     if choose(scores.device.type, scores.dtype, None) == "triton":
-        return cast(Tensor, softmax_operator(scores, list(graph.by_target), incidence(graph).targets))
-    place = incidence(graph).targets.unsqueeze(1).expand(-1, scores.size(1))
+        return cast(Tensor, softmax_operator(scores, list(graph.by_target), targets(graph).ends))
+    place = targets(graph).ends.unsqueeze(1).expand(-1, scores.size(1))
     top = scores.new_zeros(graph.num_nodes, scores.size(1))
     top = top.scatter_reduce(0, place, scores.detach(), "amax", include_self=False)
     weight = (scores - from_target(top, graph)).exp()
@@ -83,7 +73,7 @@ def max_over_neighbors(x: Tensor, graph: Graph) -> Tensor:
     goes to the first of equals, has a row a node."""
     if graph.num_edges == 0:
         return torch.zeros_like(x)
-    source, target = graph.by_target.idx.long(), incidence(graph).targets
+    source, target = sources(graph).ends, targets(graph).ends
     with torch.no_grad():
         place = target.unsqueeze(1).expand(-1, x.size(1))
         value = from_source(x, graph)
@@ -96,18 +86,44 @@ def max_over_neighbors(x: Tensor, graph: Graph) -> Tensor:
     return x.gather(0, winner) * found
 
 
-def _one_each(idx: Tensor) -> Rows:
-    """A pattern with one entry a row."""
-    none = idx.new_zeros(0, dtype=torch.int64)
-    ptr = torch.arange(idx.numel() + 1, device=idx.device)
-    return Rows(ptr, idx, none, ptr.new_zeros(1), none)
+# --- the moves ------------------------------------------------------------------------------------
 
 
-def _product(x: Tensor, rows: Rows, reverse: Rows) -> Tensor:
-    backend = choose(x.device.type, x.dtype, None)
-    if backend == "reference":
-        return reference.spmm(x, rows, None)
-    return cast(Tensor, library.spmm(x.contiguous(), list(rows), None, list(reverse), None, backend))
+def _moved(x: Tensor, side: Side, move: library.Operator) -> Tensor:
+    return cast(Tensor, move(x.contiguous(), side.ends, list(side.edges), choose(x.device.type, x.dtype, None)))
+
+
+def _to_edges(x: Tensor, ends: Tensor, edges: Pattern, backend: str) -> Tensor:
+    return x.index_select(0, ends)
+
+
+def _to_nodes(values: Tensor, ends: Tensor, edges: Pattern, backend: str) -> Tensor:
+    spmm = reference.spmm if backend == "reference" else kernels(backend).spmm
+    return spmm(values, Rows(*edges), None)
+
+
+def _to_edges_fake(x: Tensor, ends: Tensor, edges: Pattern, backend: str) -> Tensor:
+    return x.new_empty(ends.size(0), x.size(1))
+
+
+def _to_nodes_fake(values: Tensor, ends: Tensor, edges: Pattern, backend: str) -> Tensor:
+    return values.new_empty(edges[0].size(0) - 1, values.size(1))
+
+
+def _side_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, *ctx.side = inputs
+
+
+def _to_edges_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return to_nodes(grad.contiguous(), *ctx.side), None, None, None
+
+
+def _to_nodes_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return to_edges(grad.contiguous(), *ctx.side), None, None, None
+
+
+to_edges = library.Operator(_to_edges, _to_edges_fake, _side_context, _to_edges_backward, features=1)
+to_nodes = library.Operator(_to_nodes, _to_nodes_fake, _side_context, _to_nodes_backward, features=1)
 
 
 # --- the softmax on a GPU -------------------------------------------------------------------------
