@@ -220,8 +220,9 @@ def _list_studies() -> None:
     from gfgn.experiments.studies import load_study, study_names
 
     studies = study_names()
+    width = max(map(len, names())) + 2
     for name in names():
-        typer.echo(f"{name:<12}{load_study(name).title if name in studies else 'an analysis'}")
+        typer.echo(f"{name:<{width}}{load_study(name).title if name in studies else 'an analysis'}")
 
 
 def _say(line: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gfgn.train import Replica, Run, bootstrap_interval, difference, summarize
-from gfgn.train.statistics import average_ranks, paired_test, split_means
+from gfgn.train.statistics import average_ranks, in_percent, paired_test, split_means
 
 
 def run(split: int, seed: int, test: float) -> Run:
@@ -57,6 +57,11 @@ def test_summary() -> None:
     assert summary.std == pytest.approx(0.1)
     assert summary.runs == 3
     assert summarize([run(0, 0, 0.6)]) == (0.6, 0.0, 0.6, 0.6, 1)
+
+
+def test_a_score_in_percent() -> None:
+    assert in_percent(0.8125, 0.01, 3) == "81.2 ± 1.0"
+    assert in_percent(0.8125, 0.0, 1, digits=2) == "81.25"  # one run does not vary
 
 
 def test_seeds_of_a_split_are_not_independent() -> None:

@@ -20,7 +20,7 @@ from gfgn.experiments.results import Change, Result, Results
 from gfgn.experiments.studies import AXES, MEASURES, At, Cell, Study, Variant
 from gfgn.experiments.study import Configuration
 from gfgn.train.models import MODELS
-from gfgn.train.statistics import Summary, average_ranks
+from gfgn.train.statistics import Summary, average_ranks, in_percent
 
 MISSING, NONE = "missing", "–"
 """What stands where runs are missing, and where nothing was published."""
@@ -345,7 +345,7 @@ def _method(results: Results) -> Lines:
             f"- {limited:,} of {len(rows):,} runs reached the last epoch: with more they might score otherwise."
         )
     lines.append(
-        "- What follows a ± is the standard deviation over runs. "
+        ("- What follows a ± is the standard deviation over runs. " if study.splits * study.seeds > 1 else "- ")
         + (
             "There is one split, and so no interval over splits."
             if study.splits == 1
@@ -363,7 +363,8 @@ def _measured(results: Results, result: Result) -> list[str]:
     if result.summary is None:
         return [_absent(results, *result.cell), NONE]
     summary = result.summary
-    return [f"{100 * summary.mean:.2f} ± {100 * summary.std:.2f}", _interval(results.study, summary) or NONE]
+    score = in_percent(summary.mean, summary.std, summary.runs, digits=2)
+    return [score, _interval(results.study, summary) or NONE]
 
 
 def _made_of(result: Result) -> list[str]:

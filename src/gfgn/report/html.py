@@ -13,7 +13,7 @@ from gfgn.experiments.compare import Comparison, in_words, rank_models
 from gfgn.experiments.gates import MAX_DIMENSIONS
 from gfgn.experiments.record import is_gfgn
 from gfgn.report.figures import METRICS, gates_figure, runs_figure
-from gfgn.train.statistics import Summary
+from gfgn.train.statistics import Summary, in_percent
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2126; --soft: #5b6470; --line: #dfe3e8; --paper: #fff; --tint: #f2f6fb; }
@@ -212,7 +212,7 @@ def _chosen(comparison: Comparison) -> str:
     rows, everything = [], []
     for model, selection in comparison.selections.items():
         for candidate in selection.candidates:
-            place = [_cell(escape(model)), _cell(f"{100 * candidate.val:.1f} ± {100 * candidate.std:.1f}")]
+            place = [_cell(escape(model)), _cell(in_percent(candidate.val, candidate.std, candidate.runs))]
             line = _row(model, [*place, _cell(escape(in_words(candidate.configuration, model)))])
             everything.append(line)
             if candidate is selection.candidates[0]:
@@ -319,7 +319,7 @@ def _figure(svg: str, alt: str, caption: str) -> str:
 
 def percent(summary: Summary) -> str:
     """Mean ± standard deviation, in percent."""
-    return f"{100 * summary.mean:.1f} ± {100 * summary.std:.1f}"
+    return in_percent(summary.mean, summary.std, summary.runs)
 
 
 def interval(summary: Summary, sign: bool = False) -> str:

@@ -43,6 +43,11 @@ class Summary(NamedTuple):
     runs: int
 
 
+def in_percent(mean: float, std: float, runs: int, digits: int = 1) -> str:
+    """A score as mean ± standard deviation, in percent; one run has no deviation."""
+    return f"{100 * mean:.{digits}f}" + (f" ± {100 * std:.{digits}f}" if runs > 1 else "")
+
+
 class PairedTest(NamedTuple):
     """Whether one model is better than another, over splits that both were run on.
 
