@@ -21,6 +21,7 @@ FIGURES = {
     "scores": ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"],
     "table1": ["table1"],
     "table2": ["table2"],
+    "table2-longer": ["table2-longer"],
     "arxiv": ["arxiv"],
     "parameters": ["parameters"],
 }
