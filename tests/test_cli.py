@@ -1,6 +1,7 @@
 """The command: its table, its files, and one line for whatever goes wrong."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -334,6 +335,25 @@ def test_what_is_wrong_with_a_graph_of_ones_own_is_one_line(tmp_path: Path) -> N
     result = runner.invoke(app, ["compare", "karate", "--check"])
     assert result.exit_code == 2
     assert "--check is for a graph of your own" in result.stderr
+
+
+def test_report_of_a_study_is_its_tables(tmp_path: Path) -> None:
+    folder = tmp_path / "table2-longer"
+    shutil.copytree(Path(__file__).parents[1] / "results" / "table2-longer", folder)
+    page = (folder / "README.md").read_bytes()
+    (folder / "README.md").unlink()
+    runner = CliRunner()
+    result = runner.invoke(app, ["report", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert (folder / "README.md").read_bytes() == page
+    for arguments, message in (
+        ([str(folder), "--out", "page.html"], "--out and --runs are for a comparison"),
+        ([str(shutil.copytree(folder, tmp_path / "own"))], "gfgn reproduce STUDY.yaml --tables --out"),
+    ):
+        result = runner.invoke(app, ["report", *arguments])
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 # --- reproduce -------------------------------------------------------------------------------------------------------

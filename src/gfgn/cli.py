@@ -140,14 +140,19 @@ def compare(
 
 @app.command()
 def report(
-    source: Annotated[Path, typer.Argument(help="A store (runs.sqlite), or the folder that has one.")],
+    source: Annotated[
+        Path, typer.Argument(help="A store (runs.sqlite), the folder that has one, or results/NAME of a study.")
+    ],
     out: Annotated[Path | None, typer.Option(help="The file to write.", show_default="report.html beside it")] = None,
     runs: Annotated[Path | None, typer.Option(help="Also write every run to this .csv or .parquet file.")] = None,
 ) -> None:
-    """Write the HTML report again, from a store alone."""
+    """Write the HTML report again, from a store alone; for a study, its tables and figures, from its runs alone."""
     from gfgn.experiments import Store, read_comparisons
     from gfgn.report import write_report
 
+    if (source / "chosen.csv").exists():
+        _report_study(source, out, runs)
+        return
     path = source / STORE if source.is_dir() else source
     if runs is not None and runs.suffix not in (".csv", ".parquet"):
         _fail(f"--runs must end in .csv or .parquet, got {runs}")
@@ -165,6 +170,20 @@ def report(
         for model, (have, need) in comparison.incomplete.items():
             typer.echo(f"left out: {model} on {comparison.dataset.name}, which has {have:,} of {need:,} runs so far")
     typer.echo(f"report: {written}")
+
+
+def _report_study(folder: Path, out: Path | None, runs: Path | None) -> None:
+    from gfgn.experiments.studies import study_names
+
+    name = folder.resolve().name
+    if out is not None or runs is not None:
+        _fail(f"--out and --runs are for a comparison; {folder} has the runs of a study, with runs.csv beside them")
+    if name not in study_names():
+        _fail(
+            f"source must be results/NAME of a study of the paper, got {folder}; for a study of your own, "
+            f"`gfgn reproduce STUDY.yaml --tables --out {folder}`"
+        )
+    reproduce_study(name, tables=True, out=folder)
 
 
 @app.command(name="reproduce")
