@@ -427,14 +427,18 @@ def test_called_from_autograd(two_threads: None) -> None:
         assert_close(leaf.grad, expected, torch.float32)
 
 
-def test_a_long_compilation_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
-    with kernels._announced(torch.float32):
-        threading.Event().wait(1.3)
-    assert "compiling the CPU kernels for float32" in capsys.readouterr().err
+def test_a_long_compilation_is_announced_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_told", set())
     with kernels._announced(torch.float32):
         pass
     threading.Event().wait(1.2)
     assert capsys.readouterr().err == ""
+    for _ in range(2):
+        with kernels._announced(torch.float32):
+            threading.Event().wait(1.3)
+    assert capsys.readouterr().err.count("compiling the CPU kernels for float32") == 1
 
 
 def test_helpers_hold_no_memory_back(two_threads: None) -> None:

@@ -1011,6 +1011,7 @@ class Helpers:
 
 _helpers = Helpers()
 _compiled: set[tuple[Callable[..., Any], torch.dtype]] = set()
+_told: set[torch.dtype] = set()
 
 
 def _after_fork() -> None:
@@ -1025,10 +1026,15 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _announced(dtype: torch.dtype) -> Iterator[None]:
-    """Says on stderr what is going on if it takes more than a second."""
-    name = str(dtype).removeprefix("torch.")
-    line = f"gfgn: compiling the CPU kernels for {name} (once; cached on disk)…"
-    timer = threading.Timer(1.0, lambda: print(line, file=sys.stderr, flush=True))
+    """Says on stderr what is going on if it takes more than a second, once a dtype."""
+
+    def tell() -> None:
+        if dtype not in _told:
+            _told.add(dtype)
+            name = str(dtype).removeprefix("torch.")
+            print(f"gfgn: compiling the CPU kernels for {name} (once; cached on disk)…", file=sys.stderr, flush=True)
+
+    timer = threading.Timer(1.0, tell)
     timer.daemon = True
     timer.start()
     try:
