@@ -26,10 +26,29 @@ def test_nodes_to_edges_and_back() -> None:
     torch.testing.assert_close(sum_by_target(on_edges, g), expected)
 
 
-def test_gradients_of_the_moves() -> None:
+@pytest.mark.parametrize("backend", ["numba", "reference"])
+def test_gradients_of_the_moves(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GFGN_BACKEND", backend)
     g = graph(directed=True)
     for move, rows in ((from_source, NODES), (from_target, NODES), (sum_by_target, g.num_edges)):
-        assert torch.autograd.gradcheck(lambda x, move=move: move(x, g), values(rows, 2).requires_grad_())
+        for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+            assert check(lambda x, move=move: move(x, g), values(rows, 2).requires_grad_())
+
+
+@pytest.mark.parametrize("backend", ["numba", "reference", "triton"])
+def test_moves_of_replicas_and_under_torch_compile(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GFGN_BACKEND", backend)
+    torch.compiler.reset()  # it compiles one function only so many times
+    device = device_for(backend)
+    g = graph(directed=True, device=device)
+    for move, rows in ((from_source, NODES), (from_target, NODES), (sum_by_target, g.num_edges)):
+        x = torch.stack([values(rows, 3, seed) for seed in range(2)]).to(device, torch.float32).requires_grad_()
+        alone = torch.stack([move(one, g) for one in x])
+        compiled = torch.compile(lambda one, move=move: move(one, g), backend="aot_eager", fullgraph=True)
+        expected = torch.autograd.grad(alone.square().sum(), x)
+        for out in (torch.vmap(lambda one, move=move: move(one, g))(x), torch.stack([compiled(one) for one in x])):
+            torch.testing.assert_close(out, alone)
+            torch.testing.assert_close(torch.autograd.grad(out.square().sum(), x), expected)
 
 
 def test_softmax_is_over_each_targets_edges() -> None:
