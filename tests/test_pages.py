@@ -18,6 +18,7 @@ FIGURES = {
     "noise": ["noise"],
     "ablations": ["ablations"],
     "geom-gcn": ["geom-gcn"],
+    "geom-gcn-pubmed": ["geom-gcn-pubmed"],
     "scores": ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"],
     "table1": ["table1"],
     "table2": ["table2"],

@@ -410,6 +410,26 @@ def test_one_split_has_no_interval(done: Path, tmp_path: Path) -> None:
     assert "There is one split, and so no interval over splits." in page
 
 
+def test_times_of_the_page(done: Path, tmp_path: Path) -> None:
+    study, rows = load_study(done.parent / "small.yaml"), read_runs(done / "runs.csv")
+    for seconds, told in ((1e4, False), (1e-4, True)):
+        page = make_page(Results(study, rows), [Time("karate", "gcn", 6, seconds, "cpu", "2026-01-01")])
+        assert ("The first exceed the second where" in page) == told
+        assert "| **the GFGN levels** | 12 | " in page
+    only = load_study(write(tmp_path, STUDY.replace("  gfgn-graph: {lam: [1.0, 2.0]}\n", "").split("published:")[0]))
+    page = make_page(Results(only, [row for row in rows if row.model == "gcn"]))
+    assert "GFGN levels" not in page
+    assert "| **all** | 6 | " in page
+
+
+def test_one_run_has_no_deviation(done: Path, tmp_path: Path) -> None:
+    path = write(tmp_path, STUDY.replace("splits: 2", "splits: 1").replace("seeds: 3", "seeds: 1"))
+    page = make_page(Results(load_study(path), read_runs(done / "runs.csv")))
+    line = next(line for line in page.splitlines() if line.startswith("| gcn | 51.00 ± 1.50 |"))
+    assert "±" not in line.split(" | ")[2]
+    assert "What follows a ±" not in page
+
+
 def test_two_graphs_of_one_name_are_refused(done: Path) -> None:
     import dataclasses
 

@@ -62,8 +62,8 @@ TABLE_2 = {
 
 
 def test_the_studies_of_the_paper() -> None:
-    names = ["ablations", "arxiv", "geom-gcn", "lambda", "noise", "scores", "table1", "table2", "table2-longer"]
-    assert study_names() == names
+    paper = {"table1", "table2", "arxiv", "noise", "lambda", "scores"}
+    assert set(study_names()) == paper | {"ablations", "geom-gcn", "geom-gcn-pubmed", "table2-longer"}
 
 
 @pytest.mark.parametrize("name", study_names())
@@ -199,16 +199,17 @@ def test_what_may_explain_geom_gcn_is_table_1_but_for_one_change() -> None:
     assert len({(study.data_name(c), str(study.configurations(c)), study.variant(c).protocol) for c in cells}) == 14
 
 
-def test_longer_training_takes_what_table_2_chose() -> None:
-    study, table = load_study("table2-longer"), load_study("table2")
-    with (RESULTS / "table2" / "chosen.csv").open(encoding="utf-8") as file:
-        best = {row["model"]: row for row in csv.DictReader(file) if row["chosen"] == "1"}
+@pytest.mark.parametrize(("name", "chosen_by"), [("table2-longer", "table2"), ("geom-gcn-pubmed", "table1")])
+def test_what_another_study_chose_is_taken(name: str, chosen_by: str) -> None:
+    study, other, shared = load_study(name), load_study(chosen_by), ("lr", "weight_decay", "dropout")
+    with (RESULTS / chosen_by / "chosen.csv").open(encoding="utf-8") as file:
+        best = {(row["dataset"], row["model"]): row for row in csv.DictReader(file) if row["chosen"] == "1"}
     for model, (configuration,) in study.models.items():
-        assert configuration in table.models[model]
-        assert [str(configuration[name]) for name in ("lr", "weight_decay", "dropout")] == [
-            best[model][name] for name in ("lr", "weight_decay", "dropout")
-        ]
-    assert replace(study.protocol, max_epochs=300, patience=60) == table.protocol
+        assert configuration in other.models[model]
+        chosen = best[study.datasets[0], model]
+        assert [configuration[key] for key in shared] == [float(chosen[key]) for key in shared]
+    limits = {"max_epochs": other.protocol.max_epochs, "patience": other.protocol.patience}
+    assert replace(study.protocol, **limits) == other.protocol
 
 
 def test_scores_of_pairs_are_on_four_graphs() -> None:

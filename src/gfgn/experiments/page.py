@@ -301,10 +301,9 @@ def _place(study: Study, at: At | None) -> str:
 def _times(results: Results, times: Sequence[Time]) -> Lines:
     study = results.study
     groups = {model: [model] for model in study.models}
-    groups |= {
-        "**the GFGN levels**": [model for model in study.models if is_gfgn(model)],
-        "**all**": list(study.models),
-    }
+    levels = [model for model in study.models if is_gfgn(model)]
+    groups |= {"**the GFGN levels**": levels} if levels else {}
+    groups["**all**"] = list(study.models)
     lines = []
     for label, models in groups.items():
         rows = [row for row in results.rows if row.model in models]
@@ -316,6 +315,11 @@ def _times(results: Results, times: Sequence[Time]) -> Lines:
         "Runs train many at a time; the minutes of training are the sum of their shares. The minutes in all are "
         "measured by the clock ([times.csv](times.csv)), with compiling and all else but loading the data."
     )
+    if times and math.fsum(row.seconds for row in results.rows) > math.fsum(time.seconds for time in times):
+        words += (
+            " The first exceed the second where runs trained side by side, each on a core of a CPU, or were taken over "
+            "from another study."
+        )
     return ["## Times", "", words, "", *_table(heads, lines)]
 
 
