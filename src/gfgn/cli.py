@@ -148,9 +148,10 @@ def report(
 ) -> None:
     """Write the HTML report again, from a store alone; for a study, its tables and figures, from its runs alone."""
     from gfgn.experiments import Store, read_comparisons
+    from gfgn.experiments.reproduce import CHOSEN
     from gfgn.report import write_report
 
-    if (source / "chosen.csv").exists():
+    if (source / CHOSEN).exists():
         _report_study(source, out, runs)
         return
     path = source / STORE if source.is_dir() else source

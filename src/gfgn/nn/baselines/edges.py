@@ -59,9 +59,10 @@ def sum_by_target(values: Tensor, graph: Graph) -> Tensor:
 
 def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
     """`α_ij = exp(e_ij) / Σ_{k∈N(i)} exp(e_ik)` for scores `[E, heads]`: each target's edges add up to 1."""
+    side = targets(graph)
     if choose(scores.device.type, scores.dtype, None) == "triton":
-        return cast(Tensor, softmax_operator(scores, list(graph.by_target), targets(graph).ends))
-    place = targets(graph).ends.unsqueeze(1).expand(-1, scores.size(1))
+        return cast(Tensor, softmax_operator(scores, side.ends, list(side.edges)))
+    place = side.ends.unsqueeze(1).expand(-1, scores.size(1))
     top = scores.new_zeros(graph.num_nodes, scores.size(1))
     top = top.scatter_reduce(0, place, scores.detach(), "amax", include_self=False)
     weight = (scores - from_target(top, graph)).exp()
@@ -129,16 +130,16 @@ to_nodes = library.Operator(_to_nodes, _to_nodes_fake, _side_context, _to_nodes_
 # --- the softmax on a GPU -------------------------------------------------------------------------
 
 
-def _edge_softmax(scores: Tensor, rows: Pattern, targets: Tensor) -> Tensor:
+def _edge_softmax(scores: Tensor, ends: Tensor, edges: Pattern) -> Tensor:
     from gfgn.ops import triton_edges
 
-    return triton_edges.softmax(scores, Rows(*rows))
+    return triton_edges.softmax(scores, Rows(*edges))
 
 
-def _edge_softmax_backward(grad: Tensor, alpha: Tensor, rows: Pattern, targets: Tensor) -> Tensor:
+def _edge_softmax_backward(grad: Tensor, alpha: Tensor, ends: Tensor, edges: Pattern) -> Tensor:
     from gfgn.ops import triton_edges
 
-    return triton_edges.softmax_backward(grad, alpha, Rows(*rows))
+    return triton_edges.softmax_backward(grad, alpha, Rows(*edges))
 
 
 def _like_first(first: Tensor, *_: Any) -> Tensor:
@@ -146,17 +147,17 @@ def _like_first(first: Tensor, *_: Any) -> Tensor:
 
 
 def _softmax_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, ctx.rows, ctx.targets = inputs
+    _, *ctx.side = inputs
     ctx.save_for_backward(output)
 
 
 def _softmax_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     (alpha,) = ctx.saved_tensors
-    return softmax_backward_operator(grad.contiguous(), alpha, ctx.rows, ctx.targets), None, None
+    return softmax_backward_operator(grad.contiguous(), alpha, *ctx.side), None, None
 
 
 def _backward_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    grad, alpha, ctx.rows, ctx.targets = inputs
+    grad, alpha, *ctx.side = inputs
     ctx.save_for_backward(grad, alpha)
 
 
@@ -165,10 +166,9 @@ def _backward_gradient(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
     grad, alpha = ctx.saved_tensors
 
     def total(values: Tensor) -> Tensor:
-        sums = values.new_zeros(ctx.rows[0].numel() - 1, values.size(1)).index_add(0, ctx.targets, values)
-        return sums[ctx.targets]
+        return cast(Tensor, to_edges(to_nodes(values, *ctx.side, "triton"), *ctx.side, "triton"))
 
-    for_grad = softmax_backward_operator(upstream.contiguous(), alpha, ctx.rows, ctx.targets)
+    for_grad = softmax_backward_operator(upstream.contiguous(), alpha, *ctx.side)
     for_alpha = upstream * (grad - total(alpha * grad)) - total(alpha * upstream) * grad
     return for_grad, for_alpha, None, None
 
