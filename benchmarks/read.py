@@ -56,7 +56,7 @@ def with_gfgn(folder: Path) -> dict[str, object]:
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
-    from gfgn.data.read import read
+    from gfgn.data.io.read import read
 
     before, began, worked, calls = peak_mib(), time.perf_counter(), cpu_seconds(), []
     dataset = read(folder, progress=lambda done, total: calls.append((done, total)))

@@ -22,8 +22,8 @@ import torch
 import triton
 from torch import Tensor
 
-from gfgn.ops import triton_kernels as kernels
-from gfgn.ops.rows import Rows, compress
+from gfgn.ops.csr import CSR, compress
+from gfgn.ops.cuda import kernels
 
 PLAN = kernels._plan
 
@@ -33,12 +33,12 @@ class Graph(NamedTuple):
 
     target: Tensor
     source: Tensor
-    rows: Rows
-    rows_t: Rows
+    rows: CSR
+    rows_t: CSR
     norm: Tensor
-    share: Tensor
+    row_norm: Tensor
     norm_t: Tensor
-    share_t: Tensor
+    row_norm_t: Tensor
     order: Tensor
     nodes: int
 
@@ -47,10 +47,10 @@ def build(target: Tensor, source: Tensor, nodes: int, scale: float = 1.0) -> Gra
     order = torch.argsort(target, stable=True)
     target, source = target[order], source[order]
     order = torch.argsort(source, stable=True)
-    norm, share = (scale * (torch.rand(target.numel(), device="cuda") + 0.01) for _ in range(2))
+    norm, row_norm = (scale * (torch.rand(target.numel(), device="cuda") + 0.01) for _ in range(2))
     rows = compress(target, source, nodes)
     rows_t = compress(source[order], target[order], nodes)
-    return Graph(target, source, rows, rows_t, norm, share, norm[order], share[order], order, nodes)
+    return Graph(target, source, rows, rows_t, norm, row_norm, norm[order], row_norm[order], order, nodes)
 
 
 def even(nodes: int, entries: int) -> Graph:
@@ -83,12 +83,12 @@ class Operators:
 
     def pair_forward(self) -> tuple[Tensor, ...]:
         g = self.graph
-        return kernels.pair_forward(self.a, self.b, self.z, self.lam, g.norm, g.share, g.rows, True)
+        return kernels.pair_forward(self.a, self.b, self.z, self.lam, g.norm, g.row_norm, g.rows, True)
 
     def pair_backward(self) -> tuple[Tensor, ...]:
         g = self.graph
         return kernels.pair_backward(
-            self.grad, self.a, self.b, self.z, self.p, self.q, self.lam, g.norm_t, g.share_t, g.rows_t
+            self.grad, self.a, self.b, self.z, self.p, self.q, self.lam, g.norm_t, g.row_norm_t, g.rows_t
         )
 
     def spmm(self) -> tuple[Tensor, ...]:
@@ -119,7 +119,7 @@ class Operators:
         """The same in float64, with tensors of one row an entry."""
         g = self.graph
         a, b, z, grad, p, q = (x.double() for x in (self.a, self.b, self.z, self.grad, self.p, self.q))
-        lam, norm, share = self.lam.double(), g.norm.double()[:, None], g.share.double()[:, None]
+        lam, norm, row_norm = self.lam.double(), g.norm.double()[:, None], g.row_norm.double()[:, None]
 
         def add(index: Tensor, entries: Tensor) -> Tensor:
             return torch.zeros_like(z).index_add_(0, index, entries)
@@ -127,10 +127,10 @@ class Operators:
         if name.startswith("pair"):
             s = torch.sigmoid(a[g.target] + b[g.source])
         if name == "pair_forward":
-            t = norm * z[g.source] - share * z[g.target]
-            return z + lam * add(g.target, s * t), add(g.target, s * (1 - s) * t), add(g.target, s * share)
+            t = norm * z[g.source] - row_norm * z[g.target]
+            return z + lam * add(g.target, s * t), add(g.target, s * (1 - s) * t), add(g.target, s * row_norm)
         if name == "pair_backward":
-            inner = s * (1 - s) * grad[g.target] * (norm * z[g.source] - share * z[g.target])
+            inner = s * (1 - s) * grad[g.target] * (norm * z[g.source] - row_norm * z[g.target])
             own = grad * (1 - lam * q)
             return lam * grad * p, lam * add(g.source, inner), own + lam * add(g.source, s * norm * grad[g.target])
         if name == "spmm":
@@ -296,7 +296,7 @@ def eager(ops: Operators) -> float:
         a, b, z = leaves
         target, source = g.target, g.source
         s = torch.sigmoid(a.index_select(0, target) + b.index_select(0, source))
-        t = g.norm[:, None] * z.index_select(0, source) - g.share[:, None] * z.index_select(0, target)
+        t = g.norm[:, None] * z.index_select(0, source) - g.row_norm[:, None] * z.index_select(0, target)
         out = z + ops.lam * torch.zeros_like(z).index_add(0, target, (s * t).to(z.dtype))
         torch.autograd.grad(out, leaves, ops.grad)
 

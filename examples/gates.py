@@ -12,8 +12,8 @@ from pathlib import Path
 import matplotlib as mpl
 
 from gfgn.data import load
-from gfgn.experiments.gates import LEVELS, gates_by_dimension
 from gfgn.report.figures import STYLE, gates_by_truth
+from gfgn.runs.gates import LEVELS, gates_by_dimension
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--out", type=Path, default=Path())

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gfgn.data import dimensions
+from gfgn.data.generators import dimensions
 from gfgn.nn.baselines import BASELINES
+from gfgn.nn.registry import from_baseline
 from gfgn.train import MODELS, Replica, train_replicas
-from gfgn.train.models import from_baseline
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

@@ -17,14 +17,14 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import remove_self_loops
 
 from gfgn import Graph
-from gfgn.ops.rows import SEGMENT, Rows
+from gfgn.ops.csr import CSR, SEGMENT
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def dense(graph: Graph, rows: Rows, values: torch.Tensor) -> torch.Tensor:
+def dense(graph: Graph, rows: CSR, values: torch.Tensor) -> torch.Tensor:
     size = graph.num_nodes
     return torch.sparse_csr_tensor(rows.ptr, rows.idx.long(), values, (size, size)).to_dense()
 
@@ -37,17 +37,17 @@ def test_both_orders_hold_the_same_matrix(n: int, e: int, seed: int, weighted: b
     graph = Graph.from_edge_index(edges, n, weight, dtype=torch.float64)
     A = adjacency([tuple(pair) for pair in edges.t().tolist()], None if weight is None else weight.tolist())
     degree = [sum(A.get(i, {}).values()) for i in range(n)]
-    norm, share = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, n, dtype=torch.float64)
+    norm, row_norm = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, n, dtype=torch.float64)
     for i, row in A.items():
         for j, a in row.items():
             norm[i, j] = a / (degree[i] * degree[j]) ** 0.5 if degree[i] > 0 and degree[j] > 0 else 0
-            share[i, j] = a / degree[i] if degree[i] > 0 else 0
+            row_norm[i, j] = a / degree[i] if degree[i] > 0 else 0
     assert graph.num_edges == sum(len(row) for row in A.values())
     torch.testing.assert_close(graph.degree, torch.tensor(degree, dtype=torch.float64))
     torch.testing.assert_close(dense(graph, graph.by_target, graph.norm), norm)
-    torch.testing.assert_close(dense(graph, graph.by_target, graph.share), share)
+    torch.testing.assert_close(dense(graph, graph.by_target, graph.row_norm), row_norm)
     torch.testing.assert_close(dense(graph, graph.by_source, graph.reverse_norm).t(), norm)
-    torch.testing.assert_close(dense(graph, graph.by_source, graph.reverse_share).t(), share)
+    torch.testing.assert_close(dense(graph, graph.by_source, graph.reverse_row_norm).t(), row_norm)
     assert torch.equal(graph.norm[graph.transpose], graph.reverse_norm)
 
 
@@ -57,11 +57,11 @@ def test_slot_finds_every_given_edge(n: int, e: int, seed: int, merge: bool) -> 
     edges = random_edges(n, e, generator(seed))
     graph = Graph.from_edge_index(edges, n, duplicates="merge" if merge else "keep")
     loop = edges[0] == edges[1]
-    assert torch.equal(graph.slot < 0, loop)
-    assert torch.equal(graph.edge_index[:, graph.slot[~loop]], edges[:, ~loop])
+    assert torch.equal(graph.edge_position < 0, loop)
+    assert torch.equal(graph.edge_index[:, graph.edge_position[~loop]], edges[:, ~loop])
     if not merge:
         assert graph.num_edges == int((~loop).sum())
-        assert graph.slot[~loop].unique().numel() == graph.num_edges
+        assert graph.edge_position[~loop].unique().numel() == graph.num_edges
 
 
 def test_normalisation_is_pygs_on_directed_edges() -> None:
@@ -77,7 +77,7 @@ def test_self_loops_can_be_added() -> None:
     graph = Graph.from_edge_index(edges, 4, torch.tensor([5.0, 1.0, 1.0, 7.0]), self_loops="add")
     assert dense(graph, graph.by_target, graph.weight).diagonal().tolist() == [1, 1, 1, 1]
     assert graph.num_edges == 6
-    assert graph.slot.tolist() == [-1, 2, 1, -1]  # given self-loops are replaced, not kept
+    assert graph.edge_position.tolist() == [-1, 2, 1, -1]  # given self-loops are replaced, not kept
 
 
 def test_rows_of_an_undirected_graph_are_shared() -> None:
@@ -175,7 +175,7 @@ def test_copies_and_pickles() -> None:
     graph = Graph.from_edge_index(random_edges(8, 30, generator()), 8)
     for twin in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
         assert torch.equal(twin.norm, graph.norm)
-        assert torch.equal(twin.slot, graph.slot)
+        assert torch.equal(twin.edge_position, graph.edge_position)
 
 
 def test_gradient_reaches_the_weights() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gfgn.experiments.reproduce import reproduce
-from gfgn.train.models import MODELS
+from gfgn.nn.registry import MODELS
+from gfgn.paper.reproduce import reproduce
 
 ROOT = Path(__file__).parents[1]
 FIGURES = {

@@ -16,7 +16,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from gfgn.ops.rows import Rows, compress
+from gfgn.ops.csr import CSR, compress
 
 if TYPE_CHECKING:
     import networkx
@@ -34,7 +34,7 @@ class Graph:
     r"""An adjacency `A`, ready for aggregation from source to target.
 
     With the weighted in-degree `d_i = Σ_j A_ij` it holds, for every edge from `j` to `i`, the symmetrically normalised
-    weight `Â_ij = A_ij / √(d_i d_j)` (0 where a degree is 0) and the share `A_ij / d_i`. Build it once with one of the
+    weight `Â_ij = A_ij / √(d_i d_j)` (0 where a degree is 0) and `A_ij / d_i`. Build it once with one of the
     `from_…` constructors and pass it wherever an `edge_index` is expected:
 
         graph = Graph.from_edge_index(edge_index, num_nodes=x.size(0))
@@ -46,28 +46,28 @@ class Graph:
         by_target: The edges in compressed rows, one row a target holding its sources in ascending order.
         by_source: The same edges, one row a source holding its targets.
         norm: `[E]`, `Â` in the order of `by_target`.
-        share: `[E]`, `A_ij / d_i` in the order of `by_target`.
+        row_norm: `[E]`, `A_ij / d_i` in the order of `by_target`.
         reverse_norm: `[E]`, `Â` in the order of `by_source`.
-        reverse_share: `[E]`, `A_ij / d_i` in the order of `by_source`.
+        reverse_row_norm: `[E]`, `A_ij / d_i` in the order of `by_source`.
         weight: `[E]`, `A` in the order of `by_target`, or `None` where every edge weighs 1.
         degree: `[N]`, the weighted in-degree.
         transpose: `[E]`, for every edge of `by_source` its place in `by_target`.
-        slot: For every edge *as it was given* its place in `by_target`, or −1 for a self-loop that was removed.
+        edge_position: For every edge *as it was given* its index in `by_target`, or −1 for a removed self-loop.
         batch: `[N]`, the graph that each node belongs to, or `None` for a single graph.
     """
 
     num_nodes: int
     num_graphs: int
-    by_target: Rows
-    by_source: Rows
+    by_target: CSR
+    by_source: CSR
     norm: Tensor
-    share: Tensor
+    row_norm: Tensor
     reverse_norm: Tensor
-    reverse_share: Tensor
+    reverse_row_norm: Tensor
     weight: Tensor | None
     degree: Tensor
     transpose: Tensor
-    slot: Tensor
+    edge_position: Tensor
     batch: Tensor | None
 
     # --- constructors -----------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Graph:
                 of weight 1 at every node, which is GCN's `Ã`.
             duplicates: `"merge"` joins repeated edges into one, adding their weights if there are any and weighing 1
                 if there are none; `"keep"` leaves each one an edge of its own.
-            dtype: Of `norm` and `share`; by default that of `edge_weight`, else the default dtype.
+            dtype: Of `norm` and `row_norm`; by default that of `edge_weight`, else the default dtype.
         """
         _one_of("self_loops", self_loops, ("remove", "add"))
         _one_of("duplicates", duplicates, ("merge", "keep"))
@@ -116,16 +116,16 @@ class Graph:
         tensors = torch.ops.gfgn.index_edges(
             edges, num_nodes, duplicates == "merge", num_nodes if self_loops == "add" else 0
         )
-        by_target, by_source = Rows(*tensors[0:5]), Rows(*tensors[5:10])
-        transpose, slot = tensors[10], tensors[11]
+        by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
+        transpose, edge_position = tensors[10], tensors[11]
 
         weight = None
         if edge_weight is not None:
-            # The extra place at the end takes the removed self-loops, whose slot is −1.
+            # The extra place at the end takes the removed self-loops, whose edge_position is −1.
             size = by_target.idx.numel()
-            place = torch.where(slot < 0, size, slot)
+            place = torch.where(edge_position < 0, size, edge_position)
             weight = edge_weight.new_zeros(size + 1).index_add(0, place, edge_weight)[:-1]
-        slot = slot[: edge_index.size(1)]
+        edge_position = edge_position[: edge_index.size(1)]
         if not torch.compiler.is_compiling() and _same_pattern(by_target, by_source):
             by_source = by_target  # an undirected graph: one copy serves both orders
         return _weigh(
@@ -136,9 +136,9 @@ class Graph:
                 by_source=by_source,
                 weight=weight,
                 transpose=transpose,
-                slot=slot,
+                edge_position=edge_position,
                 batch=batch,
-                **dict.fromkeys(("norm", "share", "reverse_norm", "reverse_share", "degree"), edges),
+                **dict.fromkeys(("norm", "row_norm", "reverse_norm", "reverse_row_norm", "degree"), edges),
             ),
             dtype,
         )
@@ -227,11 +227,11 @@ class Graph:
 
     @property
     def device(self) -> torch.device:
-        return self.slot.device
+        return self.edge_position.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of `norm` and `share`."""
+        """The dtype of `norm` and `row_norm`."""
         return self.norm.dtype
 
     def to(self, *args: Any, **kwargs: Any) -> Graph:
@@ -243,7 +243,7 @@ class Graph:
             def move(value: Any) -> Any:
                 if isinstance(value, Tensor):
                     return value.to(device, non_blocking=non_blocking)
-                return Rows(*map(move, value)) if isinstance(value, Rows) else value
+                return CSR(*map(move, value)) if isinstance(value, CSR) else value
 
             fields = {f.name: move(getattr(self, f.name)) for f in dataclasses.fields(self)}
             if self.by_source is self.by_target:
@@ -296,8 +296,8 @@ def as_graph(
 def _index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
     """Sorts the edges both ways.
 
-    The last `num_loops` edges are self-loops to keep; all others are dropped. Returns the five tensors of `Rows` by
-    target, the five by source, `transpose` and `slot` (see `Graph`).
+    The last `num_loops` edges are self-loops to keep; all others are dropped. Returns the five tensors of `CSR` by
+    target, the five by source, `transpose` and `edge_position` (see `Graph`).
     """
     source, target = edges.long()
     kept = source != target
@@ -310,15 +310,15 @@ def _index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> 
     first = torch.ones_like(source, dtype=torch.bool)
     if merge:
         first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
-    slot = torch.full_like(edges[0], -1, dtype=torch.int64)
-    slot[place[order]] = torch.cumsum(first, 0) - 1
+    edge_position = torch.full_like(edges[0], -1, dtype=torch.int64)
+    edge_position[place[order]] = torch.cumsum(first, 0) - 1
     source, target = source[first], target[first]
     transpose = _order(target, source, num_nodes)
     return [
         *compress(target, source, num_nodes),
         *compress(source[transpose], target[transpose], num_nodes),
         transpose,
-        slot,
+        edge_position,
     ]
 
 
@@ -358,7 +358,7 @@ def _(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor
 
 
 def _weigh(graph: Graph, dtype: torch.dtype) -> Graph:
-    """The graph with `degree`, `norm` and `share` worked out in `dtype`."""
+    """The graph with `degree`, `norm` and `row_norm` worked out in `dtype`."""
     source, target = graph.by_target.idx, graph.targets
     if graph.weight is None:
         weight, degree = None, graph.row_lengths.to(dtype)
@@ -367,22 +367,22 @@ def _weigh(graph: Graph, dtype: torch.dtype) -> Graph:
         degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
     inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
     root = inverse.sqrt()
-    norm, share = root[target] * root[source], inverse[target]
+    norm, row_norm = root[target] * root[source], inverse[target]
     if weight is not None:
-        norm, share = weight * norm, weight * share
+        norm, row_norm = weight * norm, weight * row_norm
     shared = weight is None and graph.by_source is graph.by_target
     return dataclasses.replace(
         graph,
         weight=weight,
         degree=degree,
         norm=norm,
-        share=share,
+        row_norm=row_norm,
         reverse_norm=norm if shared else norm[graph.transpose],
-        reverse_share=share[graph.transpose],
+        reverse_row_norm=row_norm[graph.transpose],
     )
 
 
-def _same_pattern(first: Rows, second: Rows) -> bool:
+def _same_pattern(first: CSR, second: CSR) -> bool:
     return torch.equal(first.ptr, second.ptr) and torch.equal(first.idx, second.idx)
 
 

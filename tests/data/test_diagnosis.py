@@ -13,7 +13,7 @@ from torch import Tensor
 
 import gfgn.data.diagnosis as diagnosis
 from gfgn import Graph
-from gfgn.data import Dataset, dimensions, load
+from gfgn.data import Dataset, load
 from gfgn.data.diagnosis import (
     adjusted_homophily,
     degree_profile,
@@ -22,6 +22,7 @@ from gfgn.data.diagnosis import (
     node_homophily,
     smoothness,
 )
+from gfgn.data.generators import dimensions
 
 
 @st.composite

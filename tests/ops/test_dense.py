@@ -9,12 +9,12 @@ from numba import njit
 from torch import Tensor, nn
 
 from gfgn import ops
-from gfgn.ops import library
+from gfgn.ops import registration
+from gfgn.ops.adam import adam_, copy_where_
+from gfgn.ops.cpu.dense import Dropout, drop_run
+from gfgn.ops.cpu.kernels import bare
 from gfgn.ops.dispatch import elementwise
-from gfgn.ops.numba_elementwise import Dropout, drop_run
-from gfgn.ops.numba_kernels import bare
 from gfgn.ops.random import keep, keyed
-from gfgn.ops.update import adam_, copy_where_
 
 CUDA = torch.cuda.is_available()
 BACKENDS = [name for name, backend in ops.backends().items() if backend.available]
@@ -157,7 +157,7 @@ def test_linear_alone_is_pytorchs() -> None:
 # --- the neighbour level ---
 
 
-def gated_by_loop(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
+def gated_by_loop(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
     rows, heads, d = z.size(0), gate.size(0), gate.size(2)
     out = torch.zeros_like(z)
     for n in range(rows):
@@ -168,17 +168,17 @@ def gated_by_loop(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Te
                 inner += sum(float(mean[n, c]) * float(gate[h, d + k, j]) for k, c in enumerate(columns))
                 s = float(lam[h * d + j]) * float(torch.sigmoid(torch.tensor(inner, dtype=torch.float64)))
                 c = h * d + j
-                out[n, c] = (1 - s) * z[n, c] + s * around[n, c]
+                out[n, c] = (1 - s) * z[n, c] + s * propagated[n, c]
     return out
 
 
 @every_backend
 def test_gated_neighbor_is_the_equation(backend: str) -> None:
     where = device(backend)
-    z, around, mean = (normal(4, 6, seed=k) for k in range(3))
+    z, propagated, mean = (normal(4, 6, seed=k) for k in range(3))
     gate, lam = normal(2, 6, 3, seed=3), torch.tensor([0.5, 1.0, 2.0, 0.0, 1.5, 1.0])
-    out = ops.gated_neighbor(*(x.to(where) for x in (z, around, mean, gate, lam)), backend)
-    torch.testing.assert_close(out.cpu(), gated_by_loop(z, around, mean, gate, lam))
+    out = ops.gated_neighbor(*(x.to(where) for x in (z, propagated, mean, gate, lam)), backend)
+    torch.testing.assert_close(out.cpu(), gated_by_loop(z, propagated, mean, gate, lam))
 
 
 @fused_backend
@@ -270,4 +270,4 @@ def test_the_kernels_are_found_by_name() -> None:
     for backend in BACKENDS:
         if backend != "reference":
             assert callable(elementwise(backend).adam)
-    assert library.dropout.registered is not None
+    assert registration.dropout.registered is not None

@@ -10,7 +10,7 @@ from loops import random_edges
 from torch import Tensor
 
 from gfgn import GFGNConv, Graph, ops
-from gfgn.ops import dispatch, library
+from gfgn.ops import dispatch, registration
 from gfgn.ops.heads import MANY_NODES
 
 CUDA = torch.cuda.is_available()
@@ -289,19 +289,22 @@ def test_operators_keep_pytorchs_rules(backend: str) -> None:
     lam, inverse = torch.ones(3, device=where), torch.ones(8, device=where)
     gate = torch.randn(1, 6, 3, device=where, requires_grad=True)
     keys, rate = torch.tensor([7], device=where), torch.tensor([0.5], device=where, dtype=torch.float64)
-    edges = (graph.norm, graph.share, rows, graph.reverse_norm, graph.reverse_share, reverse)
+    edges = (graph.norm, graph.row_norm, rows, graph.reverse_norm, graph.reverse_row_norm, reverse)
     for operator, args in (
-        (library.spmm, (x, rows, graph.norm, reverse, graph.reverse_norm, backend)),
-        (library.spmm, (x, rows, None, reverse, None, backend)),
-        (library.propagate_and_mean, (x, rows, graph.norm, inverse, reverse, graph.reverse_norm, backend)),
-        (library.head_linear, (x, torch.randn(3, 1, 2, device=where, requires_grad=True))),
-        (library.gated_pair, (z, torch.randn(1, 6, 3, device=where, requires_grad=True), lam, *edges, True, backend)),
-        (library.pair_aggregate, (a, b, z, lam, *edges, True, backend)),
-        (library.gated_neighbor, (z, a, b, gate, lam, backend)),
-        (library.dropout, (x, keys, rate, backend)),
-        (library.shared_linear, (torch.randn(x.size(1), 2, device=where, requires_grad=True), x.detach(), None)),
+        (registration.spmm, (x, rows, graph.norm, reverse, graph.reverse_norm, backend)),
+        (registration.spmm, (x, rows, None, reverse, None, backend)),
+        (registration.propagate_and_mean, (x, rows, graph.norm, inverse, reverse, graph.reverse_norm, backend)),
+        (registration.head_linear, (x, torch.randn(3, 1, 2, device=where, requires_grad=True))),
+        (
+            registration.gated_pair,
+            (z, torch.randn(1, 6, 3, device=where, requires_grad=True), lam, *edges, True, backend),
+        ),
+        (registration.pair_aggregate, (a, b, z, lam, *edges, True, backend)),
+        (registration.gated_neighbor, (z, a, b, gate, lam, backend)),
+        (registration.dropout, (x, keys, rate, backend)),
+        (registration.shared_linear, (torch.randn(x.size(1), 2, device=where, requires_grad=True), x.detach(), None)),
     ):
-        result = torch.library.opcheck(operator.registered, args, test_utils=tests)
+        result = torch.registration.opcheck(operator.registered, args, test_utils=tests)
         assert set(result.values()) == {"SUCCESS"}
 
 
@@ -332,19 +335,21 @@ def test_no_gradient_asked_none_saved(backend: str) -> None:
     a, b, z, s = (x.to(where).requires_grad_() for x in inputs)
     gate, lam = gate_of(s, z).detach().requires_grad_(), torch.ones(4, device=where)
     rows, reverse = list(graph.by_target), list(graph.by_source)
-    edges = (graph.norm, graph.share, rows, graph.reverse_norm, graph.reverse_share, reverse)
+    edges = (graph.norm, graph.row_norm, rows, graph.reverse_norm, graph.reverse_row_norm, reverse)
     cases = [
         (
-            library.pair_aggregate,
+            registration.pair_aggregate,
             (a, b, z, lam, *edges),
             (a, b, z),
             ops.pair_aggregate(a, b, z, graph, 1.0, "reference"),
         ),
-        (library.gated_pair, (z, gate, lam, *edges), (z, gate), ops.gated_pair(z, gate, graph, 1.0, "reference")),
+        (registration.gated_pair, (z, gate, lam, *edges), (z, gate), ops.gated_pair(z, gate, graph, 1.0, "reference")),
     ]
     if backend == "triton":
         sides = (rows, graph.norm, reverse, graph.reverse_norm)
-        cases.append((library.gated_propagate, (z, s, *sides), (z, s), ops.gated_propagate(z, s, graph, "reference")))
+        cases.append(
+            (registration.gated_propagate, (z, s, *sides), (z, s), ops.gated_propagate(z, s, graph, "reference"))
+        )
     for operator, args, leaves, expected in cases:
         out, *saved = operator(*args, False, backend)
         assert all(t.numel() == 0 for t in saved)

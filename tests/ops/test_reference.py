@@ -66,10 +66,10 @@ def test_pair_aggregate(lam: float) -> None:
         return s * (norm * Z[j][c] - w / d_i * Z[i][c])
 
     expected = z + loops_over(edges, weights, Z, 9, gated)
-    out = reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
+    out = reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
     columns = reference.pair_aggregate(
-        a, b, z, torch.full((4,), lam, dtype=torch.float64), graph.norm, graph.share, graph.by_target
+        a, b, z, torch.full((4,), lam, dtype=torch.float64), graph.norm, graph.row_norm, graph.by_target
     )
     torch.testing.assert_close(columns, out)
 
@@ -78,11 +78,11 @@ def test_derivatives() -> None:
     _, _, graph = make(5, 12)
     x, a, b, z = (t.clone().requires_grad_() for t in random(4, 5, 2))
     lam = torch.tensor([0.7, 1.4], dtype=torch.float64, requires_grad=True)
-    norm, share = (t.clone().requires_grad_() for t in (graph.norm, graph.share))
+    norm, row_norm = (t.clone().requires_grad_() for t in (graph.norm, graph.row_norm))
     rows = graph.by_target
     for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         assert check(lambda x, norm: reference.spmm(x, rows, norm), (x, norm))
-        assert check(lambda *args: reference.pair_aggregate(*args, rows), (a, b, z, lam, norm, share))
+        assert check(lambda *args: reference.pair_aggregate(*args, rows), (a, b, z, lam, norm, row_norm))
     assert torch.autograd.gradcheck(lambda x: reference.neighbor_max(x, rows), (x,))
 
 

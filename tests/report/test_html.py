@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gfgn.data import dimensions
-from gfgn.experiments import Comparison, Store, compare, grid
-from gfgn.experiments.gates import gates_note
+from gfgn.data.generators import dimensions
 from gfgn.report import write_report
 from gfgn.report.figures import stack
+from gfgn.runs import Comparison, Store, grid
+from gfgn.runs import comparison as compare
+from gfgn.runs.gates import gates_note
 
 VOID = {"meta", "link", "br", "use", "path"}
 

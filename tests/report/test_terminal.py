@@ -7,10 +7,11 @@ import pytest
 from rich.console import Console
 
 import gfgn.report.terminal as terminal
-from gfgn.data import dimensions
-from gfgn.experiments import compare, grid
-from gfgn.experiments.compare import WORDS
+from gfgn.data.generators import dimensions
 from gfgn.report.terminal import Lines, duration, in_numbers, show_comparisons, watching
+from gfgn.runs import comparison as compare
+from gfgn.runs import grid
+from gfgn.runs.comparison import WORDS
 from gfgn.train import Status
 
 STATUS = Status(replicas=160, finished=40, alive=120, epoch=200, best_val=0.8472, seconds=10.0, seconds_left=75.4)
@@ -31,28 +32,28 @@ def test_status_in_numbers() -> None:
 
 
 def test_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    watcher = Lines()
-    watcher.begin("texas", "gfgn-pair", 160, 80)
-    watcher.status(STATUS)  # too early for a line
+    callback = Lines()
+    callback.begin("texas", "gfgn-pair", 160, 80)
+    callback.status(STATUS)  # too early for a line
     monkeypatch.setattr(terminal, "LINE_EVERY", 0.0)
-    watcher.status(STATUS)
-    watcher.finished(None)  # type: ignore[arg-type]
-    watcher.end("texas", "gfgn-pair")
+    callback.status(STATUS)
+    callback.finished(None)  # type: ignore[arg-type]
+    callback.end("texas", "gfgn-pair")
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("texas gfgn-pair: 40 of 160 runs, 120 training, epoch 200, best validation 84.7%")
     assert re.fullmatch(r"texas gfgn-pair: 160 runs, 80 of them there already, \d+\.\d s", second)
-    assert (watcher.made, watcher.kept) == (1, 80)
+    assert (callback.made, callback.kept) == (1, 80)
 
 
 def test_bars() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=140)
-    with watching(console, 200) as watcher:
-        watcher.begin("texas", "gfgn-pair", 160, 80)
-        watcher.status(STATUS)
-        watcher.finished(None)  # type: ignore[arg-type]
-        watcher._progress.refresh()  # type: ignore[attr-defined]
-        watcher.end("texas", "gfgn-pair")
-        watcher.begin("texas", "mlp", 40, 0)
+    with watching(console, 200) as callback:
+        callback.begin("texas", "gfgn-pair", 160, 80)
+        callback.status(STATUS)
+        callback.finished(None)  # type: ignore[arg-type]
+        callback._progress.refresh()  # type: ignore[attr-defined]
+        callback.end("texas", "gfgn-pair")
+        callback.begin("texas", "mlp", 40, 0)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())  # type: ignore[attr-defined]
     assert "texas gfgn-pair" in text
     assert " 81/160" in text

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from blocks import NODES, blocks
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import EdgeSamplerInput
+from train.minibatch.blocks import NODES, blocks
 
 from gfgn.sampling import NeighborSampler
 from gfgn.sampling.neighbors import Sample

@@ -1,7 +1,7 @@
 """Rows of sparse features, and their product with an adjacency."""
 
 import torch
-from blocks import blocks
+from train.minibatch.blocks import blocks
 
 from gfgn.sampling.rows import propagated, take_rows
 

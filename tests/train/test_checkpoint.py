@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import Dataset
+from gfgn.data.generators import dimensions
 from gfgn.train import Replica, Run, Status, train_replicas
 
 REPLICAS = [Replica(split=k % 2, seed=k, lr=0.005 * 3**k, dropout=0.2 * k) for k in range(4)]

@@ -14,12 +14,13 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
 from gfgn import Graph
-from gfgn.data import Dataset, Split, dimensions
+from gfgn.data import Dataset, Split
+from gfgn.data.generators import dimensions
+from gfgn.nn.registry import find_model
 from gfgn.ops.random import GOLDEN, keyed, mix
 from gfgn.train import MODELS, Replica, Run, Status, train_replicas
-from gfgn.train.batch import Protocol, precision
+from gfgn.train.batch import TrainConfig, precision
 from gfgn.train.loop import _share
-from gfgn.train.models import find_model
 
 BATCHED = [name for name, model in MODELS.items() if model.replicas]
 
@@ -59,7 +60,7 @@ def plain_loop(model: str, data: Dataset, replica: Replica, max_epochs: int, pat
     split = data.splits[replica.split]
     entry = find_model(model)
     torch.manual_seed(replica.seed)
-    settings = entry.settings(model, replica, {"num_nodes": data.num_nodes})
+    settings = entry.settings(model, replica.options, {"num_nodes": data.num_nodes})
     net = entry.build(data.num_features, data.num_classes, replica.dropout, replica.lam, settings).to(data.x.dtype)
     optimizer = torch.optim.Adam(net.parameters(), lr=replica.lr, weight_decay=replica.weight_decay)
     scheduler = LambdaLR(optimizer, schedule or (lambda epoch: 1.0))
@@ -125,12 +126,12 @@ def test_clipping_and_schedules_against_a_plain_loop(data: Dataset) -> None:
 
 def test_precision_of_products_is_set_and_put_back() -> None:
     gpu, usual = torch.device("cuda"), torch.get_float32_matmul_precision()
-    with precision(Protocol(tf32=True), gpu):
+    with precision(TrainConfig(tf32=True), gpu):
         assert torch.get_float32_matmul_precision() == "high"
-        with precision(Protocol(), gpu):
+        with precision(TrainConfig(), gpu):
             assert torch.get_float32_matmul_precision() == "highest"
         assert torch.get_float32_matmul_precision() == "high"
-        with precision(Protocol(), torch.device("cpu")):
+        with precision(TrainConfig(), torch.device("cpu")):
             assert torch.get_float32_matmul_precision() == "high"
     assert torch.get_float32_matmul_precision() == usual
 
@@ -370,7 +371,7 @@ def test_class_weights_help_the_rare_class(data: Dataset) -> None:
     [balanced] = train_replicas("mlp", rare, [Replica()], max_epochs=1, class_weights=True)
     entry = find_model("mlp")
     torch.manual_seed(0)
-    net = entry.build(rare.num_features, 2, 0.5, 1.0, entry.settings("mlp", Replica(), {}))
+    net = entry.build(rare.num_features, 2, 0.5, 1.0, entry.settings("mlp", (), {}))
     with keyed(key_of(Replica(), 0)):
         logits, y = net(rare.x, rare.graph)[rare.splits[0].train], rare.y[rare.splits[0].train]
     weight = 1 / torch.bincount(y, minlength=2)

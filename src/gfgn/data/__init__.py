@@ -1,10 +1,10 @@
 """Datasets: the registry of named ones, readers of a user's own files, splits and generators."""
 
-from gfgn.data.contextual_sbm import contextual_sbm
 from gfgn.data.dataset import Dataset
-from gfgn.data.dimensions import dimensions
-from gfgn.data.read import DataError, Reading, describe_reading, read, read_with_notes
-from gfgn.data.registry import DATASETS, load
+from gfgn.data.datasets.registry import DATASETS, load
+from gfgn.data.generators.contextual_sbm import contextual_sbm
+from gfgn.data.generators.dimensions import dimensions
+from gfgn.data.io.read import DataError, Reading, describe_reading, read, read_with_notes
 from gfgn.data.splits import Split, random_splits
 
 __all__ = [

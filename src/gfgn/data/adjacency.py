@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.graph import Graph
-from gfgn.ops.rows import Rows, compress
+from gfgn.ops.csr import CSR, compress
 
 LARGE = 2**22
 """Edges from which on freed memory is given back at once."""
@@ -93,8 +93,8 @@ def graph_of(matrix: scipy.sparse.csr_array, *, undirected: bool, batch: Tensor 
 
 
 def graph_from_rows(
-    by_target: Rows,
-    by_source: Rows,
+    by_target: CSR,
+    by_source: CSR,
     transpose: Tensor,
     weight: Tensor | None = None,
     *,
@@ -112,14 +112,14 @@ def graph_from_rows(
     inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
     root = inverse.sqrt()
     norm = root.index_select(0, by_target.idx).mul_(root.index_select(0, target))
-    share = inverse.index_select(0, target)
+    row_norm = inverse.index_select(0, target)
     del target
-    reverse_share = inverse.index_select(0, by_source.idx)  # the targets, in the order of `by_source`
+    reverse_row_norm = inverse.index_select(0, by_source.idx)  # the targets, in the order of `by_source`
     symmetric = symmetric or (weight is None and by_source is by_target)
     if weight is not None:
         norm.mul_(weight)
-        share.mul_(weight)
-        reverse_share.mul_(weight if symmetric else weight.index_select(0, transpose))
+        row_norm.mul_(weight)
+        reverse_row_norm.mul_(weight if symmetric else weight.index_select(0, transpose))
     if entries >= LARGE:
         return_free_memory()
     return Graph(
@@ -128,33 +128,33 @@ def graph_from_rows(
         by_target=by_target,
         by_source=by_source,
         norm=norm,
-        share=share,
+        row_norm=row_norm,
         reverse_norm=norm if symmetric else norm.index_select(0, transpose),
-        reverse_share=reverse_share,
+        reverse_row_norm=reverse_row_norm,
         weight=weight,
         degree=degree,
         transpose=transpose,
-        slot=torch.arange(entries, dtype=transpose.dtype),
+        edge_position=torch.arange(entries, dtype=transpose.dtype),
         batch=batch,
     )
 
 
-def _same(first: Rows, second: Rows) -> bool:
+def _same(first: CSR, second: CSR) -> bool:
     return torch.equal(first.ptr, second.ptr) and torch.equal(first.idx, second.idx)
 
 
-def _degree(rows: Rows, target: Tensor, weight: Tensor | None) -> Tensor:
+def _degree(rows: CSR, target: Tensor, weight: Tensor | None) -> Tensor:
     if weight is None:
         return rows.ptr.diff().to(torch.get_default_dtype())
     return weight.new_zeros(rows.ptr.numel() - 1).index_add_(0, target, weight)
 
 
-def _rows(ptr: NDArray[Any], idx: NDArray[Any]) -> Rows:
+def _rows(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:
     return rows_from_pointers(torch.from_numpy(ptr.astype(np.int64)), torch.from_numpy(idx))
 
 
-def rows_from_pointers(ptr: Tensor, idx: Tensor) -> Rows:
-    """`Rows` from compressed rows: where each begins, and the entries."""
+def rows_from_pointers(ptr: Tensor, idx: Tensor) -> CSR:
+    """`CSR` from compressed rows: where each begins, and the entries."""
     return compress(_row_of_each(ptr.diff()), idx, ptr.numel() - 1)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from gfgn.ops import library, reference
+from gfgn.ops import reference, registration
 from gfgn.ops.dense import dropout, is_batched, linear
 from gfgn.ops.dispatch import Backend, backends, choose
 from gfgn.ops.random import keyed
@@ -82,7 +82,7 @@ def propagate_and_mean(x: Tensor, graph: Graph, backend: str | None = None) -> t
         return propagate(x, graph, backend), neighbor_mean(x, graph, backend)
     rows, reverse_rows = list(graph.by_target), list(graph.by_source)
     inverse = _inverse_count(graph)
-    both: tuple[Tensor, Tensor] = library.propagate_and_mean(
+    both: tuple[Tensor, Tensor] = registration.propagate_and_mean(
         x, rows, graph.norm, inverse, reverse_rows, graph.reverse_norm, backend
     )
     return both
@@ -105,7 +105,7 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Graph, backend: str | None = No
         return torch.lerp(z, propagate(z, graph, backend), s)
     save = _is_differentiated(z, s)
     rows, reverse = list(graph.by_target), list(graph.by_source)
-    out: Tensor = library.gated_propagate(
+    out: Tensor = registration.gated_propagate(
         z, s.to(z.dtype), rows, graph.norm, reverse, graph.reverse_norm, save, backend
     )[0]
     return out
@@ -130,10 +130,10 @@ def pair_aggregate(
     _check("pair_aggregate", graph, z=z, a=a, b=b)
     backend = choose(z.device.type, z.dtype, backend, _needs_reference(graph, lam))
     if backend == "reference":
-        return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
+        return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
     save = _is_differentiated(a, b, z)
     edges = _pair_edges(lam, z, graph)
-    out: Tensor = library.pair_aggregate(a.to(z.dtype), b.to(z.dtype), z, *edges, save, backend)[0]
+    out: Tensor = registration.pair_aggregate(a.to(z.dtype), b.to(z.dtype), z, *edges, save, backend)[0]
     return out
 
 
@@ -143,7 +143,7 @@ def head_linear(x: Tensor, weight: Tensor, backend: str | None = None) -> Tensor
         raise ValueError(f"head_linear: x {list(x.shape)} must have heads·d columns for weight {list(weight.shape)}")
     if choose(x.device.type, x.dtype, backend) == "reference":
         return reference.head_linear(x, weight.to(x.dtype))
-    return cast(Tensor, library.head_linear(x, weight.to(x.dtype)))
+    return cast(Tensor, registration.head_linear(x, weight.to(x.dtype)))
 
 
 def gated_pair(z: Tensor, gate: Tensor, graph: Graph, lam: float | Tensor = 1.0, backend: str | None = None) -> Tensor:
@@ -167,20 +167,20 @@ def gated_pair(z: Tensor, gate: Tensor, graph: Graph, lam: float | Tensor = 1.0,
     gate = gate.to(z.dtype)
     if backend == "reference":
         a, b = (reference.head_linear(z, half) for half in gate.chunk(2, dim=1))
-        return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.share, graph.by_target)
+        return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
     save = _is_differentiated(z, gate)
-    out: Tensor = library.gated_pair(z, gate, *_pair_edges(lam, z, graph), save, backend)[0]
+    out: Tensor = registration.gated_pair(z, gate, *_pair_edges(lam, z, graph), save, backend)[0]
     return out
 
 
 def gated_neighbor(
-    z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: float | Tensor = 1.0, backend: str | None = None
+    z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: float | Tensor = 1.0, backend: str | None = None
 ) -> Tensor:
-    """The output of the neighbour level, `(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`.
+    """The output of the neighbour level, `(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`.
 
     Args:
         z: `[N, heads·d]`, the features that are gated.
-        around: `[N, heads·d]`, what the neighbours give: `propagate` of `z`.
+        propagated: `[N, heads·d]`, what the neighbours give: `propagate` of `z`.
         mean: `[N, heads·d]`, what the gate sees of the neighbours: `neighbor_mean` of `z`.
         gate: `[heads, 2d, d]`, what each head makes of `[z ‖ mean]`.
         lam: λ, one number or a `[heads·d]` tensor with a value a column.
@@ -190,15 +190,15 @@ def gated_neighbor(
         raise ValueError(
             f"gated_neighbor: gate must have shape [heads, 2d, d] with heads·d = {z.size(1)}, got {list(gate.shape)}"
         )
-    for name, value in (("around", around), ("mean", mean)):
+    for name, value in (("propagated", propagated), ("mean", mean)):
         if value.shape != z.shape:
             raise ValueError(f"gated_neighbor: {name} must have shape {list(z.shape)}, got {list(value.shape)}")
     needs_reference = "lam" if isinstance(lam, Tensor) and lam.requires_grad else None
     backend = choose(z.device.type, z.dtype, backend, needs_reference)
     if backend == "reference":
-        return reference.gated_neighbor(z, around, mean, gate, lam)
+        return reference.gated_neighbor(z, propagated, mean, gate, lam)
     lam = _lam_by_column(lam, z, compute_dtype(z.dtype))
-    out: Tensor = library.gated_neighbor(z, around, mean, gate.to(z.dtype), lam, backend)
+    out: Tensor = registration.gated_neighbor(z, propagated, mean, gate.to(z.dtype), lam, backend)
     return out
 
 
@@ -206,8 +206,8 @@ def pair_scores(a: Tensor, b: Tensor, graph: Graph, lam: float | Tensor = 1.0) -
     """The gates `s_ij = λ σ(a_i + b_j)` themselves, `[E, D]` in the order of the edges the graph was given; 0 for a
     self-loop that was removed."""
     s = reference.pair_gate(a, b, lam, graph.by_target.idx, graph.targets)
-    nothing = s.new_zeros(1, s.size(1))  # the row that slot −1, a removed self-loop, reads
-    return torch.cat([s, nothing]).index_select(0, graph.slot % (s.size(0) + 1))
+    nothing = s.new_zeros(1, s.size(1))  # the row that edge_position −1, a removed self-loop, reads
+    return torch.cat([s, nothing]).index_select(0, graph.edge_position % (s.size(0) + 1))
 
 
 NEIGHBOR_POOL = {"mean": neighbor_mean, "max": neighbor_max, "sum": neighbor_sum}
@@ -215,7 +215,7 @@ NEIGHBOR_POOL = {"mean": neighbor_mean, "max": neighbor_max, "sum": neighbor_sum
 
 def _spmm(x: Tensor, graph: Graph, values: Tensor | None, reverse_values: Tensor | None, backend: str) -> Tensor:
     rows, reverse_rows = list(graph.by_target), list(graph.by_source)
-    return cast(Tensor, library.spmm(x, rows, values, reverse_rows, reverse_values, backend))
+    return cast(Tensor, registration.spmm(x, rows, values, reverse_rows, reverse_values, backend))
 
 
 def _inverse_count(graph: Graph) -> Tensor:
@@ -226,8 +226,8 @@ def _inverse_count(graph: Graph) -> Tensor:
 def _pair_edges(lam: float | Tensor, z: Tensor, graph: Graph) -> tuple[Tensor | list[Tensor], ...]:
     """λ and the edges as the pair operators take them."""
     lam = _lam_by_column(lam, z, graph.norm.dtype)
-    forward = (graph.norm, graph.share, list(graph.by_target))
-    return lam, *forward, graph.reverse_norm, graph.reverse_share, list(graph.by_source)
+    forward = (graph.norm, graph.row_norm, list(graph.by_target))
+    return lam, *forward, graph.reverse_norm, graph.reverse_row_norm, list(graph.by_source)
 
 
 def _lam_by_column(lam: float | Tensor, z: Tensor, dtype: torch.dtype) -> Tensor:

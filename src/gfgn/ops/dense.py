@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gfgn.ops import library
+from gfgn.ops import registration
 from gfgn.ops.dispatch import choose
 from gfgn.ops.random import is_keyed, keep, next_key, rate_dtype
 from gfgn.ops.sparse import sparse_linear
@@ -55,8 +55,8 @@ def dropout(
         entry = torch.arange(x.numel(), device=x.device).view(x.shape)
         return x * (keep(entry, key, rate) / (1 - rate)).to(x.dtype)
     if not is_batched(x) and not x.requires_grad and (is_batched(key) or is_batched(rate)):
-        return cast(Tensor, library.dropout_shared(key.reshape(1), rate.reshape(1), x, backend))
-    return cast(Tensor, library.dropout(x, key.reshape(1), rate.reshape(1), backend))
+        return cast(Tensor, registration.dropout_shared(key.reshape(1), rate.reshape(1), x, backend))
+    return cast(Tensor, registration.dropout(x, key.reshape(1), rate.reshape(1), backend))
 
 
 def linear(
@@ -89,8 +89,8 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
     if not (is_batched(x) or is_batched(weight)):
         return functional.linear(x, weight)
     if not is_batched(x):  # the same features for all replicas: one product with all their weights
-        return cast(Tensor, library.shared_linear(weight.t(), x, None))
-    return cast(Tensor, library.head_linear(x, weight.t().unsqueeze(0)))
+        return cast(Tensor, registration.shared_linear(weight.t(), x, None))
+    return cast(Tensor, registration.head_linear(x, weight.t().unsqueeze(0)))
 
 
 def is_batched(x: Tensor) -> bool:

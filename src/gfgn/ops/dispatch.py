@@ -16,9 +16,10 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from gfgn.ops.rows import Rows
+from gfgn.ops.csr import CSR
 
 NAMES = ("reference", "numba", "triton")
+FOLDERS = {"numba": "cpu", "triton": "cuda"}
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -47,14 +48,14 @@ def backends() -> dict[str, Backend]:
 
 
 class Kernels(Protocol):
-    """What the module of a backend holds: plain functions on tensors, without gradients. See `gfgn.ops.library`."""
+    """The functions of a backend: plain functions on tensors, without gradients, see `gfgn.ops.registration`."""
 
-    def spmm(self, x: Tensor, rows: Rows, values: Tensor | None) -> Tensor: ...
+    def spmm(self, x: Tensor, rows: CSR, values: Tensor | None) -> Tensor: ...
 
-    def spmm_pair(self, x: Tensor, rows: Rows, values: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]: ...
+    def spmm_pair(self, x: Tensor, rows: CSR, values: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]: ...
 
     def spmm_pair_backward(
-        self, g_weighted: Tensor, g_mean: Tensor, rows_t: Rows, values_t: Tensor, inverse: Tensor
+        self, g_weighted: Tensor, g_mean: Tensor, rows_t: CSR, values_t: Tensor, inverse: Tensor
     ) -> Tensor: ...
 
     def pair_forward(
@@ -64,8 +65,8 @@ class Kernels(Protocol):
         z: Tensor,
         lam: Tensor,
         norm: Tensor,
-        share: Tensor,
-        rows: Rows,
+        row_norm: Tensor,
+        rows: CSR,
         save: bool,
     ) -> tuple[Tensor, Tensor, Tensor]: ...
 
@@ -79,22 +80,22 @@ class Kernels(Protocol):
         q: Tensor,
         lam: Tensor,
         norm_t: Tensor,
-        share_t: Tensor,
-        rows_t: Rows,
+        row_norm_t: Tensor,
+        rows_t: CSR,
         reuse: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]: ...
 
     # Fused where it pays: on a GPU. On a CPU the sum over neighbours outweighs what comes after it.
-    def gated_propagate(self, z: Tensor, s: Tensor, rows: Rows, norm: Tensor, save: bool) -> tuple[Tensor, Tensor]: ...
+    def gated_propagate(self, z: Tensor, s: Tensor, rows: CSR, norm: Tensor, save: bool) -> tuple[Tensor, Tensor]: ...
 
     def gated_propagate_backward(
-        self, grad: Tensor, s: Tensor, diff: Tensor, rows_t: Rows, norm_t: Tensor
+        self, grad: Tensor, s: Tensor, diff: Tensor, rows_t: CSR, norm_t: Tensor
     ) -> tuple[Tensor, Tensor]: ...
 
     def sparse_linear(
         self,
         weight: Tensor,
-        rows: Rows,
+        rows: CSR,
         values: Tensor,
         keys: Tensor,
         rate: Tensor,
@@ -104,14 +105,14 @@ class Kernels(Protocol):
 
 
 class Elementwise(Protocol):
-    """The passes over dense tensors of replicas: plain functions, without gradients. See `gfgn.ops.update`."""
+    """The passes over dense tensors of replicas: plain functions, without gradients. See `gfgn.ops.adam`."""
 
     def dropout(self, x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor: ...
 
-    def gated_neighbor(self, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor: ...
+    def gated_neighbor(self, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor: ...
 
     def gated_neighbor_backward(
-        self, grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
+        self, grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 
     def adam(
@@ -143,10 +144,10 @@ class SmallProducts(Protocol):
 class SmallGates(Protocol):
     """Gates of small heads, on the CPU. See `gfgn.ops.heads`."""
 
-    def gated_neighbor(self, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor: ...
+    def gated_neighbor(self, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor: ...
 
     def gated_neighbor_backward(
-        self, grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
+        self, grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 
     def halves(self, z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -161,7 +162,7 @@ def small_gates() -> SmallGates | None:
     """The CPU's kernels for the gates of small heads, or `None` where Numba is missing."""
     if _missing("numba") is not None:
         return None
-    return cast(SmallGates, importlib.import_module("gfgn.ops.numba_gates"))
+    return cast(SmallGates, importlib.import_module("gfgn.ops.cpu.small_gates"))
 
 
 @functools.cache
@@ -169,19 +170,19 @@ def small_products() -> SmallProducts | None:
     """The CPU's kernels for small heads, or `None` where Numba is missing."""
     if _missing("numba") is not None:
         return None
-    return cast(SmallProducts, importlib.import_module("gfgn.ops.numba_heads"))
+    return cast(SmallProducts, importlib.import_module("gfgn.ops.cpu.heads"))
 
 
 @functools.cache
 def kernels(name: str) -> Kernels:
     """The kernels of a backend."""
-    return cast(Kernels, importlib.import_module(f"gfgn.ops.{name}_kernels"))
+    return cast(Kernels, importlib.import_module(f"gfgn.ops.{FOLDERS[name]}.kernels"))
 
 
 @functools.cache
 def elementwise(name: str) -> Elementwise:
     """The passes over dense tensors of a backend."""
-    return cast(Elementwise, importlib.import_module(f"gfgn.ops.{name}_elementwise"))
+    return cast(Elementwise, importlib.import_module(f"gfgn.ops.{FOLDERS[name]}.dense"))
 
 
 def choose(device: str, dtype: torch.dtype, asked: str | None, differentiable: str | None = None) -> str:

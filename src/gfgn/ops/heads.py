@@ -89,27 +89,27 @@ def neighbor_gate(z: Tensor, mean: Tensor, gate: Tensor) -> Tensor:
     return head_matmul(mean, other, onto=head_matmul(z, own)).sigmoid_()
 
 
-def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
-    """`(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`, by one pass or by several over whole tensors."""
+def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
+    """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`, by one pass or by several over whole tensors."""
     small = _small_gates(z, gate)
     if small is not None:
-        return small.gated_neighbor(z, around, mean, gate, lam)
+        return small.gated_neighbor(z, propagated, mean, gate, lam)
     s = neighbor_gate(z, mean, gate).mul_(lam.to(z.dtype))
-    return torch.lerp(z, around, s, out=s)
+    return torch.lerp(z, propagated, s, out=s)
 
 
 def gated_neighbor_backward(
-    grad: Tensor, z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
+    grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of `gated_neighbor` for `z`, `around`, `mean` and the gate."""
+    """The gradients of `gated_neighbor` for `z`, `propagated`, `mean` and the gate."""
     small = _small_gates(z, gate)
     if small is not None:
-        return small.gated_neighbor_backward(grad, z, around, mean, gate, lam)
+        return small.gated_neighbor_backward(grad, z, propagated, mean, gate, lam)
     own, other = gate.chunk(2, dim=1)
     sigma, heads = neighbor_gate(z, mean, gate), gate.size(0)
-    slope = (around - z).mul_(grad).mul_(lam.to(z.dtype)).mul_(sigma).mul_(1 - sigma)
-    grad_around = sigma.mul_(lam.to(z.dtype)).mul_(grad)
-    grad_z = head_matmul(slope, own.transpose(1, 2), onto=grad - grad_around)
+    slope = (propagated - z).mul_(grad).mul_(lam.to(z.dtype)).mul_(sigma).mul_(1 - sigma)
+    grad_propagated = sigma.mul_(lam.to(z.dtype)).mul_(grad)
+    grad_z = head_matmul(slope, own.transpose(1, 2), onto=grad - grad_propagated)
     grad_mean = head_matmul(slope, other.transpose(1, 2))
     grad_gate = torch.cat([head_weight_gradient(x, slope, heads) for x in (z, mean)], dim=1)
-    return grad_z, grad_around, grad_mean, grad_gate
+    return grad_z, grad_propagated, grad_mean, grad_gate

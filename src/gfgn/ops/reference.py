@@ -7,10 +7,10 @@ features as well as in the edge weights and λ. It holds tensors of shape `[E, D
 import torch
 from torch import Tensor
 
-from gfgn.ops.rows import Rows
+from gfgn.ops.csr import CSR
 
 
-def targets(rows: Rows) -> Tensor:
+def targets(rows: CSR) -> Tensor:
     """`[E]`: the row that each entry belongs to."""
     nodes = torch.arange(rows.ptr.numel() - 1, device=rows.ptr.device)
     return torch.repeat_interleave(nodes, rows.ptr.diff(), output_size=rows.idx.numel())
@@ -21,7 +21,7 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
 
 
-def spmm(x: Tensor, rows: Rows, values: Tensor | None) -> Tensor:
+def spmm(x: Tensor, rows: CSR, values: Tensor | None) -> Tensor:
     """`out_i = Σ_j v_ij x_j`, with `v = 1` where `values` is `None`."""
     wide = x.to(compute_dtype(x.dtype))
     message = wide.index_select(0, rows.idx)
@@ -31,7 +31,7 @@ def spmm(x: Tensor, rows: Rows, values: Tensor | None) -> Tensor:
     return out.to(x.dtype)
 
 
-def neighbor_max(x: Tensor, rows: Rows) -> Tensor:
+def neighbor_max(x: Tensor, rows: CSR) -> Tensor:
     """`out_i = max_j x_j` over the neighbours of `i`, 0 where there are none."""
     place = targets(rows).unsqueeze(1).expand(-1, x.size(1))
     out = x.new_zeros(rows.ptr.numel() - 1, x.size(1))
@@ -51,7 +51,7 @@ def pair_gate(a: Tensor, b: Tensor, lam: float | Tensor, source: Tensor, target:
 
 
 def pair_aggregate(
-    a: Tensor, b: Tensor, z: Tensor, lam: float | Tensor, norm: Tensor, share: Tensor, rows: Rows
+    a: Tensor, b: Tensor, z: Tensor, lam: float | Tensor, norm: Tensor, row_norm: Tensor, rows: CSR
 ) -> Tensor:
     """`out_i = (1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j` with `s_ij = λ σ(a_i + b_j)`."""
     dtype = compute_dtype(z.dtype)
@@ -59,13 +59,13 @@ def pair_aggregate(
     source, target = rows.idx, targets(rows)
     s = pair_gate(a.to(dtype), b.to(dtype), lam, source, target)
     zeros = torch.zeros_like(wide)
-    kept = 1 - zeros.index_add(0, target, s * share.to(dtype).unsqueeze(1))
+    kept = 1 - zeros.index_add(0, target, s * row_norm.to(dtype).unsqueeze(1))
     taken = zeros.index_add(0, target, s * norm.to(dtype).unsqueeze(1) * wide.index_select(0, source))
     return (kept * wide + taken).to(z.dtype)
 
 
-def gated_neighbor(z: Tensor, around: Tensor, mean: Tensor, gate: Tensor, lam: float | Tensor) -> Tensor:
-    """`(1 − s) z + s around` with `s = λ σ([z ‖ mean] W_s)`, one `W_s` a head."""
+def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: float | Tensor) -> Tensor:
+    """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`, one `W_s` a head."""
     own, other = gate.to(z.dtype).chunk(2, dim=1)
     s = lam * torch.sigmoid(head_linear(z, own) + head_linear(mean, other))
-    return ((1 - s) * z + s * around).to(z.dtype)
+    return ((1 - s) * z + s * propagated).to(z.dtype)

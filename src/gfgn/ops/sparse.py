@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gfgn.ops import library, parts, reference
+from gfgn.ops import bf16_split, reference, registration
+from gfgn.ops.csr import CSR, compress
 from gfgn.ops.dispatch import choose
 from gfgn.ops.random import keep, next_key, rate_dtype
-from gfgn.ops.rows import Rows, compress
 
 
 @dataclass(frozen=True)
 class _Sides:
     """A sparse matrix by rows and by columns."""
 
-    rows: Rows
+    rows: CSR
     values: Tensor
-    reverse_rows: Rows
+    reverse_rows: CSR
     reverse_values: Tensor
     reverse_entry: Tensor
     """For every entry by columns its place by rows."""
@@ -40,7 +40,7 @@ class _Sides:
             return None
         if not self._dense:
             dense = x.to_dense()
-            self._dense.append((dense, parts.left_parts(dense) if parts.pays(dense) else None))
+            self._dense.append((dense, bf16_split.left_parts(dense) if bf16_split.is_faster(dense) else None))
         return self._dense[0]
 
 
@@ -85,9 +85,9 @@ def sparse_linear(
             return reference.spmm(weight, sides.rows, sides.values)
         dense = sides.dense(x) if weight.is_cuda else None
         if dense is not None:
-            return cast(Tensor, library.shared_linear(weight, dense[0].to(weight.dtype), dense[1]))
+            return cast(Tensor, registration.shared_linear(weight, dense[0].to(weight.dtype), dense[1]))
         reverse = (list(sides.reverse_rows), sides.reverse_values)
-        return cast(Tensor, library.spmm(weight, list(sides.rows), sides.values, *reverse, backend))
+        return cast(Tensor, registration.spmm(weight, list(sides.rows), sides.values, *reverse, backend))
     assert key is not None
     if not isinstance(dropout, Tensor):
         dropout = torch.full(
@@ -98,7 +98,7 @@ def sparse_linear(
         entry = torch.arange(sides.values.numel(), device=weight.device)
         kept = keep(entry, key, rate).to(weight.dtype) / (1 - rate).to(weight.dtype)
         return reference.spmm(weight, sides.rows, sides.values.to(weight.dtype) * kept)
-    out: Tensor = library.sparse_linear(
+    out: Tensor = registration.sparse_linear(
         weight,
         list(sides.rows),
         sides.values,

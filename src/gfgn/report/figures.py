@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gfgn.data.diagnosis import Description
-from gfgn.experiments.compare import Comparison
-from gfgn.experiments.record import is_gfgn
+from gfgn.runs.comparison import Comparison
+from gfgn.runs.record import is_gfgn
 
 Floats = NDArray[np.float64]
 METRICS = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "micro_f1": "micro-F1"}
@@ -73,7 +73,7 @@ def stack(scores: Sequence[float], step: float = 0.09, most: int = 5) -> list[fl
 
 def gates_figure(gates: Mapping[str, Any], name: str = "gates") -> str:
     """The gate of every feature dimension: by whether it follows the graph, or against its smoothness if that is not
-    known; see `gfgn.experiments.gates.gates_note`."""
+    known; see `gfgn.runs.gates.gates_note`."""
     levels = {level: np.array(values) for level, values in gates["levels"].items()}
     with mpl.rc_context(STYLE):
         if gates["smooth"] is None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gfgn.experiments.compare import Comparison, in_words, rank_models
-from gfgn.experiments.gates import MAX_DIMENSIONS
-from gfgn.experiments.record import is_gfgn
 from gfgn.report.figures import METRICS, gates_figure, runs_figure
+from gfgn.runs.comparison import Comparison, in_words, rank_models
+from gfgn.runs.gates import MAX_DIMENSIONS
+from gfgn.runs.record import is_gfgn
 from gfgn.train.statistics import Summary, in_percent
 
 STYLE = """

@@ -12,17 +12,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gfgn.experiments.compare import Comparison, Watcher, in_words, rank_models
-from gfgn.experiments.record import Row, is_gfgn
 from gfgn.report.figures import METRICS
 from gfgn.report.html import interval, percent, signed
+from gfgn.runs.comparison import Comparison, ProgressCallback, in_words, rank_models
+from gfgn.runs.record import Row, is_gfgn
 from gfgn.train.replica import Status
 
 LINE_EVERY = 20.0
 """Seconds between two lines on how far training is, where there is no terminal to show it in place."""
 
 
-class Counter(Watcher):
+class Counter(ProgressCallback):
     """Counts runs: `made` now, and `kept` from earlier."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Bars(Counter):
 
 @contextmanager
 def watching(console: Console, total: int) -> Iterator[Counter]:
-    """A watcher that shows how far `total` runs are: bars on a terminal, plain lines elsewhere."""
+    """A callback that shows how far `total` runs are: bars on a terminal, plain lines elsewhere."""
     if not console.is_terminal:
         yield Lines()
         return

@@ -1,55 +1,5 @@
-"""Training on samples of a graph: samplers compiled with Numba, the methods that use them, and a plain loop.
+"""Samplers of graphs, compiled with Numba."""
 
-`NeighborSampler` stands behind PyG's loaders. `NeighborBatches` (`graphsage`), `ControlVariateBatches` (`vr-gcn`) and
-`SaintBatches` (`graphsaint`) cut an epoch into steps for `train_minibatch`; `minibatches` makes them by a model's name.
-"""
-
-from __future__ import annotations
-
-from typing import Any
-
-from torch import Tensor, nn
-
-from gfgn.graph import Graph
-from gfgn.sampling.minibatch import Fit, Minibatches, train_minibatch
 from gfgn.sampling.neighbors import NeighborSampler
-from gfgn.sampling.sage import NeighborBatches
-from gfgn.sampling.saint import EdgeSampler, NodeSampler, SaintBatches, WalkSampler
-from gfgn.sampling.variance import ControlVariateBatches
 
-__all__ = [
-    "ControlVariateBatches",
-    "EdgeSampler",
-    "Fit",
-    "Minibatches",
-    "NeighborBatches",
-    "NeighborSampler",
-    "NodeSampler",
-    "SaintBatches",
-    "WalkSampler",
-    "minibatches",
-    "train_minibatch",
-]
-
-
-def minibatches(
-    model: str, net: nn.Module, x: Tensor, graph: Graph, y: Tensor, train: Tensor, **options: Any
-) -> Minibatches:
-    """How the model of that name trains in mini-batches.
-
-    Args:
-        model: `"graphsage"`, `"vr-gcn"` or `"graphsaint"`.
-        net: The model.
-        x: `[N, F]`, dense or sparse CSR.
-        graph: The whole graph.
-        y: Labels, see `train_minibatch`.
-        train: `[N]`, mask of the training nodes.
-        options: Of `NeighborBatches`, `ControlVariateBatches` or `SaintBatches`.
-    """
-    if model == "graphsage":
-        return NeighborBatches(x, graph, y, train, **options)
-    if model == "vr-gcn":
-        return ControlVariateBatches(net, x, graph, y, train, **options)
-    if model == "graphsaint":
-        return SaintBatches(x, graph, y, train, **options)
-    raise ValueError(f"model must be one of 'graphsage', 'vr-gcn', 'graphsaint', got {model!r}")
+__all__ = ["NeighborSampler"]

@@ -1,8 +1,8 @@
 """Training: replicas, the models by name, the engine and the statistics of runs."""
 
-from gfgn.train.batch import Protocol
+from gfgn.nn.registry import MODELS
+from gfgn.train.batch import TrainConfig
 from gfgn.train.loop import train_replicas
-from gfgn.train.models import MODELS
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.statistics import (
     PairedTest,
@@ -18,11 +18,11 @@ from gfgn.train.statistics import (
 __all__ = [
     "MODELS",
     "PairedTest",
-    "Protocol",
     "Replica",
     "Run",
     "Status",
     "Summary",
+    "TrainConfig",
     "average_ranks",
     "bootstrap_interval",
     "difference",

@@ -24,10 +24,10 @@ from torch.func import functional_call
 from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
 from gfgn.graph import Graph
+from gfgn.nn.registry import Model
+from gfgn.ops.adam import BETAS, adam_, copy_where_
 from gfgn.ops.random import GOLDEN, keyed, mix, rate_dtype
-from gfgn.ops.update import BETAS, adam_, copy_where_
 from gfgn.train import metrics
-from gfgn.train.models import Model
 from gfgn.train.replica import Replica
 from gfgn.train.task import Part, Task
 
@@ -37,7 +37,7 @@ SCORE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Protocol:
+class TrainConfig:
     """How runs are trained and when they end.
 
     Attributes:
@@ -80,13 +80,13 @@ class Protocol:
 
 
 @contextlib.contextmanager
-def precision(protocol: Protocol, device: torch.device) -> Iterator[None]:
-    """Products of float32 matrices on a GPU as `protocol` wants them, and afterwards as they were."""
+def precision(config: TrainConfig, device: torch.device) -> Iterator[None]:
+    """Products of float32 matrices on a GPU as `config` wants them, and afterwards as they were."""
     if device.type != "cuda":
         yield
         return
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if protocol.tf32 else "highest")
+    torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
     try:
         yield
     finally:
@@ -214,7 +214,7 @@ class Batch:
         data: The dataset, for its metric.
         replicas: The replicas.
         splits: The place in the task's masks of every replica's split.
-        protocol: How to train.
+        config: How to train.
     """
 
     def __init__(
@@ -224,9 +224,9 @@ class Batch:
         data: Dataset,
         replicas: Sequence[Replica],
         splits: Sequence[int],
-        protocol: Protocol,
+        config: TrainConfig,
     ) -> None:
-        self.program, self.task, self.replicas, self.protocol = program, task, list(replicas), protocol
+        self.program, self.task, self.replicas, self.config = program, task, list(replicas), config
         self.score = metrics.SCORES[data.metric]
         self.device = device = task.val.y.device
         self.dtype = dtype = data.x.dtype
@@ -245,8 +245,8 @@ class Batch:
             self.tensors[f"parameter {name}"] = flat = layout.lay(values)
             for kind in ("first moment", "second moment", "best"):
                 self.tensors[f"{kind} {name}"] = torch.zeros_like(flat)
-        self.tables = self._tables(protocol, dtype, device)
-        self._train_weights = [part.weights(protocol.class_weights) for part in task.steps]
+        self.tables = self._tables(config, dtype, device)
+        self._train_weights = [part.weights(config.class_weights) for part in task.steps]
         self._val_weights = task.val.weights()
         self._captured: list[Any] = []
 
@@ -272,14 +272,14 @@ class Batch:
             "train_loss": torch.zeros(count, dtype=dtype, device=device),
             "step": torch.zeros(1, dtype=torch.int64, device=device),
             "finished_epochs": torch.zeros(1, dtype=torch.int64, device=device),
-            "history": torch.full((self.protocol.max_epochs, 3, count), torch.nan, dtype=dtype, device=device),
+            "history": torch.full((self.config.max_epochs, 3, count), torch.nan, dtype=dtype, device=device),
         }
 
-    def _tables(self, protocol: Protocol, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+    def _tables(self, config: TrainConfig, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
         """What Adam needs to know of each step."""
-        steps = protocol.max_epochs * self.num_steps
+        steps = config.max_epochs * self.num_steps
         time = torch.arange(1, steps + 1, dtype=torch.float64)
-        rate = protocol.learning_rates(steps) / (1 - BETAS[0] ** time)
+        rate = config.learning_rates(steps) / (1 - BETAS[0] ** time)
         return {"rate": rate.to(device, dtype), "correction": (1 - BETAS[1] ** time).sqrt().to(device, dtype)}
 
     # --- an epoch ---------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class Batch:
 
     def _clipping(self, grads: dict[str, Tensor | None]) -> Tensor:
         """What each replica's gradient is multiplied by so that its norm is no larger than allowed."""
-        limit = self.protocol.clip
+        limit = self.config.clip
         if limit is None:
             return torch.ones_like(self.tensors["lr"])
         squares = [grad.flatten(1).square().sum(1) for grad in grads.values() if grad is not None]
@@ -328,13 +328,13 @@ class Batch:
         loss = metrics.loss(logits, self.task.val.y, weight)
         score = self.score(logits, self.task.val.y, mask).to(self.dtype)
         tensors["history"].index_copy_(0, epoch, torch.stack([tensors["train_loss"], loss, score]).unsqueeze(0))
-        better = BEST[self.protocol.best](score, loss, tensors["best_score"], tensors["best_loss"])
+        better = BEST[self.config.best](score, loss, tensors["best_score"], tensors["best_loss"])
         better = tensors["alive"] & (better | (epoch == 0))
         for name, value in (("best_score", score), ("best_loss", loss), ("best_epoch", epoch.expand_as(better))):
             tensors[name].copy_(torch.where(better, value, tensors[name]))
         for name in self.layouts:
             copy_where_(tensors[f"parameter {name}"], tensors[f"best {name}"], better)
-        tensors["alive"].logical_and_(epoch - tensors["best_epoch"] < self.protocol.patience)
+        tensors["alive"].logical_and_(epoch - tensors["best_epoch"] < self.config.patience)
         tensors["train_loss"].zero_()
         epoch.add_(1)
 
@@ -350,7 +350,7 @@ class Batch:
     def run(self, epochs: int) -> None:
         """Trains so many epochs more, or as many as there are left."""
         with _on_side_stream(self.device):
-            for _ in range(min(epochs, self.protocol.max_epochs - self.epoch)):
+            for _ in range(min(epochs, self.config.max_epochs - self.epoch)):
                 self._run_epoch()
                 self.epoch += 1
 
@@ -387,7 +387,7 @@ class Batch:
 
     def alive(self) -> list[bool]:
         """Which replicas have epochs left."""
-        if self.epoch >= self.protocol.max_epochs:
+        if self.epoch >= self.config.max_epochs:
             return [False] * len(self.replicas)
         alive: list[bool] = self.tensors["alive"].tolist()
         return alive
@@ -452,7 +452,7 @@ class Batch:
 
 def _of_edges(scores: Tensor, graph: Graph) -> Tensor:
     """Without the zeros in the places of given self-loops, which are no edges, where there is a score an edge."""
-    kept = graph.slot >= 0
+    kept = graph.edge_position >= 0
     if scores.size(1) != kept.numel() or bool(kept.all()):
         return scores
     return scores[:, kept]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import gfgn
 from gfgn.data.dataset import Dataset
-from gfgn.train.batch import Batch, Protocol
+from gfgn.train.batch import Batch, TrainConfig
 from gfgn.train.replica import Replica, Run
 
 
@@ -29,12 +29,12 @@ class Checkpoint:
 
     Args:
         folder: Where the files are.
-        model, data, replicas, protocol: What is trained.
+        model, data, replicas, config: What is trained.
         every: Epochs between two saves.
     """
 
     def __init__(
-        self, folder: Path, model: str, data: Dataset, replicas: Sequence[Replica], protocol: Protocol, every: int
+        self, folder: Path, model: str, data: Dataset, replicas: Sequence[Replica], config: TrainConfig, every: int
     ) -> None:
         if every < 1:
             raise ValueError(f"checkpoint_every must be 1 or larger, got {every}")
@@ -45,7 +45,7 @@ class Checkpoint:
             model,
             data.fingerprint,
             [data.split_fingerprint(split) for split in sorted({replica.split for replica in replicas})],
-            dataclasses.asdict(protocol),
+            dataclasses.asdict(config),
         ]
         self._saved: dict[str, int] = {}
         """The epoch of each batch's last save."""

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.train.batch import Batch, Program, Protocol, precision
+from gfgn.nn.registry import HIDDEN, Model, find_model
+from gfgn.train.batch import Batch, Program, TrainConfig, precision
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.memory import kept_memory
-from gfgn.train.models import HIDDEN, Model, find_model
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.task import Task, make_task, with_sparse_features
 
@@ -77,12 +77,12 @@ def train_replicas(
         patience: Epochs without improvement after which a run ends.
         device: Where to train: `"cpu"`, `"cuda"` or `"mps"`.
         clip: Largest norm of a run's gradient, or `None`.
-        schedule: Of the learning rate: `"constant"`, `"cosine"` or `"step"`, see `gfgn.train.Protocol`.
+        schedule: Of the learning rate: `"constant"`, `"cosine"` or `"step"`, see `gfgn.train.TrainConfig`.
         class_weights: Whether every class has the same weight in the loss, however many nodes it has.
         graphs_per_step: If every graph of `data` belongs to one part of the split, how many training graphs make up a
             step; `None` for all of them.
-        best: What the best epoch goes by: `"score"`, `"loss"` or `"last"`, see `gfgn.train.Protocol`.
-        tf32: Whether a GPU may multiply float32 matrices in TF32, see `gfgn.train.Protocol`.
+        best: What the best epoch goes by: `"score"`, `"loss"` or `"last"`, see `gfgn.train.TrainConfig`.
+        tf32: Whether a GPU may multiply float32 matrices in TF32, see `gfgn.train.TrainConfig`.
         progress: Called with each run as it finishes, in the caller's thread.
         status: Called now and then with how far the runs are, likewise.
         history: Whether runs keep their losses and scores of every epoch.
@@ -101,17 +101,17 @@ def train_replicas(
         raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
     if data.inductive and not entry.inductive:
         raise ValueError(f"model must run on graphs it has not seen for {data.name!r}, got {model!r}, which does not")
-    protocol = Protocol(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best, tf32)
-    _check(data, replicas, protocol, batch_size, rungs, prune)
+    config = TrainConfig(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best, tf32)
+    _check(data, replicas, config, batch_size, rungs, prune)
     if not replicas:
         return []
     options = {"history": history, "keep_state": keep_state, "gates": gates}
     training = _Training(
-        model, entry, with_sparse_features(data.to(device)), replicas, protocol, options, progress, status
+        model, entry, with_sparse_features(data.to(device)), replicas, config, options, progress, status
     )
     if checkpoint is not None:
-        training.saves = Checkpoint(Path(checkpoint), model, data, replicas, protocol, checkpoint_every)
-    with kept_memory(training.device.type), precision(protocol, training.device):
+        training.saves = Checkpoint(Path(checkpoint), model, data, replicas, config, checkpoint_every)
+    with kept_memory(training.device.type), precision(config, training.device):
         training.train(batch_size, sorted(set(rungs)), prune)
     return [training.runs[place] for place in range(len(replicas))]
 
@@ -150,12 +150,12 @@ class _Training:
         entry: Model,
         data: Dataset,
         replicas: Sequence[Replica],
-        protocol: Protocol,
+        config: TrainConfig,
         options: dict[str, bool],
         progress: Callable[[Run], None] | None,
         status: Callable[[Status], None] | None,
     ) -> None:
-        self.name, self.entry, self.data, self.replicas, self.protocol = name, entry, data, replicas, protocol
+        self.name, self.entry, self.data, self.replicas, self.config = name, entry, data, replicas, config
         self.options, self.progress, self.status = options, progress, status
         self.device = data.y.device
         self.runs: dict[int, Run] = {}
@@ -189,10 +189,10 @@ class _Training:
         for group in map(self._group, self._alike()):
             size = batch_size or self._fitting(group)
             batches += [(self._batch(group, some), some) for some in _cut(group.places, size)]
-        for rung in [*rungs, self.protocol.max_epochs]:
+        for rung in [*rungs, self.config.max_epochs]:
             for batch, places in batches:
                 self._run(batch, places, rung)
-            if rung < self.protocol.max_epochs:
+            if rung < self.config.max_epochs:
                 self._prune(batches, rung, prune)
 
     def _train_in_threads(self, batch_size: int | None) -> None:
@@ -247,7 +247,7 @@ class _Training:
         with self.lock:  # initial parameters are drawn from PyTorch's own generator
             group = self._group(alike)
             batch = self._batch(group, places)
-        self._run(batch, places, self.protocol.max_epochs)
+        self._run(batch, places, self.config.max_epochs)
 
     def _alike(self) -> list[list[int]]:
         """Replicas that can share a program: the same structure and, where parts are graphs, the same split."""
@@ -258,15 +258,15 @@ class _Training:
 
     def _group(self, places: list[int]) -> _Group:
         facts = {"num_nodes": self.data.num_nodes}
-        settings = self.entry.settings(self.name, self.replicas[places[0]], facts)
+        settings = self.entry.settings(self.name, self.replicas[places[0]].options, facts)
         program = Program(self.entry, settings, self.data, self.device)
         splits = sorted({self.replicas[place].split for place in places})
-        return _Group(program, make_task(self.data, splits, self.protocol.graphs_per_step), splits, places)
+        return _Group(program, make_task(self.data, splits, self.config.graphs_per_step), splits, places)
 
     def _batch(self, group: _Group, places: Sequence[int]) -> Batch:
         replicas = [self.replicas[place] for place in places]
         splits = [group.splits.index(replica.split) for replica in replicas]
-        return Batch(group.program, group.task, self.data, replicas, splits, self.protocol)
+        return Batch(group.program, group.task, self.data, replicas, splits, self.config)
 
     def _train_group(self, group: _Group, batch_size: int | None) -> None:
         """Trains replicas batch by batch, in smaller ones when the memory was not enough."""
@@ -275,7 +275,7 @@ class _Training:
         while left:
             some = left[:size]
             try:
-                self._run(self._batch(group, some), some, self.protocol.max_epochs)
+                self._run(self._batch(group, some), some, self.config.max_epochs)
             except torch.OutOfMemoryError:
                 if size == 1:
                     raise
@@ -365,7 +365,7 @@ class _Training:
         share = (time.perf_counter() - start) / count
         runs = []
         for k, place in enumerate(places):
-            epochs = min(batch.epoch, best[k] + self.protocol.patience + 1)
+            epochs = min(batch.epoch, best[k] + self.config.patience + 1)
             kept = {name: values[:epochs] for name, values in histories[k].items()} if self.options["history"] else {}
             runs.append(
                 Run(
@@ -408,7 +408,7 @@ class _Training:
             return
         seconds = time.perf_counter() - self.start
         ended = [run.epochs for run in self.runs.values()]
-        expected = sum(ended) / len(ended) if ended else self.protocol.max_epochs
+        expected = sum(ended) / len(ended) if ended else self.config.max_epochs
         left = max(0.0, len(self.replicas) * max(expected, batch.epoch) - self.work)
         best = max([*(run.val for run in self.runs.values()), *(batch.scores() if places else [])])
         status = Status(
@@ -438,7 +438,7 @@ def _share(places: list[int], size: int, threads: int) -> list[list[int]]:
 def _check(
     data: Dataset,
     replicas: Sequence[Replica],
-    protocol: Protocol,
+    config: TrainConfig,
     batch_size: int | None,
     rungs: Sequence[int],
     prune: Prune | None,
@@ -451,9 +451,9 @@ def _check(
         raise ValueError(f"rungs and prune must be given together, got rungs={list(rungs)} and prune={prune}")
     if any(rung < 1 for rung in rungs):
         raise ValueError(f"rungs must be epochs from 1 on, got {list(rungs)}")
-    if protocol.class_weights and data.multilabel:
+    if config.class_weights and data.multilabel:
         raise ValueError(f"class_weights must be False for data of many labels a node, such as {data.name!r}")
-    if protocol.graphs_per_step is not None and not data.inductive:
+    if config.graphs_per_step is not None and not data.inductive:
         raise ValueError(
             f"graphs_per_step must be None for {data.name!r}, which is not made of graphs of one part each"
         )

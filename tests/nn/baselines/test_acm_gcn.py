@@ -1,6 +1,6 @@
 """`acm-gcn` against loops over scalars."""
 
-from tiny import (
+from nn.baselines.tiny import (
     CLASSES,
     FEATURES,
     NODES,

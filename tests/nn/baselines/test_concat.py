@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from tiny import (
+from nn.baselines.tiny import (
     CLASSES,
     FEATURES,
     Row,

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny import CLASSES, FEATURES, NODES, device_for, edges, features, graph, randomize
+from nn.baselines.tiny import CLASSES, FEATURES, NODES, device_for, edges, features, graph, randomize
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 

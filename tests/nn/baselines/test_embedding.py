@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import NODES, edges, graph
+from nn.baselines.tiny import NODES, edges, graph
 
 from gfgn import Graph
 from gfgn.nn.baselines import embedding

@@ -1,7 +1,7 @@
 """`geniepath` against loops over scalars."""
 
 import pytest
-from tiny import (
+from nn.baselines.tiny import (
     CLASSES,
     FEATURES,
     NODES,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import (
+from nn.baselines.tiny import (
     CLASSES,
     FEATURES,
     NODES,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tiny import (
+from nn.baselines.tiny import (
     CLASSES,
     FEATURES,
     NODES,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tiny import FEATURES, NODES, edges, features, graph, randomize
+from nn.baselines.tiny import FEATURES, NODES, edges, features, graph, randomize
 from torch import Tensor
 from torch_geometric import nn as pyg
 

@@ -24,7 +24,7 @@ from gfgn.nn.baselines import (
     sgc,
     vr_gcn,
 )
-from gfgn.nn.baselines.entry import Baseline, Parameter, baseline
+from gfgn.nn.entry import Baseline, Parameter, baseline
 
 __all__ = ["BASELINES", "Baseline", "Parameter", "baseline"]
 

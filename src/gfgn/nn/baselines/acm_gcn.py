@@ -8,7 +8,7 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import ConvolutionStack, Maps, random_walk, reset, with_self_loops
-from gfgn.nn.baselines.entry import baseline, hidden, layers
+from gfgn.nn.entry import baseline, hidden, layers
 
 CHANNELS = 3
 

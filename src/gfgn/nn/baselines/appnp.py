@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import apply, glorot_linear, reset, widths, with_self_loops
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
 
 
 class Perceptron(nn.Module):

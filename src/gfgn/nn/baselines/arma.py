@@ -9,7 +9,7 @@ from torch_geometric.nn.inits import glorot
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import Convolutions, apply, glorot_linear, merge, reset, widths
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
 
 
 class ARMALayer(nn.Module):

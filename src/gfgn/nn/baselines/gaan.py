@@ -8,10 +8,10 @@ from torch.nn.functional import leaky_relu
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.attention import attend, edge_dot
 from gfgn.nn.baselines.common import Convolutions, Maps, apply, glorot_linear, reset, widths
-from gfgn.nn.baselines.edges import edge_softmax, max_over_neighbors
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
+from gfgn.ops.attention import attend, edge_dot
+from gfgn.ops.edges import edge_softmax, max_over_neighbors
 
 SLOPE = 0.1
 """Of LeakyReLU, as in the paper."""

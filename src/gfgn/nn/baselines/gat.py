@@ -11,10 +11,10 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.attention import attend
 from gfgn.nn.baselines.common import Convolutions, glorot_linear, merge, reset, with_self_loops
-from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target
-from gfgn.nn.baselines.entry import Parameter, baseline, layers
+from gfgn.nn.entry import Parameter, baseline, layers
+from gfgn.ops.attention import attend
+from gfgn.ops.edges import edge_softmax, from_source, from_target
 
 SLOPE = 0.2
 """Of LeakyReLU in the attention, as in the papers of `gat` and `gatv2`."""

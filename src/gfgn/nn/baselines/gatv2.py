@@ -9,11 +9,11 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.attention import attend
 from gfgn.nn.baselines.common import Maps, merge, reset
-from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target
-from gfgn.nn.baselines.entry import baseline
 from gfgn.nn.baselines.gat import GAT, HEAD_PARAMETERS, SLOPE
+from gfgn.nn.entry import baseline
+from gfgn.ops.attention import attend
+from gfgn.ops.edges import edge_softmax, from_source, from_target
 
 
 class GATv2Layer(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import ConvolutionStack, glorot_linear, reset, with_self_loops
-from gfgn.nn.baselines.entry import baseline, hidden, layers
+from gfgn.nn.entry import baseline, hidden, layers
 
 
 class GCNLayer(nn.Module):

@@ -11,7 +11,7 @@ from torch_geometric.nn.inits import glorot
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import apply, glorot_linear, reset, with_self_loops
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
 
 
 class GCNII(nn.Module):

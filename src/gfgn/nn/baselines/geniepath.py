@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
 
 from gfgn.graph import Graph
-from gfgn.nn.baselines.attention import attend
 from gfgn.nn.baselines.common import Maps, apply, glorot_linear, reset, with_self_loops
-from gfgn.nn.baselines.edges import edge_softmax, from_source, from_target
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
+from gfgn.ops.attention import attend
+from gfgn.ops.edges import edge_softmax, from_source, from_target
 
 
 class Breadth(nn.Module):

@@ -16,7 +16,7 @@ from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import Maps, per_graph, reset
 from gfgn.nn.baselines.embedding import EMBEDDINGS, Points, embed, parts
-from gfgn.nn.baselines.entry import Parameter, baseline, layers
+from gfgn.nn.entry import Parameter, baseline, layers
 
 DIRECTIONS = 4
 BINS = 2 * DIRECTIONS

@@ -9,7 +9,7 @@ from torch_geometric.nn.inits import uniform
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import apply, glorot_linear, reset
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden
+from gfgn.nn.entry import Parameter, baseline, hidden
 
 
 class GatedGraphLayer(nn.Module):

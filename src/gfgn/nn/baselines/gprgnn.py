@@ -9,7 +9,7 @@ from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.appnp import Perceptron
 from gfgn.nn.baselines.common import reset, with_self_loops
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
 
 
 class GPRGNN(nn.Module):

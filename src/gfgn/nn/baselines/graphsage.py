@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import Maps, reset, widths
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
 
 
 class SAGELayer(nn.Module):

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import Convolutions, Maps, apply, glorot_linear, per_graph, reset, widths
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
 
 
 class SaintLayer(nn.Module):
@@ -34,7 +34,7 @@ class SaintLayer(nn.Module):
 @per_graph
 def mean_weighted(graph: Graph) -> Graph:
     """The graph with `D⁻¹A` in the place of `Â`."""
-    return dataclasses.replace(graph, norm=graph.share, reverse_norm=graph.reverse_share)
+    return dataclasses.replace(graph, norm=graph.row_norm, reverse_norm=graph.reverse_row_norm)
 
 
 class ConcatLayer(nn.Module):

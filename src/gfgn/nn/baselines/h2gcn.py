@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import apply, glorot_linear, per_graph, reset
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden
+from gfgn.nn.entry import Parameter, baseline, hidden
 
 
 class H2GCN(nn.Module):

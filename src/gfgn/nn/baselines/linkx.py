@@ -10,7 +10,7 @@ from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.appnp import Perceptron
 from gfgn.nn.baselines.common import apply, glorot_linear, reset
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden
+from gfgn.nn.entry import Parameter, baseline, hidden
 
 
 class LINKX(nn.Module):

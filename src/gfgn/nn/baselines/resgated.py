@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import ConvolutionStack, Maps, per_graph, reset
-from gfgn.nn.baselines.entry import baseline, hidden, layers
+from gfgn.nn.entry import baseline, hidden, layers
 
 
 class ResGatedLayer(nn.Module):
@@ -39,8 +39,8 @@ class ResGatedLayer(nn.Module):
 @per_graph
 def unscaled(graph: Graph) -> Graph:
     """The graph with `Â_ij = 1` on every edge and shares of 0."""
-    ones, zeros = torch.ones_like(graph.norm), torch.zeros_like(graph.share)
-    return dataclasses.replace(graph, norm=ones, reverse_norm=ones, share=zeros, reverse_share=zeros)
+    ones, zeros = torch.ones_like(graph.norm), torch.zeros_like(graph.row_norm)
+    return dataclasses.replace(graph, norm=ones, reverse_norm=ones, row_norm=zeros, reverse_row_norm=zeros)
 
 
 class ResGated(ConvolutionStack):

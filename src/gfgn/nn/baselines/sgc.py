@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import glorot_linear, reset, with_self_loops
-from gfgn.nn.baselines.entry import Parameter, baseline
+from gfgn.nn.entry import Parameter, baseline
 
 
 class SGC(nn.Module):

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import Convolutions, apply, reset, widths, with_self_loops
-from gfgn.nn.baselines.entry import Parameter, baseline, hidden, layers
 from gfgn.nn.baselines.gcn import GCNLayer
 from gfgn.nn.baselines.graphsaint import SaintLayer, mean_weighted
+from gfgn.nn.entry import Parameter, baseline, hidden, layers
 
 
 class SumLayer(GCNLayer):

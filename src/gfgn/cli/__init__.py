@@ -1,0 +1,5 @@
+"""The command `gfgn`."""
+
+from gfgn.cli.app import main
+
+__all__ = ["main"]

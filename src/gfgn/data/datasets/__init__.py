@@ -1,0 +1,1 @@
+"""Named datasets: registry, loaders, downloads, cache."""

@@ -1,0 +1,1 @@
+"""Generated graphs, and random edges and noise added to given ones."""

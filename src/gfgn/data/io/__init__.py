@@ -1,0 +1,1 @@
+"""Readers of a user's own files."""

@@ -1,0 +1,1 @@
+"""The reproduction of *Graph Feature Gating Networks*: its studies, claims, analyses and figures."""

@@ -1,0 +1,389 @@
+"""`Store`: runs in an SQLite file, one row a run, which several processes may write to at once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from gfgn.data.dataset import Dataset
+from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, beyond, identify
+from gfgn.train.batch import TrainConfig
+from gfgn.train.replica import Replica
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+APPLICATION_ID = 0x6766676E  # "gfgn" in ASCII; tells a store from any other SQLite file
+SCHEMA_VERSION = 1
+PATIENCE_FOR_LOCKS = 60.0
+"""Seconds to wait for another process that writes."""
+COLUMNS = (
+    *("key", "dataset", "dataset_fingerprint", "standin", "metric", "model", "split", "split_fingerprint", "seed"),
+    *("lr", "weight_decay", "dropout", "lam", "options", "max_epochs", "patience", "protocol"),
+    *("search", "val", "test", "epoch", "epochs", "seconds", "num_parameters", "gates"),
+    *("gfgn_version", "torch_version", "torch_geometric_version", "python_version", "device", "date"),
+)
+NUMBERS = {"standin", "split", "seed", "max_epochs", "patience", "epoch", "epochs", "num_parameters"}
+REALS = {"lr", "weight_decay", "dropout", "lam", "val", "test", "seconds"}
+JSON = {"options": "option", "protocol": "protocol", "gates": "gate"}
+"""Columns that hold several values, and what the columns begin with that these become in an export."""
+ORDER = (
+    "dataset, dataset_fingerprint, model, max_epochs, patience, lr, weight_decay, dropout, lam, options, "
+    "protocol, split, seed, search, key"
+)
+
+
+class StoreError(ValueError):
+    """A file that is not a store, or one that cannot be read or written."""
+
+
+class Store:
+    """Runs in an SQLite file.
+
+    What has been added is in the file when `add` returns and survives the end of the process, however it ends. A run
+    that is there already is not written again: the first one stays. Several processes may read and write at once.
+
+    Args:
+        path: The file, which is made if need be; `":memory:"` for a store that is gone with the process.
+        read_only: Whether the file must be there already and is left untouched.
+    """
+
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self.path = Path(path)
+        self.read_only = read_only
+        if read_only and not self.path.is_file():
+            raise StoreError(f"path must be a store of gfgn, got {self.path}, where there is no file")
+        with _explained(self.path):
+            if not read_only and str(path) != ":memory:":
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = _connect(self.path, read_only)
+        try:
+            with _explained(self.path):
+                self._open()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._database.close()
+
+    def __len__(self) -> int:
+        with _explained(self.path):
+            return int(self._database.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def add(self, rows: Iterable[Row]) -> int:
+        """Writes rows, all or none; returns how many were new."""
+        names, places = ", ".join(COLUMNS), ", ".join("?" * len(COLUMNS))
+        insert = f"INSERT INTO runs ({names}) VALUES ({places}) ON CONFLICT (key) DO NOTHING"
+        values = [_pack(row) for row in rows]
+        with self._transaction():
+            before = self._database.total_changes
+            self._database.executemany(insert, values)
+            return self._database.total_changes - before
+
+    def rows(self, *, dropped: bool = False, **filters: Any) -> list[Row]:
+        """The rows that agree with every filter, in the order of dataset, model, hyper-parameters, split and seed.
+
+        Args:
+            dropped: Whether runs that a search ended before their time are wanted too.
+            **filters: A value, or several of which any will do, for a column: `dataset="cora", split=[0, 1]`.
+        """
+        return [_unpack(record) for record in self._select(dropped, filters)]
+
+    def find(
+        self,
+        dataset: Dataset | DatasetRecord,
+        model: str,
+        replicas: Sequence[Replica],
+        config: TrainConfig = DEFAULT_CONFIG,
+        search: str = "",
+    ) -> list[Row | None]:
+        """The row of each replica, in order; `None` where there is none.
+
+        Args:
+            dataset: What the runs were trained on.
+            model: Name of the model.
+            replicas: The runs to look for.
+            config: How they were trained.
+            search: Hash of a search: where it ended a run before its time, the row of that is found.
+        """
+        record = dataset if isinstance(dataset, DatasetRecord) else DatasetRecord.of(dataset)
+        whole = [identify(record, model, replica, config) for replica in replicas]
+        found = self._by_key(whole)
+        if not search:
+            return [found.get(key) for key in whole]
+        ended = [identify(record, model, replica, config, search) for replica in replicas]
+        found |= self._by_key(ended)
+        return [found.get(other) or found.get(key) for key, other in zip(whole, ended, strict=True)]
+
+    def missing(
+        self,
+        dataset: Dataset | DatasetRecord,
+        model: str,
+        replicas: Sequence[Replica],
+        config: TrainConfig = DEFAULT_CONFIG,
+    ) -> list[Replica]:
+        """The replicas that have no row, in order, each once."""
+        record = dataset if isinstance(dataset, DatasetRecord) else DatasetRecord.of(dataset)
+        lacking: dict[str, Replica] = {}
+        for replica, row in zip(replicas, self.find(record, model, replicas, config), strict=True):
+            if row is None:
+                lacking.setdefault(identify(record, model, replica, config), replica)
+        return list(lacking.values())
+
+    # --- what reports need beside runs --------------------------------------------------------------------------------
+
+    def note(self, kind: str, name: str, content: Mapping[str, Any]) -> None:
+        """Keeps a note, such as what a comparison consists of; one of the same kind and name is replaced."""
+        text = json.dumps(content, sort_keys=True)
+        with self._transaction():  # a changed note moves to the end, an unchanged one keeps its place
+            self._database.execute("DELETE FROM notes WHERE kind = ? AND name = ? AND content <> ?", (kind, name, text))
+            self._database.execute(
+                "INSERT INTO notes (kind, name, content) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (kind, name, text)
+            )
+
+    def notes(self, kind: str) -> dict[str, dict[str, Any]]:
+        """The notes of a kind by name, in the order of writing."""
+        with _explained(self.path):
+            found = self._database.execute("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,))
+            return {name: json.loads(content) for name, content in found}
+
+    # --- export -------------------------------------------------------------------------------------------------------
+
+    def to_csv(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
+        """Writes rows to a CSV file, see `rows`, and returns its path. Gate summaries and further options of models
+        and training become columns of their own, `gate_mean` or `option_hidden` for example. The file appears
+        whole or not at all."""
+        path, (header, table) = Path(path), self._table(dropped, filters)
+        with _whole_file(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header)
+            writer.writerows(table)
+        return path
+
+    def to_pandas(self, *, dropped: bool = False, **filters: Any) -> pd.DataFrame:
+        """Rows as a data frame, with the columns of `to_csv`."""
+        import pandas as pd
+
+        header, table = self._table(dropped, filters)
+        frame = pd.DataFrame.from_records(table, columns=header)
+        kinds = dict.fromkeys(NUMBERS, "int64") | dict.fromkeys(REALS, "float64")
+        frame = frame.astype({name: kind for name, kind in kinds.items() if name in header})
+        return frame.astype({"standin": bool})
+
+    def to_parquet(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
+        """Writes rows to a Parquet file, with the columns of `to_csv`, and returns its path."""
+        path, frame = Path(path), self.to_pandas(dropped=dropped, **filters)
+        with _whole_file(path) as unfinished:
+            try:
+                frame.to_parquet(unfinished, engine="pyarrow", index=False)
+            except ImportError:
+                raise ImportError("Parquet needs pyarrow: pip install 'gfgn[tables]'") from None
+        return path
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Checks that the file is a store of this version, or makes it one if it is empty."""
+        if not self.read_only and self._is_new():
+            _retry(lambda: self._database.execute("PRAGMA journal_mode = WAL"))
+            with self._transaction():
+                if self._is_new():  # and no other process has just made it one
+                    self._create()
+        application, version = (self._pragma(name) for name in ("application_id", "user_version"))
+        if application != APPLICATION_ID:
+            raise StoreError(f"path must be a store of gfgn, got {self.path}, an SQLite file of something else")
+        if version != SCHEMA_VERSION:
+            advice = "update gfgn to read it" if version > SCHEMA_VERSION else "no gfgn ever wrote that one"
+            raise StoreError(
+                f"path must be a store of version {SCHEMA_VERSION}, got {self.path} of version {version}: {advice}"
+            )
+        self._database.execute("PRAGMA synchronous = NORMAL")  # safe against the end of a process, and fast
+
+    def _is_new(self) -> bool:
+        tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        return tables == 0 and self._pragma("application_id") == 0
+
+    def _create(self) -> None:
+        kinds = dict.fromkeys(NUMBERS, "INTEGER") | dict.fromkeys(REALS, "REAL")
+        columns = [f"{name} {kinds.get(name, 'TEXT')}{_constraint(name)}" for name in COLUMNS]
+        for statement in (
+            f"CREATE TABLE runs ({', '.join(columns)})",
+            "CREATE INDEX runs_by_dataset_and_model ON runs (dataset, model)",
+            "CREATE TABLE notes (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, "
+            "content TEXT NOT NULL, UNIQUE (kind, name))",
+            f"PRAGMA application_id = {APPLICATION_ID}",
+            f"PRAGMA user_version = {SCHEMA_VERSION}",
+        ):
+            self._database.execute(statement)
+
+    def _pragma(self, name: str) -> int:
+        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with _explained(self.path):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+    def _select(self, dropped: bool, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        conditions = [] if dropped else ["search = ''"]
+        values: list[Any] = []
+        for name, wanted in filters.items():
+            if name not in COLUMNS or name in JSON:
+                known = ", ".join(column for column in COLUMNS if column not in JSON)
+                raise ValueError(f"filters must be of {known}, got {name!r}")
+            several = list(wanted) if isinstance(wanted, list | tuple | set | frozenset | range) else [wanted]
+            conditions.append(f"{name} IN ({', '.join('?' * len(several))})")
+            values += several
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        with _explained(self.path):
+            return self._fetch(f"SELECT * FROM runs{where} ORDER BY {ORDER}", values)
+
+    def _by_key(self, keys: Sequence[str], at_once: int = 500) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        with _explained(self.path):
+            for start in range(0, len(keys), at_once):
+                some = keys[start : start + at_once]
+                for record in self._fetch(f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(some))})", some):
+                    found[record["key"]] = _unpack(record)
+        return found
+
+    def _fetch(self, query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        cursor = self._database.execute(query, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, record, strict=True)) for record in cursor]
+
+    def _table(self, dropped: bool, filters: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
+        """Header and cells, with what is kept as JSON spread out into columns at its place."""
+        records = self._select(dropped, filters)
+        header: list[str] = []
+        for name in COLUMNS:
+            if name not in JSON:
+                header.append(name)
+                continue
+            contents = [json.loads(record.pop(name) or "{}") for record in records]
+            inner = list(dict.fromkeys(key for content in contents for key in content))
+            header += [f"{JSON[name]}_{key}" for key in inner]
+            for record, content in zip(records, contents, strict=True):
+                record.update((f"{JSON[name]}_{key}", content.get(key)) for key in inner)
+        return header, [[record[name] for name in header] for record in records]
+
+
+def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
+    if not read_only:
+        return sqlite3.connect(path, timeout=PATIENCE_FOR_LOCKS, isolation_level=None)
+    # SQLite wants to write beside a file in WAL mode even to read it, unless told that nobody else writes.
+    closed = not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
+    address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if closed else ''}"
+    return sqlite3.connect(address, timeout=PATIENCE_FOR_LOCKS, isolation_level=None, uri=True)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """SQLite's errors, with the file they are about."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if "not a database" in str(error) or "malformed" in str(error):
+            raise StoreError(f"path must be a store of gfgn, got {path}: {error}") from None
+        raise StoreError(f"the store {path} cannot be used: {error}") from error
+
+
+def _retry(action: Any) -> None:
+    """Switching to WAL mode does not wait for other processes by itself."""
+    end = time.monotonic() + PATIENCE_FOR_LOCKS
+    while True:
+        try:
+            action()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+@contextmanager
+def _whole_file(path: Path) -> Iterator[Path]:
+    """A file beside `path` that takes its place when all went well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(descriptor)
+    unfinished = Path(name)
+    try:
+        yield unfinished
+        unfinished.chmod(0o644)
+        unfinished.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+
+
+def _constraint(name: str) -> str:
+    if name == "key":
+        return " PRIMARY KEY"
+    return "" if name in ("val", "test", "gates") else " NOT NULL"
+
+
+def _pack(row: Row) -> tuple[Any, ...]:
+    replica = row.replica
+    values = {
+        **{name: getattr(row, name) for name in COLUMNS if hasattr(row, name)},
+        **{name: getattr(replica, name) for name in ("split", "seed")},
+        **{name: float(getattr(replica, name)) for name in ("lr", "weight_decay", "dropout", "lam")},
+        **{name: getattr(row.config, name) for name in ("max_epochs", "patience")},
+        **{f"{name}_version": version for name, version in row.versions.items()},
+        "options": json.dumps(dict(replica.options), sort_keys=True),
+        "protocol": json.dumps(beyond(row.config), sort_keys=True),
+        "gates": None if row.gates is None else json.dumps(row.gates),
+        "standin": int(row.standin),
+    }
+    return tuple(values[name] for name in COLUMNS)
+
+
+def _unpack(record: Mapping[str, Any]) -> Row:
+    same = (
+        *("key", "dataset", "dataset_fingerprint", "metric", "model", "split_fingerprint", "search"),
+        *("epoch", "epochs", "seconds", "num_parameters", "device", "date"),
+    )
+    hyper = {name: record[name] for name in ("split", "seed", "lr", "weight_decay", "dropout", "lam")}
+    return Row(
+        **{name: record[name] for name in same},
+        standin=bool(record["standin"]),
+        replica=Replica(**hyper, options=tuple(json.loads(record["options"]).items())),
+        config=TrainConfig(record["max_epochs"], record["patience"], **json.loads(record["protocol"])),
+        val=_number(record["val"]),
+        test=_number(record["test"]),
+        gates=None if record["gates"] is None else json.loads(record["gates"]),
+        versions={name: record[f"{name}_version"] for name in ("gfgn", "torch", "torch_geometric", "python")},
+    )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value  # SQLite keeps NaN as NULL

@@ -1,0 +1,519 @@
+"""Named datasets: the counts of their sources, the published splits, the cache, and what is said when files are
+missing. Real files are looked for in the folder that GFGN_DATA names."""
+
+import dataclasses
+import functools
+import gzip
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gfgn import Graph
+from gfgn.data import DATASETS, Dataset, load, random_splits
+from gfgn.data.datasets import loaders
+from gfgn.data.datasets.registry import cache_dir, normalize_rows
+
+GEOM_GCN = ("actor", "cornell", "texas", "wisconsin", "cora", "citeseer", "pubmed")
+COUNTS = {
+    "karate": (34, 78, 34, 4, 10),
+    "digits": (1_797, 6_309, 64, 10, 10),
+    "dimensions": (1_200, 11_842, 36, 6, 10),
+    "blogcatalog": (5_196, 171_743, 8_189, 6, 10),
+    "flickr": (7_575, 239_738, 12_047, 9, 10),
+    "actor": (7_600, 26_659, 932, 5, 10),
+    "cornell": (183, 277, 1_703, 5, 10),
+    "texas": (183, 279, 1_703, 5, 10),
+    "wisconsin": (251, 450, 1_703, 5, 10),
+    "cora": (2_708, 5_278, 1_433, 7, 10),
+    "citeseer": (3_327, 4_552, 3_703, 6, 10),
+    "pubmed": (19_717, 44_324, 500, 3, 10),
+    "minesweeper": (10_000, 39_402, 7, 2, 10),
+    "tolokers": (11_758, 519_000, 10, 2, 10),
+    "ogbn-arxiv-structure": (169_343, 1_157_799, 128, 40, 1),
+    "ppi-relabelled": (56_944, 793_632, 50, 121, 1),
+}
+METRICS = {"minesweeper": "roc_auc", "tolokers": "roc_auc", "ppi-relabelled": "micro_f1"}
+Loader = Callable[[str], Dataset]
+
+
+def stage(name: str, root: Path) -> None:
+    """Links the raw files of a dataset into `root`, which has neither a cache nor anything processed."""
+    given = os.environ.get("GFGN_DATA", "")
+    if DATASETS[name].files and not given:
+        pytest.skip("GFGN_DATA does not name a folder with the raw files")
+    for file in DATASETS[name].files:
+        source, link = Path(given).resolve() / file, root / file
+        if not source.is_file():
+            pytest.skip(f"the folder that GFGN_DATA names has no {file}")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            link.symlink_to(source)
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Loader:
+    """Loads a dataset from its raw files, once for the whole module."""
+    root, loaded = tmp_path_factory.mktemp("data"), dict[str, Dataset]()
+
+    def get(name: str) -> Dataset:
+        if name not in loaded:
+            stage(name, root)
+            loaded[name] = load(name, root)
+        return loaded[name]
+
+    return get
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No download succeeds."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("torch_geometric.data.download_url", refuse)
+    monkeypatch.setattr("torch_geometric.io.fs.cp", refuse)
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+
+
+def same(one: Dataset, other: Dataset) -> None:
+    assert (one.name, one.metric, one.num_classes) == (other.name, other.metric, other.num_classes)
+    assert one.feature_names == other.feature_names
+    assert one.x.layout == other.x.layout
+    assert torch.equal(one.x.to_dense(), other.x.to_dense())
+    assert torch.equal(one.y, other.y)
+    for first, second in zip(one.splits, other.splits, strict=True):
+        assert all(map(torch.equal, first, second))
+    for field in dataclasses.fields(one.graph):
+        a, b = getattr(one.graph, field.name), getattr(other.graph, field.name)
+        pairs = zip(a, b, strict=True) if isinstance(a, tuple) and not isinstance(a, Tensor) else [(a, b)]
+        assert all(torch.equal(p, q) if isinstance(p, Tensor) else p == q for p, q in pairs), field.name
+
+
+# --- what is loaded --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts(name: str, fresh: Loader) -> None:
+    data, (nodes, edges, features, classes, splits) = fresh(name), COUNTS[name]
+    assert (data.num_nodes, data.num_features, data.num_classes) == (nodes, features, classes)
+    assert len(data.splits) == splits
+    assert tuple(DATASETS[name].statistics) == (nodes, edges, features, classes)
+    source, target = data.graph.edge_index
+    assert source.numel() == 2 * edges
+    assert (source != target).all()
+    assert data.graph.by_source is data.graph.by_target
+    if not data.multilabel:
+        assert data.y.unique().tolist() == list(range(classes))
+    assert data.metric == METRICS.get(name, "accuracy")
+    assert data.graph.num_graphs == DATASETS[name].graphs
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_masks_are_disjoint_and_cover_what_they_should(name: str, fresh: Loader) -> None:
+    data = fresh(name)
+    for split in data.splits:
+        total = torch.stack(list(split)).sum(0)
+        assert total.max() == 1
+        assert all(mask.any() for mask in split)
+        if name == "cora":  # its published splits cover the largest connected component
+            assert total.sum() == 2_485
+        elif name not in GEOM_GCN:
+            assert total.min() == 1
+
+
+@pytest.mark.parametrize("name", GEOM_GCN)
+def test_geom_gcn_masks_are_the_published_ones(name: str, fresh: Loader) -> None:
+    data = fresh(name)
+    files = [file for file in DATASETS[name].files if file.endswith(".npz")]
+    assert len(files) == len(data.splits) == 10
+    for k, (file, split) in enumerate(zip(files, data.splits, strict=True)):
+        assert file.endswith(f"_{k}.npz")
+        with np.load(Path(os.environ["GFGN_DATA"]) / file) as published:
+            for part, mask in split._asdict().items():
+                assert np.array_equal(mask.numpy(), published[f"{part}_mask"].astype(bool))
+
+
+@pytest.mark.parametrize("name", ["minesweeper", "tolokers"])
+def test_masks_of_heterophilous_graphs_are_the_published_ones(name: str, fresh: Loader) -> None:
+    data = fresh(name)
+    with np.load(Path(os.environ["GFGN_DATA"]) / DATASETS[name].files[0]) as published:
+        for part in ("train", "val", "test"):
+            masks = np.stack([getattr(split, part).numpy() for split in data.splits])
+            assert np.array_equal(masks, published[f"{part}_masks"])
+
+
+@pytest.mark.parametrize("name", ["blogcatalog", "flickr"])
+def test_random_splits_where_there_are_none(name: str, fresh: Loader) -> None:
+    data = fresh(name)
+    for split, expected in zip(data.splits, random_splits(data.num_nodes), strict=True):
+        assert all(map(torch.equal, split, expected))
+
+
+@pytest.mark.parametrize("name", [name for name in COUNTS if DATASETS[name].bag_of_words])
+def test_bags_of_words_are_normalised_and_sparse(name: str, fresh: Loader) -> None:
+    x = fresh(name).x
+    assert (x.layout == torch.sparse_csr) == (name != "pubmed")  # whose features are 89.98% zeros
+    total = x.to_dense().sum(1)
+    assert (((total - 1).abs() < 1e-4) | (total == 0)).all()
+
+
+def test_features_as_they_come(fresh: Loader, tmp_path: Path) -> None:
+    stage("texas", tmp_path)
+    raw, normalised = load("texas", tmp_path, normalize=False), fresh("texas")
+    assert set(raw.x.values().tolist()) == {1.0}
+    torch.testing.assert_close(normalize_rows(raw.x).to_dense(), normalised.x.to_dense(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("name", "links"), [("cornell", 295), ("texas", 309), ("wisconsin", 499)])
+def test_edges_as_the_files_have_them(name: str, links: int, fresh: Loader, tmp_path: Path) -> None:
+    """As many as the paper counts; both directions of them are the graph that is loaded without asking."""
+    stage(name, tmp_path)
+    both, given = fresh(name), load(name, tmp_path, directed=True)
+    assert given.graph.num_edges == links == DATASETS[name].paper.edges  # type: ignore[union-attr]
+    one_way = set(map(tuple, given.graph.edge_index.t().tolist()))
+    assert one_way | {(target, source) for source, target in one_way} == set(
+        map(tuple, both.graph.edge_index.t().tolist())
+    )
+    assert torch.equal(given.x.to_dense(), both.x.to_dense())
+    assert given.fingerprint != both.fingerprint
+    assert [given.split_fingerprint(k) for k in range(10)] == [both.split_fingerprint(k) for k in range(10)]
+    raw = load(name, tmp_path, directed=True, normalize=False)
+    assert set(raw.x.values().tolist()) == {1.0}
+
+
+def test_edges_without_directions_are_not_made_up() -> None:
+    for name in ("cora", "karate"):
+        with pytest.raises(ValueError, match=rf"unless name is one of 'actor', .* have directions, got '{name}'"):
+            load(name, directed=True)
+
+
+def test_normalize_rows() -> None:
+    x = torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    expected = torch.tensor([[0.25, 0.0, 0.75], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    assert torch.equal(normalize_rows(x), expected)
+    assert torch.equal(normalize_rows(x.to_sparse_csr()).to_dense(), expected)
+
+
+STANDINS = {"ogbn-arxiv-structure": "ogbn-arxiv", "ppi-relabelled": "ppi"}
+
+
+@pytest.mark.parametrize("name", STANDINS)
+def test_a_standin_is_named_one_and_read_like_the_real_one(name: str, fresh: Loader) -> None:
+    data, entry, real = fresh(name), DATASETS[name], DATASETS[STANDINS[name]]
+    assert data.name == f"{name} (stand-in)"
+    assert data.description.startswith(f"a stand-in, not {STANDINS[name]}: ")
+    assert entry.kind == "stand-in"
+    assert entry.paper is None
+    assert entry.remote == ()
+    assert "stand-in" in entry.source
+    assert real.kind == "download"
+    assert isinstance(entry.loader, functools.partial)
+    assert isinstance(real.loader, functools.partial)
+    assert entry.loader.func is real.loader.func
+    assert (entry.metric, entry.graphs, entry.statistics) == (real.metric, real.graphs, real.statistics)
+    assert [Path(file).name for file in entry.files] == [Path(file).name for file in real.files]
+    assert {name for name, entry in DATASETS.items() if entry.standin} == set(STANDINS)
+
+
+def test_the_split_by_time(fresh: Loader) -> None:
+    assert [part.sum().item() for part in fresh("ogbn-arxiv-structure").splits[0]] == [90_941, 29_799, 48_603]
+
+
+def test_ppi_is_24_graphs_split_as_wholes(fresh: Loader) -> None:
+    data = fresh("ppi-relabelled")
+    assert data.multilabel
+    assert data.inductive
+    assert data.graph.batch is not None
+    graphs = [data.graph.batch[mask].unique().tolist() for mask in data.splits[0]]
+    assert graphs == [list(range(20)), [20, 21], [22, 23]]
+    links = 0
+    for part, mask in zip(("train", "valid", "test"), data.splits[0], strict=True):
+        folder = Path(os.environ["GFGN_DATA"]) / "ppi-relabelled" / "raw"
+        assert np.array_equal(data.x[mask].numpy(), np.load(folder / f"{part}_feats.npy").astype(np.float32))
+        assert np.array_equal(data.y[mask].numpy(), np.load(folder / f"{part}_labels.npy").astype(bool))
+        graph = np.load(folder / f"{part}_graph_id.npy")
+        assert np.array_equal(np.diff(graph) != 0, np.diff(data.graph.batch[mask].numpy()) != 0)
+        start = int(mask.nonzero()[0])
+        given = json.loads((folder / f"{part}_graph.json").read_text())["links"]
+        links += len(given)
+        pairs = {(min(e["source"], e["target"]), max(e["source"], e["target"])) for e in given}
+        source, target = data.graph.edge_index[:, mask[data.graph.edge_index[0]]] - start
+        found = {(a, b) for a, b in zip(source.tolist(), target.tolist(), strict=True) if a < b}
+        assert found == {(a, b) for a, b in pairs if a != b}
+    assert links == 818_716  # with self-loops, as the paper counts
+
+
+def test_embedded_datasets_need_no_folder(tmp_path: Path, offline: None) -> None:
+    for name, entry in DATASETS.items():
+        if entry.kind == "embedded":
+            assert load(name, tmp_path / "none").name == name
+    assert not (tmp_path / "none").exists()
+    digits = load("digits")
+    assert digits.feature_names[9] == "row 2, column 2"
+    assert digits.graph.row_lengths.min() >= loaders.NEIGHBOURS
+
+
+def test_every_entry_says_where_it_comes_from() -> None:
+    for name, entry in DATASETS.items():
+        assert name == name.lower()
+        assert all((entry.description, entry.source, entry.citation, entry.licence, entry.task))
+    in_the_paper = {name for name, entry in DATASETS.items() if entry.paper is not None}
+    assert in_the_paper == {*GEOM_GCN, "blogcatalog", "flickr", "ogbn-arxiv", "ppi"}
+
+
+def test_every_name_of_the_evaluation_and_beyond() -> None:
+    beyond = "minesweeper tolokers roman-empire amazon-ratings questions chameleon-filtered squirrel-filtered"
+    names = {*beyond.split(), "ogbn-products", *STANDINS, "dimensions", "karate", "digits"}
+    assert set(DATASETS) == {*GEOM_GCN, "blogcatalog", "flickr", "ogbn-arxiv", "ppi", *names}
+
+
+def test_every_raw_file_has_one_source() -> None:
+    for name, entry in DATASETS.items():
+        provided = [file for source in entry.remote for file in source.members or (source.path,)]
+        if entry.kind == "download":
+            assert sorted(provided) == sorted(entry.files), name
+            assert all(source.url.startswith("http") for source in entry.remote)
+        else:
+            assert not provided
+
+
+# --- made-up files in the layout of those that are not at hand --------------------------------------------------------
+
+
+def wikipedia(folder: Path, **changes: Any) -> Path:
+    """A graph of six articles in the layout of chameleon_filtered.npz."""
+    part = np.array([0, 0, 1, 1, 2, 2])
+    masks = {f"{name}_masks": np.stack([part == k, part[::-1] == k]) for k, name in enumerate(("train", "val", "test"))}
+    arrays = {
+        "node_features": np.eye(6, 4, dtype=np.float32) * 2 + np.ones((6, 4), np.float32),
+        "node_labels": np.array([0, 1, 2, 3, 4, 0]),
+        "edges": np.array([[0, 1], [1, 0], [2, 2], [4, 3], [3, 5]]),
+        **masks,
+    }
+    path = folder / "chameleon_filtered" / "raw" / "chameleon_filtered.npz"
+    path.parent.mkdir(parents=True)
+    np.savez(path, **(arrays | changes))
+    return path
+
+
+def test_filtered_wikipedia(tmp_path: Path) -> None:
+    path = wikipedia(tmp_path)
+    data = load("chameleon-filtered", tmp_path)
+    assert (data.num_nodes, data.graph.num_edges, data.num_features, data.num_classes) == (6, 6, 4, 5)
+    assert data.graph.edge_index.t().tolist() == [[1, 0], [0, 1], [4, 3], [5, 3], [3, 4], [3, 5]]
+    torch.testing.assert_close(data.x.to_dense().sum(1), torch.ones(6))
+    assert data.splits[0].train.tolist() == [True, True, False, False, False, False]
+    assert data.splits[1].train.tolist() == [False, False, False, False, True, True]
+    path.unlink()
+    path.parent.rmdir()
+    wikipedia(tmp_path / "objects", node_labels=np.array([0, 1, None, 3, 4, 0], dtype=object))
+    with pytest.raises(ValueError, match=r"could not be read .*allow_pickle=False"):
+        load("chameleon-filtered", tmp_path / "objects")
+
+
+def table(path: Path, rows: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+
+def products(root: Path) -> Path:
+    """Seven products in the raw layout of ogbn-products."""
+    base = root / "ogbn_products"
+    table(base / "raw" / "edge.csv.gz", [(0, 1), (1, 2), (2, 2), (5, 3), (6, 0), (1, 0)])
+    table(base / "raw" / "node-feat.csv.gz", [(k, k / 2, -k) for k in range(7)])
+    table(base / "raw" / "node-label.csv.gz", [(k % 3,) for k in range(7)])
+    for part, nodes in (("train", (6, 0)), ("valid", (1,)), ("test", (2, 3, 4, 5))):
+        table(base / "split" / "sales_ranking" / f"{part}.csv.gz", [(node,) for node in nodes])
+    return base
+
+
+@pytest.mark.parametrize("chunk", [2, 1000])
+def test_products(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    products(tmp_path)
+    monkeypatch.setattr(loaders, "CHUNK", chunk)
+    data = load("ogbn-products", tmp_path)
+    assert (data.num_nodes, data.num_features, data.num_classes, len(data.splits)) == (7, 3, 3, 1)
+    expected = Graph.from_edge_index(torch.tensor([[0, 1, 5, 6, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 5, 6]]), num_nodes=7)
+    assert torch.equal(data.graph.edge_index, expected.edge_index)
+    assert torch.equal(data.graph.norm, expected.norm)
+    assert torch.equal(data.x, torch.arange(7.0)[:, None] * torch.tensor([1, 0.5, -1]))
+    assert data.y.tolist() == [0, 1, 2, 0, 1, 2, 0]
+    assert [mask.nonzero().view(-1).tolist() for mask in data.splits[0]] == [[0, 6], [1], [2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "message"),
+    [
+        ("raw/edge.csv.gz", [(0, 1), (1, 7)], "edge.csv.gz must hold nodes from 0 to 6, found 0 to 7"),
+        ("raw/node-feat.csv.gz", [(1, 2)] * 6, "node-feat.csv.gz must hold a row for each of the 7 labels"),
+        ("raw/node-feat.csv.gz", [(1, 2)] * 8, "node-feat.csv.gz must hold a row for each of the 7 labels"),
+        ("raw/node-label.csv.gz", [("a",)] * 7, "ogbn-products: the files in .* could not be read"),
+    ],
+)
+def test_damaged_products(file: str, rows: list[Any], message: str, tmp_path: Path) -> None:
+    table(products(tmp_path) / file, rows)
+    with pytest.raises(ValueError, match=message):
+        load("ogbn-products", tmp_path)
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Path]:
+    """The folders that the loader of `name` is called with from now on."""
+    calls: list[Path] = []
+    entry = DATASETS[name]
+
+    def loader(root: Path) -> Any:
+        calls.append(root)
+        return entry.loader(root)
+
+    monkeypatch.setitem(DATASETS, name, dataclasses.replace(entry, loader=loader))
+    return calls
+
+
+@pytest.mark.parametrize("name", ["texas", "pubmed", "minesweeper", "ogbn-arxiv-structure", "ppi-relabelled"])
+def test_a_second_load_is_the_first_and_reads_the_cache(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage(name, tmp_path)
+    calls = counted(monkeypatch, name)
+    first = load(name, tmp_path)
+    assert calls == [tmp_path]
+    same(first, load(name, tmp_path))
+    assert calls == [tmp_path]
+    assert [path.name for path in (tmp_path / "gfgn-cache").iterdir()] == [f"{name}-v1.npz"]
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def objects(path: Path) -> None:
+    np.savez(path, y=np.array([{}], dtype=object), allow_pickle=True)
+
+
+def other_keys(path: Path) -> None:
+    np.savez(path, y=np.zeros(3))
+
+
+@pytest.mark.parametrize("damage", [cut, flip, objects, other_keys, lambda path: path.write_bytes(b"")])
+def test_a_damaged_cache_is_rebuilt(
+    damage: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage("texas", tmp_path)
+    calls = counted(monkeypatch, "texas")
+    first = load("texas", tmp_path)
+    damage(tmp_path / "gfgn-cache" / "texas-v1.npz")
+    same(first, load("texas", tmp_path))
+    assert len(calls) == 2
+    load("texas", tmp_path)
+    assert len(calls) == 2
+
+
+def test_a_cache_older_than_the_files_is_rebuilt_and_outlives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: None
+) -> None:
+    stage("texas", tmp_path)
+    calls = counted(monkeypatch, "texas")
+    load("texas", tmp_path)
+    edges = tmp_path / "texas" / "raw" / "out1_graph_edges.txt"
+    lines = edges.read_text().splitlines(keepends=True)
+    edges.unlink()
+    edges.write_text("".join(lines[:-20]))
+    second = load("texas", tmp_path)
+    assert len(calls) == 2
+    assert second.graph.num_edges < 2 * 279
+    shutil.rmtree(tmp_path / "texas")
+    same(second, load("texas", tmp_path))
+    assert len(calls) == 2
+
+
+# --- names, folders and missing files --------------------------------------------------------------------------------
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(ValueError, match=r"name must be one of 'dimensions', .*got 'coar'; did you mean 'cora'\?"):
+        load("coar")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "origin"),
+    [
+        ("blogcatalog", "blogcatalog/raw", "Google Drive"),
+        ("actor", "actor/raw", "geom-gcn of graphdml-uiuc-jlu on GitHub"),
+        ("texas", "texas/raw", "geom-gcn of graphdml-uiuc-jlu on GitHub"),
+        ("cora", "Cora/geom-gcn/raw", "planetoid of kimiyoung on GitHub"),
+        ("roman-empire", "roman_empire/raw", "heterophilous-graphs of yandex-research on GitHub"),
+        ("ogbn-arxiv", "ogbn_arxiv/raw", "Open Graph Benchmark"),
+        ("ogbn-arxiv-structure", "ogbn_arxiv_structure/raw", "stand-in"),
+        ("ogbn-products", "ogbn_products/raw", "products.zip"),
+        ("ppi", "ppi/raw", "https://data.dgl.ai/dataset/ppi.zip"),
+        ("ppi-relabelled", "ppi-relabelled/raw", "stand-in"),
+        ("squirrel-filtered", "squirrel_filtered/raw", "heterophilous-graphs of yandex-research on GitHub"),
+    ],
+)
+def test_missing_files_say_what_to_fetch_from_where_and_where_to(
+    name: str, folder: str, origin: str, tmp_path: Path, offline: None
+) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        load(name, tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{name} needs {Path(DATASETS[name].files[0]).name}")
+    assert origin in message
+    assert str(tmp_path / folder) in message
+    assert "GFGN_DATA" in message
+    assert ("no network" in message) == (not DATASETS[name].standin)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()], "a failed download leaves nothing behind"
+
+
+def test_damaged_raw_files_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "minesweeper" / "raw"
+    folder.mkdir(parents=True)
+    (folder / "minesweeper.npz").write_bytes(b"not an archive")
+    with pytest.raises(ValueError, match=r"minesweeper: the files in .*raw could not be read .*fetched again"):
+        load("minesweeper", tmp_path)
+
+
+def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: None) -> None:
+    monkeypatch.setenv("GFGN_DATA", str(tmp_path / "named"))
+    with pytest.raises(FileNotFoundError, match="named"):
+        load("texas")
+    monkeypatch.delenv("GFGN_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache_dir() == tmp_path / "xdg" / "gfgn"
+    with pytest.raises(FileNotFoundError, match="xdg"):
+        load("texas")
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"),
+    [
+        ("linux", ".cache/gfgn"),
+        ("darwin", "Library/Caches/gfgn"),
+        ("win32", "AppData/Local/gfgn/Cache"),
+    ],
+)
+def test_cache_dir_of_each_platform(platform: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert cache_dir() == Path.home() / expected

@@ -1,0 +1,645 @@
+"""`read`: every format gives the same graph; every repair is noted; every fault is one sentence that says where."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+from gfgn import Graph
+from gfgn.data.dataset import Dataset
+from gfgn.data.io import tables
+from gfgn.data.io.read import DataError, describe_reading, read, read_with_notes
+
+pa = pytest.importorskip("pyarrow")
+csv = pytest.importorskip("pyarrow.csv")
+pq = pytest.importorskip("pyarrow.parquet")
+
+SIZE = 12
+SOURCE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 3]
+TARGET = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11, 9]
+WEIGHT = [0.5, 1.0, 2.0, 1.0, 3.0, 1.0, 1.0, 0.25, 1.0, 1.0, 4.0, 1.0, 2.0]
+X = np.random.default_rng(0).normal(size=(SIZE, 3)).astype(np.float32)
+Y = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, -1])
+PART = ["train", "train", "train", "val", "val", "val", "test", "test", "test", "train", "val", ""]
+
+
+def columns(ids: list[Any]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    nodes = {"id": ids, "label": [("red", "sky", "tan", "")[k] for k in Y], "split": PART}
+    nodes |= {f"f{k}": X[:, k].tolist() for k in range(3)}
+    return nodes, {"source": [ids[k] for k in SOURCE], "target": [ids[k] for k in TARGET], "weight": WEIGHT}
+
+
+def save(folder: Path, name: str, ending: str, content: dict[str, list[Any]]) -> None:
+    table = pa.table(content)
+    (csv.write_csv if ending == "csv" else pq.write_table)(table, folder / f"{name}.{ending}")
+
+
+def save_tables(folder: Path, nodes: str = "csv", edges: str = "csv", ids: list[Any] | None = None) -> Path:
+    content = columns(ids or [f"n{k}" for k in range(SIZE)])
+    save(folder, "nodes", nodes, content[0])
+    save(folder, "edges", edges, content[1])
+    return folder
+
+
+def zipped(folder: Path, inner: str = "") -> Path:
+    path = folder.parent / "packed.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in folder.iterdir():
+            archive.write(file, inner + file.name)
+    return path
+
+
+def arrays() -> dict[str, Any]:
+    masks = {f"{part}_mask": np.array([value == part for value in PART]) for part in ("train", "val", "test")}
+    return {"edge_index": np.array([SOURCE, TARGET]), "x": X, "y": Y, "edge_weight": np.array(WEIGHT), **masks}
+
+
+def sparse_arrays() -> dict[str, Any]:
+    rest = {name: value for name, value in arrays().items() if name != "x"}
+    indices, indptr = np.tile(np.arange(3), SIZE), np.arange(0, 3 * SIZE + 1, 3)
+    return rest | {"x_data": X.ravel(), "x_indices": indices, "x_indptr": indptr, "x_shape": np.array([SIZE, 3])}
+
+
+def save_npz(folder: Path, content: dict[str, Any]) -> Path:
+    path = folder / "graph.npz"
+    np.savez(path, **content)
+    return path
+
+
+def data(**changes: Any) -> Data:
+    return Data(**{name: torch.from_numpy(np.asarray(value)) for name, value in (arrays() | changes).items()})
+
+
+def expected() -> Graph:
+    both = torch.tensor([SOURCE + TARGET, TARGET + SOURCE])
+    return Graph.from_edge_index(both, SIZE, torch.tensor(WEIGHT * 2))
+
+
+def same_graph(found: Graph, wanted: Graph) -> None:
+    assert torch.equal(found.transpose.long(), wanted.transpose)  # 32-bit here
+    for name in (f.name for f in dataclasses.fields(Graph) if f.name not in ("edge_position", "transpose")):
+        one, two = getattr(found, name), getattr(wanted, name)
+        if isinstance(one, tuple):
+            assert all(map(torch.equal, one, two)), name
+        else:
+            assert torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two, name
+
+
+def check_reading(dataset: Dataset) -> None:
+    same_graph(dataset.graph, expected())
+    assert torch.equal(dataset.graph.edge_position.long(), torch.arange(dataset.graph.num_edges))
+    torch.testing.assert_close(dataset.x.to_dense(), torch.from_numpy(X), rtol=1e-6, atol=0)
+    assert dataset.y.tolist() == Y.tolist()
+    assert dataset.num_classes == 3
+    assert len(dataset.splits) == 1
+    for part, mask in dataset.splits[0]._asdict().items():
+        assert mask.tolist() == [value == part for value in PART]
+
+
+# --- round trips ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nodes", ["csv", "parquet"])
+@pytest.mark.parametrize("edges", ["csv", "parquet"])
+@pytest.mark.parametrize("ids", ["strings", "integers"])
+def test_tables(tmp_path: Path, nodes: str, edges: str, ids: str) -> None:
+    names: list[Any] = [f"node {k}, é" for k in range(SIZE)] if ids == "strings" else [7 * k - 20 for k in range(SIZE)]
+    reading = read_with_notes(save_tables(tmp_path, nodes, edges, names))
+    check_reading(reading.dataset)
+    assert [str(name) for name in reading.ids] == [str(name) for name in names]
+    assert reading.label_names == ["red", "sky", "tan"]
+    assert reading.dataset.feature_names == ["f0", "f1", "f2"]
+    assert (reading.ids.dtype == np.int64) == ((nodes, edges, ids) == ("parquet", "parquet", "integers"))
+
+
+@pytest.mark.parametrize("inner", ["", "my-graph/"])
+def test_zip(tmp_path: Path, inner: str) -> None:
+    (tmp_path / "folder").mkdir()
+    dataset = read(zipped(save_tables(tmp_path / "folder", "parquet"), inner))
+    check_reading(dataset)
+    assert dataset.name == "packed"
+
+
+@pytest.mark.parametrize("content", [arrays, sparse_arrays])
+def test_npz(tmp_path: Path, content: Callable[[], dict[str, Any]]) -> None:
+    dataset = read(str(save_npz(tmp_path, content())))
+    check_reading(dataset)
+    assert dataset.name == "graph"
+    assert (dataset.x.layout == torch.sparse_csr) == (content is sparse_arrays)
+
+
+def test_data() -> None:
+    check_reading(read(data()))
+    sparse = data()
+    sparse.x = torch.from_numpy(X).to_sparse_csr()
+    check_reading(read(sparse))
+
+
+def test_directed_graphs_stay_so_on_request() -> None:
+    dataset = read(data(), undirected=False)
+    same_graph(dataset.graph, Graph.from_edge_index(torch.tensor([SOURCE, TARGET]), SIZE, torch.tensor(WEIGHT)))
+    plain = Data(x=torch.randn(SIZE, 2), edge_index=torch.tensor([SOURCE, TARGET]), y=torch.from_numpy(Y))
+    same_graph(read(plain, undirected=False).graph, Graph.from_edge_index(plain.edge_index, SIZE))
+    assert "directed" in describe_reading(read_with_notes(plain, undirected=False))
+
+
+def test_small_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "NODE_BATCH", 3)
+    monkeypatch.setattr(tables, "EDGE_BATCH", 2)
+    monkeypatch.setattr(tables, "BLOCK", 256)
+    calls: list[tuple[int, int]] = []
+    check_reading(read(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))
+    assert calls == [(min(2 * k, 13), 13) for k in range(1, 8)]
+    (tmp_path / "edges.parquet").unlink()
+    calls.clear()
+    check_reading(read(save_tables(tmp_path, "csv", "csv"), progress=lambda *call: calls.append(call)))
+    assert calls[-1] == (13, 13)
+
+
+# --- repairs and notes ----------------------------------------------------------------------------
+
+
+def test_edges_are_repaired_and_it_is_said() -> None:
+    index = np.array([[0, 0, 1, 2, 3, 0], [1, 1, 0, 2, 4, 5]])
+    reading = read_with_notes(data(edge_index=index, edge_weight=np.array([1.0, 2, 5, 1, 4, 0])))
+    notes = "\n".join(reading.notes)
+    assert "1 self-loop dropped" in notes
+    assert "1 edge of weight 0 dropped" in notes
+    assert "1 duplicate edge merged, their weights added" in notes
+    assert "edges symmetrised: 1 opposite edge added; the larger weight where two directions differ" in notes
+    graph = reading.dataset.graph
+    assert graph.edge_index.tolist() == [[1, 0, 4, 3], [0, 1, 3, 4]]
+    assert graph.weight is not None
+    assert graph.weight.tolist() == [5, 5, 4, 4]
+
+
+def test_many_repetitions_stay_an_edge() -> None:
+    index = torch.tensor([[0], [1]]).repeat(1, 256)  # 256 wraps to 0 in eight bits
+    assert read(Data(x=torch.ones(3, 1), edge_index=index)).graph.num_edges == 2
+
+
+def test_weights_that_differ_by_direction_are_noted() -> None:
+    notes = read_with_notes(data(edge_index=np.array([[0, 1], [1, 0]]), edge_weight=np.array([1.0, 2.0]))).notes
+    assert any("symmetrised" in note for note in notes)
+
+
+NODES = """id,label,age,colour,member,score
+a,x,1,red,true,1
+b,y,,red,FALSE,NA
+c,x,3,blue,true,
+d,y,5,,,nan
+e,,7,blue,false,
+f,-1,NA,red,false,
+"""
+EDGES = "source,target,since\na,b,2020\nb,c,2021\nc,a,2022\n"
+
+
+def write(folder: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
+    (folder / "nodes.csv").write_text(nodes)
+    (folder / "edges.csv").write_text(edges)
+    return folder
+
+
+def test_columns_by_kind_and_missing_values(tmp_path: Path) -> None:
+    reading = read_with_notes(write(tmp_path))
+    dataset = reading.dataset
+    assert dataset.feature_names == ["age", "colour=blue", "colour=red", "member", "score"]
+    assert dataset.x[:, 0].tolist() == [1, 4, 3, 5, 7, 4]
+    assert dataset.x[:, 1].tolist() == [0, 0, 1, 0, 1, 0]
+    assert dataset.x[:, 2].tolist() == [1, 1, 0, 0, 0, 1]
+    assert dataset.x[:, 3].tolist() == pytest.approx([1, 0, 1, 0.4, 0, 0])
+    assert dataset.x[:, 4].tolist() == [1] * 6
+    assert dataset.y.tolist() == [0, 1, 0, 1, -1, -1]
+    notes = "\n".join(reading.notes)
+    assert "nodes.csv: 2 missing values in column 'age' replaced by the mean, 4" in notes
+    assert "1 missing value in column 'colour' read as none of its categories" in notes
+    assert "2 unlabelled nodes kept" in notes
+    assert "classes numbered in sorted order: 'x' is 0, 'y' is 1" in notes
+    assert "10 random splits (48% train, 32% val, 20% test)" in notes
+    assert "edges.csv: columns without a meaning here left out: since" in notes
+    assert len(dataset.splits) == 10
+    assert all(int(torch.stack(list(split)).sum()) == 4 for split in dataset.splits)
+
+
+def test_description(tmp_path: Path) -> None:
+    text = describe_reading(read_with_notes(write(tmp_path)))
+    for line in (
+        "nodes     6 (ids such as 'a', 'b', 'c')",
+        "edges     6, both directions counted",
+        "features  5: 3 numeric, 2 one-hot",
+        "classes   2: x (2), y (2)",
+        "splits    10; the first: train 2, val 1, test 1",
+        "note      edges symmetrised: 3 opposite edges added",
+    ):
+        assert line in text
+
+
+def test_classes_sort_as_numbers_where_they_are(tmp_path: Path) -> None:
+    rows = "".join(f"{k},{label},1\n" for k, label in enumerate([10, 9, 10, 9, 100, 100]))
+    reading = read_with_notes(write(tmp_path, "id,label,f\n" + rows, "source,target\n0,1\n"))
+    assert reading.label_names == ["9", "10", "100"]
+    assert reading.dataset.y.tolist() == [1, 0, 1, 0, 2, 2]
+
+
+def test_labels_with_gaps_as_pandas_writes_them(tmp_path: Path) -> None:
+    nodes = {"id": [1, 2, 3, 4], "label": [0.0, None, 1.0, 1.0], "f": [True, False, None, True]}
+    save(tmp_path, "nodes", "parquet", nodes)
+    save(tmp_path, "edges", "parquet", {"source": ["1"], "target": ["2"]})
+    assert read(tmp_path).y.tolist() == [0, -1, 1, 1]
+
+
+def test_no_labels_at_all() -> None:
+    reading = read_with_notes(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]])))
+    assert (reading.dataset.num_classes, reading.dataset.splits) == (0, [])
+    assert "no labels: nothing can be trained on this graph" in reading.notes
+    assert "splits    none" in describe_reading(reading)
+
+
+def test_stratified_splits() -> None:
+    y = np.repeat([0, 1, 2], [50, 100, 25])
+    graph = Data(x=torch.ones(175, 1), edge_index=torch.tensor([[0], [1]]), y=torch.from_numpy(y))
+    splits = read(graph, stratify=True).splits
+    for split in splits:
+        assert [np.bincount(y[mask.numpy()]).tolist() for mask in split] == [[24, 48, 12], [16, 32, 8], [10, 20, 5]]
+        assert bool((torch.stack(list(split)).sum(0) == 1).all())
+    assert not torch.equal(splits[0].train, splits[1].train)
+
+
+def test_a_class_with_one_member() -> None:
+    graph = Data(x=torch.ones(9, 1), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0] * 4 + [1] * 4 + [2]))
+    assert "1 class with one member: 2" in read_with_notes(graph).notes
+    with pytest.raises(DataError, match="class '2' has one member, expected two or more to stratify"):
+        read(graph, stratify=True)
+
+
+def test_normalized_rows() -> None:
+    dense = data()
+    wanted = X / np.abs(X).sum(1, keepdims=True)
+    torch.testing.assert_close(read(dense, normalize=True).x, torch.from_numpy(wanted))
+    dense.x = dense.x.to_sparse_csr()
+    torch.testing.assert_close(read(dense, normalize=True).x.to_dense(), torch.from_numpy(wanted))
+
+
+def test_masks_of_many_splits() -> None:
+    train = np.zeros((SIZE, 2), dtype=bool)
+    train[[0, 1], [0, 1]] = True
+    splits = read(data(train_mask=train)).splits
+    assert [split.train.nonzero().view(-1).tolist() for split in splits] == [[0], [1]]
+
+
+def test_unlabelled_nodes_leave_the_masks() -> None:
+    reading = read_with_notes(data(y=np.array([-1, *Y[1:]])))
+    assert not reading.dataset.splits[0].train[0]
+    assert "1 unlabelled node taken out of the splits that were given" in reading.notes
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+TEXT = "id,bio\n" + "".join(f"{k},text {k}\n" for k in range(5))
+BAD_CSV: list[tuple[str, str, str]] = [
+    ("", EDGES, r"nodes\.csv is empty"),
+    (NODES, "", r"edges\.csv is empty"),
+    ("id,f\n", EDGES, r"nodes\.csv holds no rows"),
+    (NODES, "source,target\n", r"edges\.csv holds no rows"),
+    ("name,f\na,1\n", EDGES, r"nodes\.csv has no column 'id', found name, f"),
+    (NODES, "source,to\na,b\n", r"edges\.csv has no column 'target'"),
+    ("id,f\na,1\nb,2\na,3\n", EDGES, r"nodes\.csv row 3: id 'a' is also that of row 1"),
+    ("id,f\na,1\n,2\n", EDGES, r"nodes\.csv row 2: id is empty"),
+    (NODES, EDGES + "a,zz,1\n", r"edges\.csv row 4: target 'zz' is unknown, expected an id of nodes\.csv"),
+    (NODES, "source,target\nq,a\na,b\nw,a\n", r"row 1: source 'q' is unknown.*also in rows 3"),
+    (NODES, "source,target,weight\na,b,1\nb,c,much\n", r"edges\.csv row 2: weight 'much' is no number"),
+    (NODES, "source,target,weight\na,b,-1\n", r"edges\.csv row 1: weight is '-1', expected a finite number"),
+    (NODES, "source,target,weight\na,b,inf\n", r"edges\.csv row 1: weight is 'inf'"),
+    (NODES, "source,target,weight\na,b,\n", r"edges\.csv row 1: weight is ''"),
+    ("id,f\na,1\nb,inf\nc,2\n", EDGES, r"nodes\.csv row 2: column 'f' holds 'inf', expected a finite number"),
+    ("id,f\na,1\nb,1e99\nc,2\n", EDGES, r"nodes\.csv row 2: column 'f' holds '1e99'"),
+    (TEXT, EDGES, r"column 'bio' is text \('text 0' at row 1\) with 5 distinct values in 5 rows.*embedding"),
+    ("id,label,f\na,,1\nb,-1,2\nc,,3\n", EDGES, r"nodes\.csv holds labels on no node"),
+    ("id,label,f\na,x,1\nb,x,2\nc,x,3\n", EDGES, r"nodes\.csv holds one class \('x'\)"),
+    ("id,label,f\na,x,1\nb,y,2\nc,,3\n", EDGES, r"nodes\.csv has 2 labelled nodes, expected 3 or more"),
+    ("id,label,split,f\na,x,train,1\nb,y,dev,2\nc,,,3\n", EDGES, r"nodes\.csv row 2: split is 'dev', expected train"),
+    ("id,label,split,f\na,x,train,1\nb,y,val,2\nc,,,3\n", EDGES, r"split 0 has no labelled node in test"),
+    ("id,f\na,1\nb,2,3\n", EDGES, r"nodes\.csv cannot be read as CSV"),
+    ("id,f,f\na,1,2\n", EDGES, r"nodes\.csv has the column 'f' more than once"),
+    ("id,label\na,x\n", EDGES, r"nodes\.csv has no feature column"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "edges", "message"), BAD_CSV)
+def test_bad_csv(tmp_path: Path, nodes: str, edges: str, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        read(write(tmp_path, nodes, edges))
+    assert "\n" not in str(caught.value)
+
+
+def test_csv_in_another_encoding(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "nodes.csv").write_bytes("id,f\né,1\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"nodes\.csv cannot be read as CSV"):
+        read(tmp_path)
+
+
+GOOD_NODES: dict[str, list[Any]] = {"id": [1, 2, 3], "f": [0.5, 1.5, 2.5]}
+GOOD_EDGES: dict[str, list[Any]] = {"source": [1, 2], "target": [2, 3]}
+BAD_PARQUET: list[tuple[dict[str, list[Any]], dict[str, list[Any]], str]] = [
+    ({"f": [1.0]}, {}, r"nodes\.parquet has no column 'id'"),
+    ({}, {"source": [1]}, r"edges\.parquet has no column 'target'"),
+    ({"id": [1, 2, 2], "f": [0.0, 1.0, 2.0]}, {}, r"nodes\.parquet row 3: id 2 is also that of row 2"),
+    ({"id": [1, None, 2], "f": [0.0, 1.0, 2.0]}, {}, r"nodes\.parquet row 2: id is empty"),
+    ({"id": [1.5, 2.5], "f": [0.0, 1.0]}, {}, r"column 'id' is of type double, expected strings or integers"),
+    ({}, {"source": [1, 9], "target": [2, 3]}, r"edges\.parquet row 2: source 9 is unknown"),
+    ({}, {"source": [1, 2], "target": [2, None]}, r"edges\.parquet row 2: target is empty"),
+    ({}, {"source": [], "target": []}, r"edges\.parquet: column 'source' is of type null"),
+    ({}, GOOD_EDGES | {"weight": [1.0, float("nan")]}, r"edges\.parquet row 2: weight is nan"),
+    ({}, GOOD_EDGES | {"weight": [-1, 1]}, r"edges\.parquet row 1: weight is -1"),
+    ({}, GOOD_EDGES | {"weight": ["1", "x"]}, r"edges\.parquet row 2: weight 'x' is no number"),
+    (GOOD_NODES | {"f": [0.0, float("inf"), 1.0]}, {}, r"nodes\.parquet row 2: column 'f' holds inf"),
+    (GOOD_NODES | {"f": [[1], [2], [3]]}, {}, r"column 'f' is of type list.*expected numbers or categories"),
+    (GOOD_NODES | {"f": ["a", "b", "c"]}, {}, r"column 'f' is text \('a' at row 1\) with 3 distinct values in 3 rows"),
+    (GOOD_NODES | {"label": [0.5, 1.0, 1.0]}, {}, r"column 'label' holds fractions"),
+    (GOOD_NODES | {"label": [[0], [1], [1]]}, {}, r"column 'label' is of type list"),
+    (GOOD_NODES | {"label": [None, None, None]}, {}, r"nodes\.parquet holds labels on no node"),
+    (GOOD_NODES | {"split": [0, 1, 2]}, {}, r"column 'split' is of type int64, expected train, val or test"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "edges", "message"), BAD_PARQUET)
+def test_bad_parquet(tmp_path: Path, nodes: dict[str, list[Any]], edges: dict[str, list[Any]], message: str) -> None:
+    save(tmp_path, "nodes", "parquet", nodes or GOOD_NODES)
+    save(tmp_path, "edges", "parquet", edges or GOOD_EDGES)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"not parquet", b"PAR1" * 20])
+def test_broken_parquet(tmp_path: Path, content: bytes) -> None:
+    save_tables(tmp_path, "parquet", "parquet")
+    (tmp_path / "edges.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=r"edges\.parquet cannot be read as Parquet"):
+        read(tmp_path)
+
+
+def without(*names: str) -> dict[str, Any]:
+    return {name: value for name, value in arrays().items() if name not in names}
+
+
+OBJECTS = np.array([{"a": 1}] * SIZE, dtype=object)
+BAD_ARRAYS: list[tuple[dict[str, Any], str]] = [
+    (without("x"), "has no x, found edge_index"),
+    (without("edge_index"), "has no edge_index"),
+    (without("val_mask"), "has no val_mask"),
+    (arrays() | {"x": X[0]}, r"x has shape \[3\] of float32, expected numbers of shape \[N, F\]"),
+    (arrays() | {"x": np.full((SIZE, 2), "a")}, "x has shape .* expected numbers"),
+    (arrays() | {"x": np.where(X > 1, np.nan, X)}, r"x holds nan at row \d+, column \d, expected a finite number"),
+    (arrays() | {"edge_index": np.zeros((3, 4), dtype=int)}, r"edge_index has shape \[3, 4\]"),
+    (arrays() | {"edge_index": np.zeros((2, 4))}, "edge_index has shape .* of float64, expected integers"),
+    (
+        arrays() | {"edge_index": np.array([[0, 1], [1, 12]])},
+        "column 1 joins 1 to 12, expected nodes 0 to 11",
+    ),
+    (arrays() | {"edge_index": np.zeros((2, 0), dtype=int)}, "edge_index holds no edge"),
+    (
+        arrays() | {"edge_weight": np.ones(4)},
+        r"edge_weight has shape \[4\] of float64, expected numbers",
+    ),
+    (arrays() | {"edge_weight": -np.ones(13)}, "edge_weight holds -1.0 at edge 0"),
+    (arrays() | {"y": np.ones(SIZE)}, r"y has shape \[12\] of float64, expected integers"),
+    (arrays() | {"y": Y[:5]}, r"y has shape \[5\]"),
+    (arrays() | {"y": Y - 3}, "y holds -3 at node 0"),
+    (arrays() | {"y": np.full(SIZE, -1)}, "holds labels on no node"),
+    (arrays() | {"train_mask": np.ones(5, dtype=bool)}, r"train_mask has shape \[5\] of bool, expected booleans"),
+    (arrays() | {"train_mask": np.full(SIZE, 3)}, "train_mask holds numbers other than 0 and 1"),
+    (arrays() | {"test_mask": arrays()["train_mask"]}, "train_mask and test_mask overlap at node 0 in split 0"),
+    (arrays() | {"train_mask": np.zeros(SIZE, dtype=bool)}, "split 0 has no labelled node in train"),
+    (sparse_arrays() | {"x": X}, "has both x and x_data"),
+    ({k: v for k, v in sparse_arrays().items() if k != "x_shape"}, "has no x_shape"),
+    (sparse_arrays() | {"x_indptr": np.arange(4)}, "x_indptr must be 13 offsets that rise from 0 to 36"),
+    (sparse_arrays() | {"x_indices": np.full(36, 3)}, "x_indices holds 3 at 0, expected 0 to 2"),
+    (sparse_arrays() | {"x_indices": np.zeros(36)}, "x_indices has shape .* expected integers"),
+    (sparse_arrays() | {"x_data": np.full(36, np.inf)}, "x_data holds inf, expected finite numbers"),
+    (sparse_arrays() | {"x_shape": np.array([3])}, "x_shape is 3, expected the numbers of nodes and features"),
+    (arrays() | {"y": OBJECTS}, "y is an array of Python objects, which is never unpickled"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_ARRAYS)
+def test_bad_npz(tmp_path: Path, content: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=rf"graph\.npz:? .*{message}|graph\.npz:? {message}"):
+        read(save_npz(tmp_path, content))
+
+
+def fits_data(content: dict[str, Any]) -> bool:
+    """Whether a `Data` can hold it: tensors are numbers, and its features are in `x` alone."""
+    return "x_data" not in content and all(np.asarray(value).dtype.kind not in "UO" for value in content.values())
+
+
+@pytest.mark.parametrize(("content", "message"), [row for row in BAD_ARRAYS if fits_data(row[0])])
+def test_bad_data(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(Data(**{name: torch.from_numpy(np.asarray(value)) for name, value in content.items()}))
+
+
+def test_bad_objects() -> None:
+    with pytest.raises(DataError, match="source is of type dict, expected a path or a PyG Data"):
+        read({})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="Data: x is of type list, expected a Tensor"):
+        read(Data(x=[1], edge_index=torch.tensor([[0], [1]])))
+
+
+class Malicious:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("name", ["x", "y", "edge_index", "extra"])
+def test_nothing_is_unpickled(tmp_path: Path, name: str) -> None:
+    trap = tmp_path / "sprung"
+    path = save_npz(tmp_path, arrays() | {name: np.array([Malicious(trap)], dtype=object)})
+    if name == "extra":  # not asked for, so not even looked at
+        read(path)
+    else:
+        with pytest.raises(DataError, match=rf"graph\.npz: {name} is an array of Python objects"):
+            read(path)
+    assert not trap.exists()
+    path.write_bytes(np.array([Malicious(trap)], dtype=object).dumps())  # a bare pickle under the name
+    with pytest.raises(DataError, match=r"graph\.npz cannot be read"):
+        read(path)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04" + b"\0" * 50])
+@pytest.mark.parametrize("ending", ["npz", "zip"])
+def test_broken_archives(tmp_path: Path, ending: str, content: bytes) -> None:
+    path = tmp_path / f"graph.{ending}"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"graph\.{ending} cannot be read"):
+        read(path)
+
+
+def test_npy_under_another_name(tmp_path: Path) -> None:
+    with (tmp_path / "graph.npz").open("wb") as file:
+        np.save(file, X)
+    with pytest.raises(DataError, match="is a single array"):
+        read(tmp_path / "graph.npz")
+
+
+@pytest.mark.parametrize(
+    "name", ["../nodes.csv", "/tmp/nodes.csv", "a/../../nodes.csv", "..\\nodes.csv", "C:\\nodes.csv"]
+)
+def test_zip_entries_outside_the_folder(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    with zipfile.ZipFile(inside / "graph.zip", "w") as archive:
+        archive.writestr("edges.csv", EDGES)
+        archive.writestr(name, NODES)
+    with pytest.raises(DataError, match=r"graph\.zip: entry .* lies outside the folder"):
+        read(inside / "graph.zip")
+    assert sorted(file.name for file in tmp_path.rglob("*")) == ["graph.zip", "inside"]
+
+
+def test_zip_faults(tmp_path: Path) -> None:
+    path = tmp_path / "graph.zip"
+
+    def pack(**files: str) -> Path:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name.replace("__", "/") + ".csv", text)
+        return path
+
+    for content, message in (
+        ({"edges": EDGES}, r"graph\.zip has no nodes\.csv or nodes\.parquet"),
+        ({"nodes": NODES}, r"graph\.zip has no edges\.csv or edges\.parquet"),
+        ({"a__nodes": NODES, "b__nodes": NODES}, r"graph\.zip holds nodes\.csv more than once"),
+        ({"a__b__nodes": NODES, "edges": EDGES}, r"graph\.zip has no nodes\.csv"),
+        ({"nodes": "", "edges": EDGES}, r"graph\.zip/nodes\.csv is empty"),
+        ({"nodes": NODES, "edges": EDGES + "a,zz,1\n"}, r"graph\.zip/edges\.csv row 4: target 'zz' is unknown"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read(pack(**content))
+    whole = pack(nodes=NODES * 50, edges=EDGES).read_bytes()
+    path.write_bytes(whole[:200] + b"\xff" * 20 + whole[220:])
+    with pytest.raises(DataError, match=r"graph\.zip cannot be read as a zip archive"):
+        read(path)
+    path.write_bytes(whole[:300])
+    with pytest.raises(DataError, match=r"graph\.zip cannot be read as a zip archive"):
+        read(path)
+
+
+def test_paths_that_hold_no_graph(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere does not exist"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"has no nodes\.csv or nodes\.parquet"):
+        read(tmp_path)
+    save_tables(tmp_path, "csv")
+    shutil.copy(tmp_path / "nodes.csv", tmp_path / "nodes.parquet")
+    with pytest.raises(DataError, match=r"has both nodes\.csv or nodes\.parquet"):
+        read(tmp_path)
+    with pytest.raises(DataError, match=r"nodes\.csv ends in '\.csv', expected a folder"):
+        read(tmp_path / "nodes.csv")
+
+
+def test_pyarrow_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(tables.importlib, "import_module", missing)
+    with pytest.raises(DataError, match=r"pip install gfgn\[tables\]"):
+        read(write(tmp_path))
+
+
+# --- anything at all ------------------------------------------------------------------------------
+
+CELL = st.one_of(
+    st.sampled_from(
+        ["a", "b", "c", "", "1", "2", "-1", "1e400", "nan", "inf", "true", "train", "val", "test", '"', " "]
+    ),
+    st.text(max_size=4),
+)
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def table(names: list[str]) -> st.SearchStrategy[str]:
+    header = st.one_of(st.permutations(names), st.lists(st.sampled_from(names), max_size=5))
+    rows = st.lists(st.lists(CELL, min_size=len(names), max_size=len(names)), max_size=8)
+    return st.builds(lambda top, rest: "\n".join(",".join(row) for row in [top, *rest]), header, rows)
+
+
+def assert_success_or_reason(source: Any, **options: bool) -> None:
+    try:
+        said = describe_reading(read_with_notes(source, **options))
+    except DataError as error:
+        said = str(error)
+        one_sentence = bool(said) and "\n" not in said
+    else:
+        one_sentence = True
+    assert one_sentence, said
+
+
+@FUZZ
+@given(table(["id", "label", "split", "f"]), table(["source", "target", "weight"]), st.booleans(), st.booleans())
+def test_any_csv(nodes: str, edges: str, undirected: bool, stratify: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("nodes.csv", nodes), ("edges.csv", edges)):
+            (Path(folder) / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+        assert_success_or_reason(folder, undirected=undirected, stratify=stratify, normalize=stratify)
+
+
+VALUES = st.one_of(
+    st.lists(st.one_of(st.none(), st.integers(-3, 6)), min_size=6, max_size=6),
+    st.lists(st.one_of(st.none(), st.floats()), min_size=6, max_size=6),
+    st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", "1", "2", "", "val"])), min_size=6, max_size=6),
+    st.lists(st.one_of(st.none(), st.booleans()), min_size=6, max_size=6),
+    st.just([b"a"] * 6),
+    st.just([[1]] * 6),
+)
+IDS = st.sampled_from([list("abcdef"), [1, 2, 3, 4, 5, 6], np.arange(6, dtype=np.uint64) + 2**63, list("123456")])
+
+
+@FUZZ
+@given(
+    st.fixed_dictionaries({"id": IDS}, optional={"label": VALUES, "split": VALUES, "f": VALUES, "g": VALUES}),
+    st.fixed_dictionaries({"source": IDS, "target": IDS}, optional={"weight": VALUES}),
+)
+def test_any_parquet(nodes: dict[str, list[Any]], edges: dict[str, list[Any]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        save(Path(folder), "nodes", "parquet", nodes)
+        save(Path(folder), "edges", "parquet", edges)
+        assert_success_or_reason(folder)
+
+
+@FUZZ
+@given(st.data())
+def test_any_damage(draw: st.DataObject) -> None:
+    """Bytes changed or cut off anywhere in a good `.npz`, `.zip` or Parquet file."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "graph"
+        folder.mkdir()
+        kind = draw.draw(st.sampled_from(["npz", "zip", "parquet"]))
+        save_tables(folder, "parquet", "parquet")
+        source = {"npz": lambda: save_npz(Path(name), arrays()), "zip": lambda: zipped(folder)}.get(
+            kind, lambda: folder
+        )()
+        victim = source / "nodes.parquet" if kind == "parquet" else source
+        content = bytearray(victim.read_bytes())
+        for _ in range(draw.draw(st.integers(1, 4))):
+            content[draw.draw(st.integers(0, len(content) - 1))] = draw.draw(st.integers(0, 255))
+        victim.write_bytes(bytes(content[: draw.draw(st.sampled_from([len(content), len(content) // 2, 10]))]))
+        assert_success_or_reason(source)

@@ -1,0 +1,61 @@
+"""Rows and helpers that the tests of the store, of studies and of reports share."""
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gfgn.runs.record import DatasetRecord, Row
+from gfgn.train import Replica, Run, TrainConfig
+
+RECORD = DatasetRecord(
+    name="toy",
+    fingerprint="f00d",
+    split_fingerprints=tuple(f"s{k}" for k in range(10)),
+    standin=False,
+    metric="accuracy",
+    description="a toy",
+    num_nodes=10,
+    num_edges=20,
+    num_features=3,
+    num_classes=2,
+)
+DEFAULT_CONFIG = TrainConfig(5, 5)
+
+
+def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any) -> Row:
+    """A row of the toy dataset; `fields` are of the run, of the replica, `record`, `config` or `search`."""
+    hyper = {name: fields.pop(name) for name in ("lr", "weight_decay", "dropout", "lam", "options") if name in fields}
+    config = fields.pop("config", DEFAULT_CONFIG)
+    record, search = fields.pop("record", RECORD), fields.pop("search", "")
+    run = Run(
+        **{
+            "replica": Replica(split, seed, **hyper),
+            "model": model,
+            "val": 0.5,
+            "test": 0.25,
+            "epoch": 3,
+            "epochs": 5,
+            "history": {},
+            "seconds": 0.125,
+            "num_parameters": 17,
+            "gates": {"min": 0.1, "mean": 0.4} if model.startswith("gfgn") else None,
+            "dropped": bool(search),
+            **fields,
+        }
+    )
+    return Row.of(run, record, config, search=search)
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="starts many processes, which only a fork does quickly")
+
+
+def start_process(target: Callable[..., None], *arguments: Any) -> Any:
+    """A process of its own. It comes from one that has imported what is needed, and so starts quickly."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gfgn.runs", "gfgn.data"])
+    process = context.Process(target=target, args=arguments)
+    process.start()
+    return process

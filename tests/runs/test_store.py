@@ -1,0 +1,382 @@
+"""The store: what identifies a run, what survives, who may write, what comes out."""
+
+import csv
+import dataclasses
+import json
+import math
+import multiprocessing
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs.stores import DEFAULT_CONFIG, RECORD, needs_fork, row, start_process
+
+from gfgn.data.generators import dimensions
+from gfgn.runs import DatasetRecord, Store, StoreError, identify
+from gfgn.train import Replica, TrainConfig
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "deep" / "runs.sqlite") as opened:
+        yield opened
+
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        *(("split", 1), ("seed", 1), ("lr", 0.1), ("weight_decay", 0.0), ("dropout", 0.1), ("lam", 2.0)),
+        ("options", (("hidden", 32),)),
+    ],
+)
+def test_every_part_of_a_replica_identifies_the_run(part: str, value: Any) -> None:
+    replica = Replica()
+    assert identify(RECORD, "gfgn-pair", replica) == identify(RECORD, "gfgn-pair", Replica())
+    assert identify(RECORD, "gfgn-pair", dataclasses.replace(replica, **{part: value})) != identify(
+        RECORD, "gfgn-pair", replica
+    )
+
+
+def test_data_model_split_and_protocol_identify_the_run() -> None:
+    keys = {
+        identify(record, model, Replica(), config, search)
+        for record in (
+            RECORD,
+            dataclasses.replace(RECORD, name="other"),
+            dataclasses.replace(RECORD, fingerprint="beef"),
+            dataclasses.replace(RECORD, metric="roc_auc"),
+            dataclasses.replace(RECORD, split_fingerprints=("other",)),
+        )
+        for model in ("mlp", "gfgn-graph")
+        for config in (TrainConfig(5, 5), TrainConfig(6, 5), TrainConfig(5, 6), TrainConfig(5, 5, clip=1.0))
+        for search in ("", "abc")
+    }
+    assert len(keys) == 5 * 2 * 4 * 2
+    assert all(len(key) == 32 and int(key, 16) >= 0 for key in keys)
+
+
+def test_what_does_not_change_the_run_does_not_identify_it() -> None:
+    described = dataclasses.replace(
+        RECORD, description="in other words", split_fingerprints=RECORD.split_fingerprints[:3]
+    )
+    assert identify(described, "gcn", Replica()) == identify(RECORD, "gcn", Replica())
+    assert identify(RECORD, "gcn", Replica(lam=2)) == identify(RECORD, "gcn", Replica(lam=1.0))
+    assert identify(RECORD, "gfgn-pair", Replica(lam=2)) == identify(RECORD, "gfgn-pair", Replica(lam=2.0))
+
+
+def test_an_identity_stays_the_same_across_releases() -> None:
+    """Otherwise an old store would be trained again."""
+    replica = Replica(3, 4, lr=0.005, weight_decay=5e-5, dropout=0.8, lam=2.0, options=(("hidden", 32),))
+    assert identify(RECORD, "gfgn-pair", replica, TrainConfig(400, 100)) == "7a939b8981f85ea2d4892380814cc20b"
+
+
+def test_record_of_a_dataset() -> None:
+    data = dimensions(60, degree=6, splits=2)
+    record = DatasetRecord.of(data)
+    assert (record.name, record.fingerprint, record.num_nodes) == ("dimensions", data.fingerprint, 60)
+    assert record.split_fingerprints == (data.split_fingerprint(0), data.split_fingerprint(1))
+    assert not record.standin
+    assert DatasetRecord.of(dataclasses.replace(data, name="ogbn-arxiv-structure")).standin
+    with pytest.raises(ValueError, match="split must be below 2, the number of splits of 'dimensions', got 2"):
+        identify(record, "mlp", Replica(split=2))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_comes_back_as_it_was(store: Store) -> None:
+    rows = [
+        row(0, 1, lr=0.005, lam=2, options=(("hidden", 32), ("pool", "max")), gates={"min": 0.125, "below_055": 1.0}),
+        row(1, model="mlp", val=0.1 + 0.2),
+        row(2, model="sgc", config=TrainConfig(5, 5, clip=0.5, schedule="cosine")),
+    ]
+    assert store.add(rows) == 3
+    assert store.rows() == rows
+    first, second, _ = store.rows()
+    assert first.replica.options == (("hidden", 32), ("pool", "max"))
+    assert first.versions.keys() == {"gfgn", "torch", "torch_geometric", "python"}
+    assert first.device
+    assert first.date.endswith("+00:00")
+    assert second.gates is None
+    assert second.val == 0.1 + 0.2
+
+
+def test_the_first_one_wins(store: Store) -> None:
+    assert store.add([row(test=0.25), row(test=0.5)]) == 1
+    assert store.add([row(test=0.75), row(1, test=0.75)]) == 1
+    assert [found.test for found in store.rows()] == [0.25, 0.75]
+    assert len(store) == 2
+
+
+def test_all_rows_or_none(store: Store) -> None:
+    with pytest.raises(StoreError, match=r"runs\.sqlite cannot be used: NOT NULL constraint failed"):
+        store.add([row(0), dataclasses.replace(row(1), device=None)])  # type: ignore[arg-type]
+    assert store.rows() == []
+    assert store.add([row(0)]) == 1  # and the store still works
+
+
+def test_filters_and_order(store: Store) -> None:
+    rows = [row(split, seed, model) for model in ("mlp", "gcn") for split in (1, 0) for seed in (1, 0)]
+    store.add(rows)
+    by_place = [(found.model, found.replica.split, found.replica.seed) for found in store.rows()]
+    assert by_place == sorted(by_place)
+    assert len(store.rows(model="mlp")) == 4
+    assert len(store.rows(model=["mlp", "gcn"], split=range(1))) == 4
+    assert len(store.rows(model="mlp", split=0, seed=1, lr=0.02)) == 1
+    assert store.rows(split=[]) == []
+    for name in ("colour", "options"):
+        with pytest.raises(ValueError, match=f"filters must be of key, dataset, .*, got '{name}'"):
+            store.rows(**{name: 1})
+
+
+def test_find_and_missing(store: Store) -> None:
+    store.add([row(0), row(2)])
+    replicas = [Replica(2), Replica(1), Replica(0), Replica(1)]
+    found = store.find(RECORD, "gfgn-graph", replicas, DEFAULT_CONFIG)
+    assert [None if each is None else each.replica.split for each in found] == [2, None, 0, None]
+    assert store.missing(RECORD, "gfgn-graph", replicas, DEFAULT_CONFIG) == [Replica(1)]
+    assert store.missing(RECORD, "gfgn-pair", replicas, DEFAULT_CONFIG) == [Replica(2), Replica(1), Replica(0)]
+    many = [Replica(0, seed) for seed in range(1200)]
+    assert store.missing(RECORD, "gfgn-graph", many, DEFAULT_CONFIG) == many[1:]
+
+
+def test_runs_that_a_search_ended_are_apart(store: Store) -> None:
+    ended = row(0, search="abc")
+    store.add([ended, row(1), row(1, search="abc")])
+    assert [found.replica.split for found in store.rows()] == [1]
+    assert len(store.rows(dropped=True)) == 3
+    (kept,) = store.rows(dropped=True, split=0)
+    assert kept.dropped
+    assert math.isnan(kept.test)
+    assert store.missing(RECORD, "gfgn-graph", [Replica(0)], DEFAULT_CONFIG) == [Replica(0)]
+    found = store.find(RECORD, "gfgn-graph", [Replica(0), Replica(1)], DEFAULT_CONFIG, search="abc")
+    assert [each is not None and each.dropped for each in found] == [True, True]
+    assert store.find(RECORD, "gfgn-graph", [Replica(0)], DEFAULT_CONFIG, search="other") == [None]
+
+
+def test_notes(store: Store) -> None:
+    store.note("comparison", "texas", {"splits": 2})
+    store.note("comparison", "cora", {"splits": 2})
+    store.note("dataset", "texas", {"nodes": 183})
+    store.note("comparison", "texas", {"splits": 2})  # unchanged: stays where it was
+    assert list(store.notes("comparison")) == ["texas", "cora"]
+    store.note("comparison", "texas", {"splits": 10})
+    assert store.notes("comparison") == {"cora": {"splits": 2}, "texas": {"splits": 10}}
+    assert list(store.notes("comparison")) == ["cora", "texas"]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_it_stays_on_disk(tmp_path: Path) -> None:
+    path = tmp_path / "runs.sqlite"
+    with Store(path) as store:
+        store.add([row()])
+    with Store(path) as store:
+        assert [found.key for found in store.rows()] == [row().key]
+    with sqlite3.connect(path) as database:
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    with Store(path, read_only=True) as store:
+        assert len(store) == 1
+        with pytest.raises(StoreError, match="readonly"):
+            store.add([row(1)])
+
+
+def test_read_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "runs.sqlite"
+    with Store(path) as store:
+        store.add([row()])
+    monkeypatch.setattr(os, "access", lambda *_: False)  # for root, no folder is read-only
+    with Store(path, read_only=True) as store:
+        assert len(store) == 1
+        assert {file.name for file in tmp_path.iterdir()} == {"runs.sqlite"}
+
+
+def foreign(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE mine (x)")
+    database.close()
+
+
+def newer(path: Path) -> None:
+    Store(path).close()
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (foreign, "must be a store of gfgn, got .*file, an SQLite file of something else"),
+        (newer, "must be a store of version 1, got .*file of version 99: update gfgn to read it"),
+        (
+            lambda path: path.write_text("split,seed\n0,1\n" * 100),
+            "must be a store of gfgn, got .*file: file is not a da",
+        ),
+        (lambda path: path.mkdir(), "file"),
+    ],
+)
+def test_what_is_not_a_store_is_left_as_it_is(make: Any, message: str, read_only: bool, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(StoreError, match=message):
+        Store(path, read_only=read_only)
+    assert before is None or path.read_bytes() == before
+
+
+def test_reading_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"path must be a store of gfgn, got .*none\.sqlite, where there is no file"):
+        Store(tmp_path / "none.sqlite", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    """It is what a process leaves behind that was killed while it made the store."""
+    (tmp_path / "runs.sqlite").touch()
+    with Store(tmp_path / "runs.sqlite") as store:
+        assert store.add([row()]) == 1
+
+
+def test_in_memory() -> None:
+    with Store(":memory:") as store:
+        assert store.add([row()]) == 1
+    assert not Path(":memory:").exists()
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    store.add([row(0, options=(("hidden", 32),)), row(1, model="mlp", test=0.1 + 0.2), row(2, search="abc")])
+    return store
+
+
+def test_csv(filled: Store, tmp_path: Path) -> None:
+    path = filled.to_csv(tmp_path / "new" / "runs.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        first, second = csv.DictReader(file)
+    assert (first["dataset"], first["model"], first["split"], first["option_hidden"]) == (
+        "toy",
+        "gfgn-graph",
+        "0",
+        "32",
+    )
+    assert (float(first["gate_mean"]), second["gate_mean"], second["option_hidden"]) == (0.4, "", "")
+    assert float(second["test"]) == 0.1 + 0.2
+    assert first["key"] == row(0, options=(("hidden", 32),)).key
+    assert len(filled.to_csv(path, dropped=True).read_text().splitlines()) == 4
+    assert len(filled.to_csv(path, model="mlp").read_text().splitlines()) == 2
+    assert [file.name for file in path.parent.iterdir()] == ["runs.csv"]
+
+
+def test_pandas_and_parquet(filled: Store, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = filled.to_pandas(dropped=True)
+    assert frame.shape[0] == 3
+    assert frame["split"].tolist() == [0, 2, 1]
+    assert frame["test"].isna().tolist() == [False, True, False]
+    assert (frame["standin"].dtype, frame["test"].dtype, frame["seed"].dtype) == (bool, "float64", "int64")
+    assert frame["gate_mean"].tolist()[:2] == [0.4, 0.4]
+    pytest.importorskip("pyarrow")
+    again = pd.read_parquet(filled.to_parquet(tmp_path / "runs.parquet", dropped=True))
+    pd.testing.assert_frame_equal(again, frame, check_dtype=False)
+
+
+def test_an_empty_store_has_a_header(store: Store, tmp_path: Path) -> None:
+    assert store.to_csv(tmp_path / "runs.csv").read_text().startswith("key,dataset,dataset_fingerprint,")
+    assert store.to_pandas().empty
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, first: int, last: int, at_once: int, messages: Connection) -> None:
+    """Writes rows with some seeds, and tells after each time how far it is; in a process of its own."""
+    with Store(path) as store:
+        messages.send("ready")
+        messages.recv()
+        for start in range(first, last, at_once):
+            store.add([row(0, seed) for seed in range(start, start + at_once)])
+            messages.send(start + at_once)
+
+
+def start_writer(path: Path, first: int, last: int, at_once: int) -> tuple[Any, Connection]:
+    """The process and the connection to it, once it has opened the store."""
+    here, there = multiprocessing.Pipe()
+    process = start_process(write, path, first, last, at_once, there)
+    there.close()
+    assert here.recv() == "ready"
+    return process, here
+
+
+@needs_fork
+def test_processes_write_at_once(tmp_path: Path) -> None:
+    """Three processes write to a store together, their seeds overlapping."""
+    writers = [start_writer(tmp_path / "runs.sqlite", first, first + 300, 5) for first in (0, 150, 300)]
+    for _, messages in writers:
+        messages.send("go")
+    for process, messages in writers:
+        for _ in range(60):
+            messages.recv()
+        process.join()
+        assert process.exitcode == 0
+    with Store(tmp_path / "runs.sqlite") as store:
+        assert [found.replica.seed for found in store.rows()] == list(range(600))
+
+
+def make(path: Path, ready: Any) -> None:
+    ready.wait()
+    Store(path).close()
+
+
+@needs_fork
+def test_processes_make_the_store_at_once(tmp_path: Path) -> None:
+    for attempt in range(5):
+        barrier = multiprocessing.get_context("forkserver").Barrier(4)
+        makers = [start_process(make, tmp_path / f"{attempt}.sqlite", barrier) for _ in range(4)]
+        for maker in makers:
+            maker.join()
+        assert [maker.exitcode for maker in makers] == [0] * 4
+
+
+@needs_fork
+def test_a_killed_process_loses_nothing_that_was_added(tmp_path: Path) -> None:
+    """Whatever `add` has returned from is there after SIGKILL, and what it had not finished is there whole or not."""
+    path, first = tmp_path / "runs.sqlite", 0
+    for times in (1, 7, 20):
+        process, messages = start_writer(path, first, first + 100_000, 5)
+        messages.send("go")
+        last = [messages.recv() for _ in range(times)][-1]
+        process.kill()
+        process.join()
+        with suppress(EOFError, ConnectionResetError):  # what it still said before its end
+            while True:
+                last = messages.recv()
+        assert process.exitcode == -signal.SIGKILL
+        with Store(path) as store:
+            seeds = [found.replica.seed for found in store.rows()]
+        assert seeds == list(range(len(seeds)))
+        assert len(seeds) in (last, last + 5)
+        first = len(seeds)
+
+
+def test_rows_are_readable_by_anyone(store: Store) -> None:
+    store.add([row(options=(("hidden", 32),))])
+    with sqlite3.connect(store.path) as database:
+        database.row_factory = sqlite3.Row
+        found = database.execute("SELECT * FROM runs").fetchone()
+    assert json.loads(found["options"]) == {"hidden": 32}
+    assert json.loads(found["gates"])["mean"] == 0.4

@@ -1,0 +1,97 @@
+"""Models that train on samples of the graph give runs like all others."""
+
+import dataclasses
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gfgn.data import Dataset
+from gfgn.data.generators import dimensions
+from gfgn.runs import Store, make_replicas, run_study
+from gfgn.train import Replica, Run, Status, TrainConfig, train_replicas
+from gfgn.train.sampled import is_sampled, train_runs
+
+QUICK = TrainConfig(4, 4)
+SAGE = Replica(1, 2, lr=0.01, options=(("batch_size", 16), ("hidden", 8)))
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return dimensions(80, degree=6, splits=2)
+
+
+def same(run: Run, other: Run) -> bool:
+    return replace(run, seconds=0.0) == replace(other, seconds=0.0)
+
+
+def test_which_runs_train_on_samples() -> None:
+    assert is_sampled("vr-gcn", Replica())
+    assert is_sampled("graphsaint", Replica())
+    assert is_sampled("graphsage", SAGE)
+    assert not is_sampled("graphsage", Replica(options=(("hidden", 8),)))
+    assert not is_sampled("gfgn-pair", Replica())
+
+
+@pytest.mark.parametrize("model", ["graphsage", "vr-gcn", "graphsaint"])
+def test_a_run_depends_on_its_replica_alone(model: str, data: Dataset) -> None:
+    options = (("batch_size", 16),) if model == "graphsage" else ()
+    replicas = [Replica(split, seed, options=options) for split in (0, 1) for seed in (0, 1)]
+    seen: list[Run] = []
+    states: list[Status] = []
+    before = torch.random.get_rng_state()
+    runs = train_runs(model, data, replicas, QUICK, progress=seen.append, status=states.append)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert [run.replica for run in runs] == replicas
+    assert seen == runs
+    assert states[-1].finished == 3
+    assert states[-1].epoch == 4
+    (alone,) = train_runs(model, data, [replicas[2]], QUICK)
+    assert same(alone, runs[2])
+    assert not same(runs[0], replace(runs[1], replica=runs[0].replica))
+    for run in runs:
+        assert 0 <= run.val <= 1
+        assert 0 <= run.test <= 1
+        assert run.epochs == 4
+        assert run.num_parameters > 0
+
+
+def test_settings_of_the_model_and_of_the_sampler(data: Dataset) -> None:
+    (small,) = train_runs("graphsage", data, [SAGE], QUICK)
+    (large,) = train_runs("graphsage", data, [replace(SAGE, options=(("batch_size", 16), ("hidden", 16)))], QUICK)
+    assert small.num_parameters < large.num_parameters
+    deep = replace(SAGE, options=(("batch_size", 16), ("hidden", 8), ("layers", 3)))
+    (run,) = train_runs("graphsage", data, [deep], QUICK)
+    assert run.num_parameters > small.num_parameters
+
+
+def test_others_train_together_as_ever(data: Dataset) -> None:
+    replicas = make_replicas("gcn", [{"lr": 0.05}], [0, 1])
+    runs = train_runs("gcn", data, replicas, QUICK)
+    expected = train_replicas("gcn", data, replicas, 4, 4, history=False)
+    assert all(same(run, other) for run, other in zip(runs, expected, strict=True))
+    mixed = [Replica(options=(("hidden", 8),)), SAGE, Replica(1, options=(("hidden", 8),))]
+    assert [run.replica for run in train_runs("graphsage", data, mixed, QUICK)] == mixed
+    assert train_runs("gcn", data, [], QUICK) == []
+
+
+def test_a_study_keeps_them_apart(data: Dataset) -> None:
+    """The same model on samples and on the whole graph are two runs."""
+    whole = Replica(1, 2, lr=0.01, options=(("hidden", 8),))
+    with Store(":memory:") as store:
+        rows = run_study(store, data, "graphsage", [SAGE, whole], QUICK)
+        assert len(store) == 2
+        assert rows[0].key != rows[1].key
+        assert run_study(store, data, "graphsage", [SAGE], QUICK) == rows[:1]
+
+
+def test_what_cannot_train_on_samples(data: Dataset) -> None:
+    with pytest.raises(
+        ValueError, match="protocol must leave clip, schedule, class_weights and best as usual for vr-gcn"
+    ):
+        train_runs("vr-gcn", data, [Replica()], TrainConfig(4, 4, clip=1.0))
+    two = dataclasses.replace(data, metric="roc_auc", num_classes=2, y=data.y % 2)
+    with pytest.raises(ValueError, match="data must be measured by accuracy or micro-F1 for vr-gcn, got roc_auc"):
+        train_runs("vr-gcn", two, [Replica()], QUICK)
+    with pytest.raises(ValueError, match="options of vr-gcn must be among hidden, layers, concat, got 'alpha'"):
+        train_runs("vr-gcn", data, [Replica(options=(("alpha", 0.5),))], QUICK)
