@@ -11,7 +11,7 @@ from paper.small_studies import quiet, run, write_study
 
 from gfgn.data import load, random_splits
 from gfgn.data.datasets.registry import DATASETS
-from gfgn.nn.baselines.embedding import parts
+from gfgn.data.diagnosis import connected_components
 from gfgn.paper.check import check
 from gfgn.paper.figures.studies import draw_study, study_gaps
 from gfgn.paper.page import MISSING, make_page
@@ -87,7 +87,7 @@ def test_other_splits() -> None:
 @pytest.mark.parametrize("shares", [None, (0.6, 0.2)])
 def test_splits_of_the_largest_part(shares: tuple[float, float] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load("dimensions")
-    part = torch.from_numpy(parts(loaded.graph)).clone()
+    part = torch.from_numpy(connected_components(loaded.graph)).clone()
     part[:100] = 99  # as if a hundred nodes were a part of their own
     monkeypatch.setattr("gfgn.runs.views.parts", lambda graph: part.numpy())
     data = load_view("dimensions", View(nodes="largest part", shares=shares))

@@ -19,7 +19,7 @@ from gfgn.data.generators import dimensions
 from gfgn.nn.registry import find_model
 from gfgn.ops.random import GOLDEN, keyed, mix
 from gfgn.train import MODELS, Replica, Run, Status, train_replicas
-from gfgn.train.batch import TrainConfig, precision
+from gfgn.train.config import TrainConfig, precision
 from gfgn.train.loop import _share
 
 BATCHED = [name for name, model in MODELS.items() if model.replicas]

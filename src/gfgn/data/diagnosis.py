@@ -8,9 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import scipy.sparse
 import torch
+from scipy.sparse import csgraph
 from torch import Tensor
 
 from gfgn.data.dataset import Dataset
@@ -227,3 +231,19 @@ def describe(dataset: Dataset) -> Description:
         smoothness=smooth,
         constant=int((smooth == 0).sum()),
     )
+
+
+def undirected_adjacency(graph: Graph) -> Any:
+    """The adjacency with edges in both directions and without weights, as a SciPy CSR array."""
+    source, target = graph.edge_index.cpu().numpy()
+    both = np.concatenate([source, target]), np.concatenate([target, source])
+    matrix = scipy.sparse.csr_array((np.ones(both[0].size), both), shape=(graph.num_nodes, graph.num_nodes))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    return matrix
+
+
+def connected_components(graph: Graph) -> npt.NDArray[np.int64]:
+    """`[N]`: the connected component of each node."""
+    _, component = csgraph.connected_components(undirected_adjacency(graph), directed=False)
+    return np.asarray(component, dtype=np.int64)

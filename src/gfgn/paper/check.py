@@ -27,7 +27,7 @@ from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, Study, load_study
 from gfgn.runs.table import read_runs
 from gfgn.runs.views import View, load_view
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.sampled import train_runs
 
 RERUN = ("texas", "cornell", "wisconsin", "cora")

@@ -34,7 +34,7 @@ from gfgn.runs.store import Store
 from gfgn.runs.study import Cell, Study, load_study, study_names
 from gfgn.runs.table import read_runs, write_runs
 from gfgn.runs.views import load_view
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Status
 
 RUNS, CHOSEN, PAGE, TIMES, STORE = "runs.csv", "chosen.csv", "README.md", "times.csv", "runs.sqlite"

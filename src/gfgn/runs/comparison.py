@@ -16,7 +16,7 @@ from gfgn.nn.registry import HIDDEN, MODELS, find_model
 from gfgn.runs.plan import Configuration, Selection, make_replica, make_replicas, run_study, select
 from gfgn.runs.record import DatasetRecord, Row, is_gfgn
 from gfgn.runs.store import Store
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Status
 from gfgn.train.sampled import check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize

@@ -15,7 +15,7 @@ import torch
 from gfgn.data.dataset import Dataset
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, canonical
 from gfgn.runs.store import Store
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Status
 from gfgn.train.sampled import train_runs
 

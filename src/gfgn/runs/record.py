@@ -18,7 +18,7 @@ import torch_geometric
 import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import MODELS
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
 DEFAULT_CONFIG = TrainConfig()

@@ -12,7 +12,7 @@ from gfgn.runs.plan import Configuration, Selection, make_replica, select
 from gfgn.runs.record import Row, is_gfgn
 from gfgn.runs.study import TUNING_SEED, Cell, Fact, Study
 from gfgn.runs.table import own_parameters
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 from gfgn.train.statistics import Summary, difference, paired_test, summarize
 

@@ -26,7 +26,7 @@ from gfgn.runs.plan import (
 )
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, digest, identify
 from gfgn.runs.store import Store
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Replica, Run, Status
 

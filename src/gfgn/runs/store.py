@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gfgn.data.dataset import Dataset
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, beyond, identify
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from gfgn.data.datasets.registry import DATASETS
 from gfgn.nn.registry import MODELS
 from gfgn.runs.plan import HYPER, Configuration, grid, make_replicas
 from gfgn.runs.views import View, data_name
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 from gfgn.train.sampled import SAMPLING
 

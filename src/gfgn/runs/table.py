@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gfgn.runs.record import DatasetRecord, Row, beyond, identify
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 
 FIRST = ("dataset", "model", "split", "seed", "lr", "weight_decay", "dropout", "lam")

@@ -10,10 +10,10 @@ import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.registry import DATASETS, load
+from gfgn.data.diagnosis import connected_components
 from gfgn.data.generators.noise import add_random_edges
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
-from gfgn.nn.baselines.embedding import parts
 
 NOISE_SEED = 0
 CHOICES = {
@@ -94,7 +94,7 @@ def _splits(data: Dataset, view: View) -> list[Split]:
     """Splits of the nodes that are wanted: the dataset's own, or as many random ones."""
     kept = torch.ones(data.num_nodes, dtype=torch.bool)
     if view.nodes == "largest part":
-        part = parts(data.graph)
+        part = connected_components(data.graph)
         kept = torch.from_numpy(part == np.bincount(part).argmax())
     if view.shares is None:
         return [Split(*(mask & kept for mask in split)) for split in data.splits]

@@ -1,7 +1,7 @@
 """Training: replicas, the models by name, the engine and the statistics of runs."""
 
 from gfgn.nn.registry import MODELS
-from gfgn.train.batch import TrainConfig
+from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.statistics import (

@@ -16,7 +16,8 @@ from torch import Tensor
 
 import gfgn
 from gfgn.data.dataset import Dataset
-from gfgn.train.batch import Batch, TrainConfig
+from gfgn.train.batch import Batch
+from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
 

@@ -19,8 +19,9 @@ import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN, Model, find_model
-from gfgn.train.batch import Batch, Program, TrainConfig, precision
+from gfgn.train.batch import Batch, Program
 from gfgn.train.checkpoint import Checkpoint
+from gfgn.train.config import TrainConfig, precision
 from gfgn.train.memory import kept_memory
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.task import Task, make_task, with_sparse_features

@@ -16,7 +16,7 @@ from torch import nn
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import Model, find_model
-from gfgn.train.batch import TrainConfig, precision
+from gfgn.train.config import TrainConfig, precision
 from gfgn.train.loop import fitting_threads, train_replicas
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.task import with_sparse_features

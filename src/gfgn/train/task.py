@@ -16,6 +16,7 @@ from torch import Tensor
 from gfgn.data.dataset import Dataset
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
+from gfgn.ops.features import take_rows
 
 SPARSE = 0.2
 """Share of values that are not 0 up to which features are trained on as a sparse tensor."""
@@ -111,11 +112,4 @@ def _part(data: Dataset, nodes: Tensor) -> Part:
         duplicates="keep",
         dtype=data.graph.dtype,
     )
-    return Part(_take_rows(data.x, kept), graph, data.y[kept], nodes[kept].unsqueeze(0))
-
-
-def _take_rows(x: Tensor, kept: Tensor) -> Tensor:
-    if x.layout == torch.strided:
-        return x[kept]
-    rows: Tensor = x.to_sparse_coo().index_select(0, kept.nonzero().view(-1)).to_sparse_csr()
-    return rows
+    return Part(take_rows(data.x, kept.nonzero().view(-1)), graph, data.y[kept], nodes[kept].unsqueeze(0))

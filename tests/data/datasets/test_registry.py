@@ -20,7 +20,8 @@ from torch import Tensor
 from gfgn import Graph
 from gfgn.data import DATASETS, Dataset, load, random_splits
 from gfgn.data.datasets import loaders
-from gfgn.data.datasets.registry import cache_dir, normalize_rows
+from gfgn.data.datasets.registry import cache_dir
+from gfgn.ops.features import row_normalize
 
 GEOM_GCN = ("actor", "cornell", "texas", "wisconsin", "cora", "citeseer", "pubmed")
 COUNTS = {
@@ -171,7 +172,7 @@ def test_features_as_they_come(fresh: Loader, tmp_path: Path) -> None:
     stage("texas", tmp_path)
     raw, normalised = load("texas", tmp_path, normalize=False), fresh("texas")
     assert set(raw.x.values().tolist()) == {1.0}
-    torch.testing.assert_close(normalize_rows(raw.x).to_dense(), normalised.x.to_dense(), rtol=0, atol=0)
+    torch.testing.assert_close(row_normalize(raw.x).to_dense(), normalised.x.to_dense(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("name", "links"), [("cornell", 295), ("texas", 309), ("wisconsin", 499)])
@@ -200,8 +201,8 @@ def test_edges_without_directions_are_not_made_up() -> None:
 def test_normalize_rows() -> None:
     x = torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     expected = torch.tensor([[0.25, 0.0, 0.75], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    assert torch.equal(normalize_rows(x), expected)
-    assert torch.equal(normalize_rows(x.to_sparse_csr()).to_dense(), expected)
+    assert torch.equal(row_normalize(x), expected)
+    assert torch.equal(row_normalize(x.to_sparse_csr()).to_dense(), expected)
 
 
 STANDINS = {"ogbn-arxiv-structure": "ogbn-arxiv", "ppi-relabelled": "ppi"}

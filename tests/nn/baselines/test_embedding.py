@@ -10,8 +10,9 @@ import torch
 from nn.baselines.tiny import NODES, edges, graph
 
 from gfgn import Graph
+from gfgn.data.diagnosis import connected_components
 from gfgn.nn.baselines import embedding
-from gfgn.nn.baselines.embedding import embed, isomap, parts, poincare, undirected
+from gfgn.nn.baselines.embedding import embed, isomap, poincare, undirected
 
 
 def grid(rows: int, columns: int) -> Graph:
@@ -64,7 +65,7 @@ def test_parts_are_embedded_apart() -> None:
     alone = grid(4, 6)
     both = torch.cat([alone.edge_index + 3, torch.tensor([[0], [1]]), torch.tensor([[27, 28], [28, 29]])], dim=1)
     g = Graph.from_edge_index(both, 30)
-    assert parts(g).tolist() == [0, 0, 1, *[2] * 24, *[3] * 3]
+    assert connected_components(g).tolist() == [0, 0, 1, *[2] * 24, *[3] * 3]
     points = isomap(g)
     assert np.allclose(points[3:27], isomap(alone))
     assert np.array_equal(points[:3], np.zeros((3, 2)))

@@ -24,8 +24,8 @@ from nn.baselines.tiny import (
 )
 
 from gfgn import Graph
+from gfgn.data.diagnosis import connected_components
 from gfgn.nn.baselines import geom_gcn
-from gfgn.nn.baselines.embedding import parts
 from gfgn.nn.baselines.geom_gcn import BINS, VIRTUAL, GeomGCN, GeomGCNLayer, geometry, neighborhoods, pairs_in_the_plane
 
 
@@ -37,7 +37,7 @@ def points() -> np.ndarray:
 
 
 def close_pairs(places: np.ndarray, count: int) -> set[tuple[int, int]]:
-    part = parts(graph())
+    part = connected_components(graph())
     distance = {
         (i, j): math.dist(places[i], places[j])
         for i in range(NODES)
@@ -130,10 +130,10 @@ def test_sum_over_virtual_nodes_is_one_map_of_their_concatenation() -> None:
 def test_pairs_in_the_plane_are_the_closest() -> None:
     places = points().astype(np.int64)
     for count in (1, 7, 40, (NODES - 1) * (NODES - 2)):  # the last node is a part of its own
-        found = pairs_in_the_plane(places, parts(graph()), count)
+        found = pairs_in_the_plane(places, connected_components(graph()), count)
         assert set(map(tuple, found.T.tolist())) == close_pairs(points(), count)
         assert found.shape[1] >= count
-    assert pairs_in_the_plane(places, parts(graph()), 0).shape == (2, 0)
+    assert pairs_in_the_plane(places, connected_components(graph()), 0).shape == (2, 0)
     nowhere, one, two = np.zeros((5, 2), dtype=np.int64), np.zeros(5, dtype=np.int64), np.array([0, 0, 1, 1, 1])
     assert pairs_in_the_plane(nowhere, one, 3).shape == (2, 20)
     assert set(map(tuple, pairs_in_the_plane(nowhere, two, 100).T.tolist())) == {

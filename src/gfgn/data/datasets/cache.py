@@ -23,6 +23,7 @@ from gfgn.data.adjacency import graph_from_rows, rows_from_pointers
 from gfgn.data.datasets.loaders import Raw
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
+from gfgn.ops.features import row_normalize, sparse_csr
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -107,8 +108,8 @@ def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:
     """A bag of words, sparse where most of it is zero."""
     pointers, columns, values = (torch.from_numpy(arrays[f"x_{key}"]) for key in ("indptr", "indices", "data"))
     size = torch.Size([pointers.numel() - 1, int(arrays["num_features"])])
-    x = _csr(pointers, columns.long(), values, size)
-    x = normalize_rows(x) if normalize else x
+    x = sparse_csr(pointers, columns.long(), values, size)
+    x = row_normalize(x) if normalize else x
     if values.numel() < (1 - SPARSE_FROM) * size.numel():
         return x
     stored = (x.values().numpy(), arrays["x_indices"], arrays["x_indptr"])
@@ -123,25 +124,9 @@ def _unpack_graph(arrays: Arrays) -> Graph:
     return graph_from_rows(rows, rows, torch.from_numpy(arrays["transpose"]), symmetric=True, batch=batch)
 
 
-def normalize_rows(x: Tensor) -> Tensor:
-    """`x`, dense or sparse CSR, with every row divided by the sum of its absolute values; a row of zeros stays."""
-    if x.layout == torch.strided:
-        total = x.abs().sum(1, keepdim=True)
-        return x / torch.where(total > 0, total, 1)
-    row = torch.repeat_interleave(torch.arange(x.size(0), device=x.device), x.crow_indices().diff())
-    total = x.values().new_zeros(x.size(0)).index_add(0, row, x.values().abs())
-    return _csr(x.crow_indices(), x.col_indices(), x.values() / torch.where(total > 0, total, 1)[row], x.shape)
-
-
-def _csr(pointers: Tensor, columns: Tensor, values: Tensor, size: torch.Size) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(pointers, columns, values, size=size, check_invariants=True)
-
-
 def _to_csr(x: Tensor) -> Tensor:
     if x.layout == torch.sparse_csr:
-        return _csr(x.crow_indices().long(), x.col_indices().long(), x.values(), x.shape)
+        return sparse_csr(x.crow_indices().long(), x.col_indices().long(), x.values(), x.shape)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return x.to_sparse_csr()

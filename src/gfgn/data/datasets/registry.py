@@ -20,7 +20,6 @@ import numpy as np
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.cache import DAMAGED, VERSION, Arrays, pack, read_cache, stamp, unpack, write_cache
-from gfgn.data.datasets.cache import normalize_rows as normalize_rows
 from gfgn.data.datasets.download import Source, fetch
 from gfgn.data.datasets.loaders import NEIGHBOURS, Raw, build, digits, filtered, from_pyg, karate, ogb, ppi
 from gfgn.data.generators.dimensions import dimensions

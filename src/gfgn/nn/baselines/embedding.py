@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
-from scipy.sparse.csgraph import connected_components, shortest_path
+from scipy.sparse.csgraph import shortest_path
 
+from gfgn.data.diagnosis import connected_components, undirected_adjacency
 from gfgn.graph import Graph
 
 Points: TypeAlias = npt.NDArray[np.float64]
@@ -59,9 +59,9 @@ def isomap(graph: Graph, exact: int = EXACT, landmarks: int = LANDMARKS) -> Poin
     from `landmarks` nodes drawn at random with a fixed seed, by which the others are placed (de Silva and Tenenbaum,
     2004), in memory that grows with `landmarks · N` rather than `N²`.
     """
-    adjacency = undirected(graph)
+    adjacency = undirected_adjacency(graph)
     points = np.zeros((graph.num_nodes, 2))
-    part = parts(graph)
+    part = connected_components(graph)
     order = np.argsort(part, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
         if members.size > 2:
@@ -103,7 +103,7 @@ def poincare(graph: Graph) -> Points:
         module: Any = importlib.import_module("gensim.models.poincare")
     except ImportError as error:
         raise ImportError("embedding='poincare' needs gensim, which is not installed") from error
-    edges = undirected(graph).tocoo()
+    edges = undirected_adjacency(graph).tocoo()
     points = np.zeros((graph.num_nodes, 2))
     if edges.nnz > 0:
         relations = [(str(u), str(v)) for u, v in zip(edges.row, edges.col, strict=True)]
@@ -112,22 +112,6 @@ def poincare(graph: Graph) -> Points:
         for node in np.unique(edges.row):
             points[node] = model.kv[str(node)]
     return points
-
-
-def undirected(graph: Graph) -> Any:
-    """The adjacency with edges in both directions and without weights, as a SciPy CSR array."""
-    source, target = graph.edge_index.cpu().numpy()
-    both = np.concatenate([source, target]), np.concatenate([target, source])
-    matrix = scipy.sparse.csr_array((np.ones(both[0].size), both), shape=(graph.num_nodes, graph.num_nodes))
-    matrix.sum_duplicates()
-    matrix.data[:] = 1
-    return matrix
-
-
-def parts(graph: Graph) -> npt.NDArray[np.int64]:
-    """`[N]`: the connected part that each node belongs to."""
-    part: npt.NDArray[np.int64] = connected_components(undirected(graph), directed=False)[1].astype(np.int64)
-    return part
 
 
 EMBEDDINGS: dict[str, Callable[[Graph], Points]] = {"isomap": isomap, "poincare": poincare}

@@ -13,9 +13,10 @@ from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
 from gfgn import ops
+from gfgn.data.diagnosis import connected_components
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import Maps, per_graph, reset
-from gfgn.nn.baselines.embedding import EMBEDDINGS, Points, embed, parts
+from gfgn.nn.baselines.embedding import EMBEDDINGS, Points, embed
 from gfgn.nn.entry import Parameter, baseline, layers
 
 DIRECTIONS = 4
@@ -195,7 +196,7 @@ def neighborhoods(graph: Graph, points: Points, neighbors: str = "both", directi
     """
     places = on_grid(points)
     near = graph.edge_index.cpu().numpy()
-    close = pairs_in_the_plane(places, parts(graph), graph.num_edges)
+    close = pairs_in_the_plane(places, connected_components(graph), graph.num_edges)
     if neighbors == "once":
         in_both = np.isin(*(source * graph.num_nodes + target for source, target in (near, close)))
         near = near[:, ~in_both]

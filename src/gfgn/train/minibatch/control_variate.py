@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from gfgn.graph import Graph
 from gfgn.nn.baselines.vr_gcn import VRGCN
+from gfgn.ops.features import take_rows
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.neighbors import number_nodes, sample_edges
-from gfgn.sampling.rows import propagated, take_rows
 from gfgn.train.minibatch.loop import check_labels, node_losses, shuffled
+from gfgn.train.minibatch.propagation import propagated
 
 
 class Field(NamedTuple):

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from gfgn.graph import Graph
 from gfgn.nn.baselines.graphsage import GraphSAGE
+from gfgn.ops.features import take_rows
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.neighbors import NeighborSampler, Sample
-from gfgn.sampling.rows import take_rows
 from gfgn.train.minibatch.loop import check_labels, node_losses, shuffled
 
 

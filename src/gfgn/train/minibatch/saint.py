@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from gfgn.graph import Graph
 from gfgn.nn.baselines.graphsaint import GraphSAINT
+from gfgn.ops.features import take_rows
 from gfgn.sampling.counter import compiled, derive, key_of, uniform
-from gfgn.sampling.rows import take_rows
 from gfgn.train.minibatch.loop import check_labels, node_losses
 
 Ints = NDArray[np.int64]

@@ -3,7 +3,8 @@
 import torch
 from train.minibatch.blocks import blocks
 
-from gfgn.sampling.rows import propagated, take_rows
+from gfgn.ops.features import take_rows
+from gfgn.train.minibatch.propagation import propagated
 
 
 def test_sparse_rows_are_dense_ones() -> None:

@@ -11,22 +11,6 @@ from gfgn import ops
 from gfgn.graph import Graph
 
 
-def take_rows(x: Tensor, nodes: Tensor) -> Tensor:
-    """`x[nodes]`, for dense and for sparse CSR `x`."""
-    if x.layout != torch.sparse_csr:
-        return x.index_select(0, nodes)
-    ptr = x.crow_indices()
-    start = ptr[:-1].index_select(0, nodes)
-    length = ptr.diff().index_select(0, nodes)
-    new = torch.zeros(nodes.numel() + 1, dtype=ptr.dtype, device=ptr.device)
-    torch.cumsum(length, 0, out=new[1:])
-    entries = torch.arange(int(new[-1]), device=ptr.device)
-    place = entries + torch.repeat_interleave(start - new[:-1], length)
-    return torch.sparse_csr_tensor(
-        new, x.col_indices()[place], x.values()[place], size=(nodes.numel(), x.size(1)), check_invariants=False
-    )
-
-
 def propagated(x: Tensor, graph: Graph) -> Tensor:
     """`Âx`, sparse where `x` is."""
     if x.layout != torch.sparse_csr:
