@@ -69,8 +69,8 @@ def neighbor_level(
         propagated, pooled = ops.propagate(z, graph), ops.NEIGHBOR_POOL[pool](z, graph)
     if not return_scores and gate_bias is None:
         return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
-    own, propagated = gate.chunk(2, dim=1)
-    s = lam * torch.sigmoid(_plus(ops.head_linear(z, own) + ops.head_linear(pooled, propagated), gate_bias))
+    own, other = gate.chunk(2, dim=1)
+    s = lam * torch.sigmoid(_plus(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias))
     return torch.lerp(z, propagated, s), s
 
 
