@@ -159,7 +159,7 @@ def _clear(leaves: list[Tensor]) -> None:
 
 
 def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int) -> list[Row]:
-    """Times forward and backward passes of all contenders in alternation. Running out of memory is reported, not skipped."""
+    """Times forward and backward passes of all contenders in alternation; reports those that run out of memory."""
 
     grads: dict[str, Tensor] = {}
     memory: dict[str, float] = {}
