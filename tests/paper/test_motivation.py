@@ -29,11 +29,11 @@ def test_principal_components_agree_with_singular_values() -> None:
     centered = x.numpy() - x.numpy().mean(axis=0)
     left, singular, _ = np.linalg.svd(centered, full_matrices=False)
     for given in (x, x.to_sparse_csr()):
-        found, shares = principal_components(given)
+        components, variance = principal_components(given)
         expected = left[:, :2] * singular[:2]
-        assert np.abs(found) == pytest.approx(np.abs(expected), abs=1e-9)
-        assert shares == pytest.approx((singular**2 / (singular**2).sum())[:2])
-        largest = found[np.abs(found).argmax(axis=0), [0, 1]]
+        assert np.abs(components) == pytest.approx(np.abs(expected), abs=1e-9)
+        assert variance == pytest.approx((singular**2 / (singular**2).sum())[:2])
+        largest = components[np.abs(components).argmax(axis=0), [0, 1]]
         assert (largest > 0).all()
     with pytest.raises(ValueError, match="count must be 1 to 39, one less than there are rows of x, got 40"):
         principal_components(x, 40)
@@ -42,10 +42,10 @@ def test_principal_components_agree_with_singular_values() -> None:
 def test_similarity_is_one_for_equal_values_and_falls_with_distance() -> None:
     graph = Graph.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), 4)
     values = np.array([[0.0], [0.0], [1.0], [2.0]])
-    found = similarities(values, graph)[:, 0]
-    assert found[0] == 1
-    assert found[1] == pytest.approx(np.exp(-1 / values.std()))
-    assert found[0] > found[1] > found[2]
+    similarity = similarities(values, graph)[:, 0]
+    assert similarity[0] == 1
+    assert similarity[1] == pytest.approx(np.exp(-1 / values.std()))
+    assert similarity[0] > similarity[1] > similarity[2]
 
 
 def test_rank_correlations_of_users() -> None:
@@ -73,30 +73,30 @@ def test_median_user() -> None:
 
 
 def test_contrasts() -> None:
-    found = contrasts(np.array([[0.5, 0.5], [0.9, 0.1], [0.2, 0.6]]))
-    assert found == ((2, 0.9, 0.1), (3, 0.2, 0.6))
+    rows = contrasts(np.array([[0.5, 0.5], [0.9, 0.1], [0.2, 0.6]]))
+    assert rows == ((2, 0.9, 0.1), (3, 0.2, 0.6))
 
 
 def test_smoothness_of_a_spectral_embedding_is_its_eigenvalue() -> None:
     graph = dimensions(80, degree=6).graph
-    found = spectral_embedding(graph, dimensions=10)
-    assert found.smoothness == pytest.approx(found.eigenvalues, abs=1e-10)
-    assert found.eigenvalues[0] == pytest.approx(0, abs=1e-10)
-    assert found.eigenvalues[1] > 1e-6  # one component only
-    assert found.local.shape == (found.eigenvalues.size, 10)
+    embedding = spectral_embedding(graph, dimensions=10)
+    assert embedding.smoothness == pytest.approx(embedding.eigenvalues, abs=1e-10)
+    assert embedding.eigenvalues[0] == pytest.approx(0, abs=1e-10)
+    assert embedding.eigenvalues[1] > 1e-6  # one component only
+    assert embedding.local.shape == (embedding.eigenvalues.size, 10)
     # summed over nodes, weighted by degree, every edge counts twice
     degree = graph.row_lengths.double().numpy()
-    assert found.eigenvalues.size == graph.num_nodes
-    total = (found.local * degree[:, None]).sum(axis=0) / graph.num_nodes
-    assert total == pytest.approx(2 * found.eigenvalues[1:11])
+    assert embedding.eigenvalues.size == graph.num_nodes
+    total = (embedding.local * degree[:, None]).sum(axis=0) / graph.num_nodes
+    assert total == pytest.approx(2 * embedding.eigenvalues[1:11])
 
 
 def test_only_the_largest_component_is_embedded() -> None:
     half = torch.tensor([[0, 1, 2, 4], [1, 2, 3, 5]])
     graph = Graph.from_edge_index(torch.cat([half, half.flip(0)], dim=1), 7)
-    found = spectral_embedding(graph)
-    assert found.eigenvalues.size == 4
-    assert found.local.shape == (4, 3)
+    embedding = spectral_embedding(graph)
+    assert embedding.eigenvalues.size == 4
+    assert embedding.local.shape == (4, 3)
 
 
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,14 +28,14 @@ def undirected(pairs: list[tuple[int, int]], num_nodes: int) -> Graph:
 
 def test_the_spectrum_of_a_cycle() -> None:
     size = 7
-    found = spectrum(undirected([(k, (k + 1) % size) for k in range(size)], size))
+    values = spectrum(undirected([(k, (k + 1) % size) for k in range(size)], size))
     expected = sorted(1 - math.cos(2 * math.pi * k / size) for k in range(size))
-    assert found == pytest.approx(expected, abs=1e-12)
+    assert values == pytest.approx(expected, abs=1e-12)
 
 
 def test_bipartite_graphs_reach_two_and_isolated_nodes_have_zero() -> None:
-    found = spectrum(undirected([(0, 1), (2, 3)], 5))
-    assert found == pytest.approx([0, 0, 0, 2, 2], abs=1e-12)
+    values = spectrum(undirected([(0, 1), (2, 3)], 5))
+    assert values == pytest.approx([0, 0, 0, 2, 2], abs=1e-12)
     laplacian = normalized_laplacian(undirected([(0, 1)], 3))
     assert np.array_equal(laplacian[2], [0, 0, 0])
 
@@ -56,8 +56,8 @@ def test_filtering_in_the_spectral_domain_is_aggregating() -> None:
 
 
 def test_coefficients_by_hand() -> None:
-    found = filter_coefficients(np.array([0.0, 1.0, 2.0]), [0.5, 1.0], 2)
-    assert found == pytest.approx(np.array([[1, 0.25, 0], [1, 0, 1]]))
+    coefficients = filter_coefficients(np.array([0.0, 1.0, 2.0]), [0.5, 1.0], 2)
+    assert coefficients == pytest.approx(np.array([[1, 0.25, 0], [1, 0, 1]]))
     with pytest.raises(ValueError, match="layers must be 1 or larger, got 0"):
         filter_coefficients(np.zeros(2), [0.5], 0)
 

@@ -52,7 +52,7 @@ def dense_adjacency(graph: Graph) -> Floats:
 def spectrum(graph: Graph) -> Floats:
     """Returns the `[N]` eigenvalues of the normalized Laplacian in ascending order, from 0 to at most 2."""
     values = scipy.linalg.eigvalsh(normalized_laplacian(graph), overwrite_a=True, check_finite=False)
-    return np.clip(values, 0.0, 2.0).round(12)  # rounding errors depend on the machine
+    return np.asarray(np.clip(values, 0.0, 2.0).round(12))  # rounding errors depend on the machine
 
 
 def filter_coefficients(eigenvalues: Floats, scores: Sequence[float] = SCORES, layers: int = 2) -> Floats:
