@@ -12,7 +12,7 @@ from gfgn.paper.reproduce import reproduce
 
 ROOT = Path(__file__).parents[1]
 FIGURES = {
-    "motivation": ["embedding", "neighbours"],
+    "motivation": ["embedding", "neighbors"],
     "spectral": ["spectral"],
     "lambda": ["lambda"],
     "noise": ["noise"],

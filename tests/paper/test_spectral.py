@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from gfgn.data.generators import dimensions
+from gfgn.data.generators.dimensions import dimensions
 from gfgn.graph import Graph
 from gfgn.paper.outputs import read_csv
 from gfgn.paper.spectral import (
     SCORES,
-    analyse,
+    analyze,
     dense_adjacency,
     filter_coefficients,
     filter_summary,
@@ -28,20 +28,20 @@ def undirected(pairs: list[tuple[int, int]], num_nodes: int) -> Graph:
 
 def test_the_spectrum_of_a_cycle() -> None:
     size = 7
-    found = spectrum(undirected([(k, (k + 1) % size) for k in range(size)], size))
+    values = spectrum(undirected([(k, (k + 1) % size) for k in range(size)], size))
     expected = sorted(1 - math.cos(2 * math.pi * k / size) for k in range(size))
-    assert found == pytest.approx(expected, abs=1e-12)
+    assert values == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_bipartite_graph_reaches_two_and_lonely_nodes_have_zero() -> None:
-    found = spectrum(undirected([(0, 1), (2, 3)], 5))
-    assert found == pytest.approx([0, 0, 0, 2, 2], abs=1e-12)
+def test_bipartite_graphs_reach_two_and_isolated_nodes_have_zero() -> None:
+    values = spectrum(undirected([(0, 1), (2, 3)], 5))
+    assert values == pytest.approx([0, 0, 0, 2, 2], abs=1e-12)
     laplacian = normalized_laplacian(undirected([(0, 1)], 3))
     assert np.array_equal(laplacian[2], [0, 0, 0])
 
 
 def test_filtering_in_the_spectral_domain_is_aggregating() -> None:
-    """`U (1 − sΛ)^K Uᵀ h` is what K gated aggregations without weights make of `h`."""
+    """`U (1 − sΛ)^K Uᵀ h` equals `K` gated aggregations without weights."""
     graph = dimensions(50, degree=6).graph
     laplacian = normalized_laplacian(graph)
     values, vectors = np.linalg.eigh(laplacian)
@@ -56,8 +56,8 @@ def test_filtering_in_the_spectral_domain_is_aggregating() -> None:
 
 
 def test_coefficients_by_hand() -> None:
-    found = filter_coefficients(np.array([0.0, 1.0, 2.0]), [0.5, 1.0], 2)
-    assert found == pytest.approx(np.array([[1, 0.25, 0], [1, 0, 1]]))
+    coefficients = filter_coefficients(np.array([0.0, 1.0, 2.0]), [0.5, 1.0], 2)
+    assert coefficients == pytest.approx(np.array([[1, 0.25, 0], [1, 0, 1]]))
     with pytest.raises(ValueError, match="layers must be 1 or larger, got 0"):
         filter_coefficients(np.zeros(2), [0.5], 0)
 
@@ -79,11 +79,11 @@ def test_graphs_that_have_no_real_spectrum() -> None:
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = dimensions(60, degree=6)
     monkeypatch.setattr("gfgn.data.load", lambda name, root: data)
-    said: list[str] = []
-    paths = analyse(tmp_path / "spectral", root=None, device="cpu", progress=said.append)
-    assert {path.name for path in paths} == {"coefficients.csv", "spectral.svg", "spectral.png", "README.md"}
+    lines: list[str] = []
+    paths = analyze(tmp_path / "spectral", root=None, device="cpu", progress=lines.append)
+    assert {path.name for path in paths} == {"coefficients.csv", "spectral.svg", "README.md"}
     assert all(path.is_file() for path in paths)
     rows = read_csv(tmp_path / "spectral" / "coefficients.csv")
     assert len(rows) == 60
     assert float(rows[-1]["K=2 s=0.5"]) == pytest.approx((1 - 0.5 * float(rows[-1]["eigenvalue"])) ** 2, abs=2e-3)
-    assert said
+    assert lines
