@@ -72,7 +72,7 @@ def fetch(sources: Sequence[Source], root: Path, missing: Sequence[str]) -> None
 @cache
 def checksums() -> dict[str, str]:
     """SHA-256 of the raw files that are known, by their path in the folder of all datasets."""
-    lines = (files("gfgn.data") / "checksums.txt").read_text("utf-8").splitlines()
+    lines = (files("gfgn.data.datasets") / "checksums.txt").read_text("utf-8").splitlines()
     return {path: digest for digest, path in (line.split("  ", 1) for line in lines)}
 
 
