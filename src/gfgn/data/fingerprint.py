@@ -1,7 +1,7 @@
-"""Hashes of data and of splits, by which results know what they were measured on.
+"""Hashes of data and splits, which identify what a result was measured on.
 
-Everything is brought into one form before it is hashed (64-bit numbers in little-endian bytes, features by their
-non-zero values), so that neither machine nor device, dtype nor layout shows.
+Everything is converted to one form before hashing (64-bit little-endian numbers, features as non-zero values), so that
+machine, device, dtype and layout do not matter.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gfgn.data.splits import Split
 from gfgn.graph import Graph
 
 VALUES = 2**22
-"""Feature values that are hashed at a time; a part of the definition."""
+"""Feature values hashed at a time; part of the definition of a fingerprint."""
 
 
 class _Hash:
-    """A hash of named arrays; their names, types and shapes are a part of it."""
+    """A hash of named arrays that includes their names, types and shapes."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
@@ -41,7 +41,7 @@ class _Hash:
 
 
 def _canonical(value: NDArray[Any]) -> NDArray[Any]:
-    """Booleans as packed bits, integers and floats in 64 bits, little-endian."""
+    """Booleans as packed bits; integers and floats as 64-bit little-endian numbers."""
     if value.dtype == np.bool_:
         return np.packbits(value, axis=-1)
     return np.ascontiguousarray(value, dtype="<f8" if value.dtype.kind == "f" else "<i8")
@@ -50,8 +50,9 @@ def _canonical(value: NDArray[Any]) -> NDArray[Any]:
 def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric: str) -> str:
     """The hash behind `Dataset.fingerprint`."""
     state = _Hash()
-    for name, value in (("nodes", graph.num_nodes), ("graphs", graph.num_graphs), ("features", x.size(1))):
-        state.add(name, value)
+    state.add("nodes", graph.num_nodes)
+    state.add("graphs", graph.num_graphs)
+    state.add("features", x.size(1))
     state.add("classes", num_classes)
     state.add("metric", metric)
     state.add("ptr", graph.by_target.ptr)
@@ -69,8 +70,17 @@ def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric:
     return state.hexdigest()
 
 
+def fingerprint_of_split(split: Split) -> str:
+    """The hash behind `Dataset.split_fingerprint`."""
+    state = _Hash()
+    state.add("nodes", split.train.numel())
+    for part, mask in split._asdict().items():
+        state.add(part, mask)
+    return state.hexdigest()
+
+
 def _nonzero(x: Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Where values are that are not 0, and these in order, some rows at a time; the same for both layouts."""
+    """The mask and the values of the non-zero entries, a block of rows at a time; the same for both layouts."""
     rows = max(1, VALUES // max(1, x.size(1)))
     for low in range(0, x.size(0), rows):
         yield (_sparse_rows if x.layout == torch.sparse_csr else _dense_rows)(x, low, min(low + rows, x.size(0)))
@@ -86,20 +96,11 @@ def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[NDArray[Any], NDArray[
     pointers = x.crow_indices()[low : high + 1].cpu().numpy()
     stored = slice(int(pointers[0]), int(pointers[-1]))
     column, value = x.col_indices()[stored].cpu().numpy(), x.values()[stored].detach().cpu().double().numpy()
-    place = np.repeat(np.arange(high - low), np.diff(pointers)) * x.size(1) + column
-    place, value = place[value != 0], value[value != 0]
-    if (place[1:] < place[:-1]).any():  # columns of a row may be stored in any order
-        order = np.argsort(place)
-        place, value = place[order], value[order]
+    position = np.repeat(np.arange(high - low), np.diff(pointers)) * x.size(1) + column
+    position, value = position[value != 0], value[value != 0]
+    if (position[1:] < position[:-1]).any():  # the columns of a row may be stored in any order
+        order = np.argsort(position)
+        position, value = position[order], value[order]
     present = np.zeros((high - low, x.size(1)), dtype=bool)
-    present.reshape(-1)[place] = True
+    present.reshape(-1)[position] = True
     return present, value
-
-
-def fingerprint_of_split(split: Split) -> str:
-    """The hash behind `Dataset.split_fingerprint`."""
-    state = _Hash()
-    state.add("nodes", split.train.numel())
-    for part, mask in split._asdict().items():
-        state.add(part, mask)
-    return state.hexdigest()
