@@ -5,6 +5,7 @@ PyG's dataset classes parse the files where they exist. They find every raw file
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,15 +44,6 @@ def _undirected(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None)
 # --- through PyG's classes -------------------------------------------------------------------------------------------
 
 
-def _pyg_dataset(root: Path, cls: str, *, reload: bool = True, **options: Any) -> Any:
-    """An instance of PyG's dataset class `cls`; `reload` reads the raw files again."""
-    import torch_geometric.datasets
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")  # PyG makes CSR tensors, which PyTorch calls a beta feature
-        return getattr(torch_geometric.datasets, cls)(str(root), force_reload=reload, **options)
-
-
 def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **options: Any) -> RawData:
     """The graph of PyG's dataset class `cls`, with its own splits or ten random ones.
 
@@ -62,7 +54,11 @@ def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **o
         directed: Whether edges keep their directions.
         options: Arguments of the class.
     """
-    data = _pyg_dataset(root / folder, cls, **options)[0]
+    import torch_geometric.datasets
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse")  # PyG makes CSR tensors, which PyTorch calls a beta feature
+        data = getattr(torch_geometric.datasets, cls)(str(root / folder), force_reload=True, **options)[0]
     if "train_mask" in data:
         masks = (data.train_mask.bool(), data.val_mask.bool(), data.test_mask.bool())
         splits = [Split(*(mask[:, k].clone() for mask in masks)) for k in range(masks[0].size(1))]
@@ -72,27 +68,28 @@ def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **o
     return RawData(graph, data.x.float(), data.y.long(), splits)
 
 
+# --- from files directly ---------------------------------------------------------------------------------------------
+
+
 def ppi(root: Path, folder: str) -> RawData:
     """All graphs of PPI as one batch; the public split by graphs becomes masks over the nodes."""
-    parts = [
-        list(_pyg_dataset(root / folder, "PPI", split=part, reload=part == "train"))
-        for part in ("train", "val", "test")
-    ]
-    graphs = [data for part in parts for data in part]
-    sizes = torch.tensor([data.num_nodes for data in graphs])
-    batch = torch.repeat_interleave(torch.arange(len(graphs)), sizes)
-    first = (sizes.cumsum(0) - sizes).tolist()
-    edges = torch.cat([data.edge_index + start for data, start in zip(graphs, first, strict=True)], dim=1)
-    part = torch.repeat_interleave(torch.arange(3), torch.tensor([len(part) for part in parts]))[batch]
-    return RawData(
-        _undirected(edges, batch.numel(), batch),
-        torch.cat([data.x for data in graphs]).float(),
-        torch.cat([data.y for data in graphs]).bool(),
-        [Split(*(part == k for k in range(3)))],
-    )
-
-
-# --- from files directly ---------------------------------------------------------------------------------------------
+    xs, ys, edges, batches, parts = [], [], [], [], []
+    num_nodes = num_graphs = 0
+    for k, part in enumerate(("train", "valid", "test")):
+        stem = str(root / folder / "raw" / part)
+        graph_id = np.load(f"{stem}_graph_id.npy")
+        links = json.loads(Path(f"{stem}_graph.json").read_text())["links"]
+        xs.append(np.load(f"{stem}_feats.npy").astype(np.float32))
+        ys.append(np.load(f"{stem}_labels.npy").astype(bool))
+        edges.append(np.array([(link["source"], link["target"]) for link in links], dtype=np.int32) + num_nodes)
+        batches.append(graph_id - graph_id.min() + num_graphs)
+        parts.append(np.full(len(graph_id), k))
+        num_nodes, num_graphs = num_nodes + len(graph_id), int(batches[-1].max()) + 1
+    batch, part_of = torch.from_numpy(np.concatenate(batches)).long(), torch.from_numpy(np.concatenate(parts))
+    source, target = np.concatenate(edges).T
+    graph = undirected_graph(source, target, num_nodes, batch)
+    x, y = (torch.from_numpy(np.concatenate(values)) for values in (xs, ys))
+    return RawData(graph, x, y, [Split(*(part_of == k for k in range(3)))])
 
 
 def heterophilous_npz(root: Path, file: str) -> RawData:
