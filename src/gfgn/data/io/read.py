@@ -105,9 +105,9 @@ def _read_folder(folder: Path, label: str, prefix: str, progress: Progress | Non
     for table in TABLES:
         files = [folder / f"{table}{suffix}" for suffix in FORMATS if (folder / f"{table}{suffix}").is_file()]
         if len(files) != 1:
-            wanted = " or ".join(f"{table}{suffix}" for suffix in FORMATS)
-            got = "neither" if not files else "both"
-            raise DataError(f"{label} has {got} of {wanted}, expected one")
+            got, word = ("both", " and ") if files else ("no", " or ")
+            names = word.join(f"{table}{suffix}" for suffix in FORMATS)
+            raise DataError(f"{label} has {got} {names}, expected one of them")
         paths += files
     try:
         from gfgn.data.io.tables import read_tables
