@@ -38,9 +38,7 @@ def edge_homophily(graph: Graph, y: Tensor) -> float:
 def node_homophily(graph: Graph, y: Tensor) -> float:
     """Fraction of a node's neighbors that are of its class, averaged over nodes with neighbors; NaN without edges.
 
-    Args:
-        graph: The graph.
-        y: See `edge_homophily`.
+    Arguments as in `edge_homophily`.
     """
     target, same = _agreement(graph, y)
     degree = torch.bincount(target, minlength=graph.num_nodes)
@@ -52,11 +50,7 @@ def adjusted_homophily(graph: Graph, y: Tensor) -> float:
     """Edge homophily corrected for class sizes: `(h − Σ_k p_k²) / (1 − Σ_k p_k²)` (Platonov et al., 2023).
 
     `p_k` is the fraction of edge ends at nodes of class `k`. The maximum is 1, and random edges have 0. NaN without
-    edges, with a single class, and for multi-label data.
-
-    Args:
-        graph: The graph.
-        y: See `edge_homophily`.
+    edges, with a single class, and for multi-label data. Arguments as in `edge_homophily`.
     """
     if y.dim() == 2:
         return math.nan
@@ -153,19 +147,12 @@ class Description:
     """The result of `describe`.
 
     Attributes:
-        name: Name of the dataset.
-        description: What the graph is.
-        num_nodes: Number of nodes.
         num_edges: Number of pairs of nodes joined in at least one direction.
-        num_features: Number of feature dimensions.
         nonzero: Fraction of the feature values that are not 0.
-        num_graphs: Number of graphs.
         classes: Number of nodes of each class, or with each label.
         unlabelled: Number of nodes without a label.
         splits: Number of splits.
-        metric: The metric, as in `Dataset`.
-        edge_homophily: See the function of this name; the same holds for the fields below.
-        smoothness: `[F]`.
+        smoothness: `[F]`, see the function of this name, as for homophily and degrees.
         constant: Number of constant dimensions, whose smoothness is 0 by definition.
     """
 

@@ -22,61 +22,43 @@ VALUES = 2**22
 """Feature values hashed at a time; part of the definition of a fingerprint."""
 
 
-class _Hash:
-    """A hash of named arrays that includes their names, types and shapes."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=16)
-
-    def add(self, name: str, value: Tensor | NDArray[Any] | int | str) -> None:
-        if isinstance(value, int | str):
-            self._hash.update(f"{name}={value};".encode())
-            return
-        array = _canonical(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
-        self._hash.update(f"{name}:{array.dtype.str}{array.shape};".encode())
-        self._hash.update(array.data)
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
-
-
-def _canonical(value: NDArray[Any]) -> NDArray[Any]:
-    """Booleans as packed bits; integers and floats as 64-bit little-endian numbers."""
-    if value.dtype == np.bool_:
-        return np.packbits(value, axis=-1)
-    return np.ascontiguousarray(value, dtype="<f8" if value.dtype.kind == "f" else "<i8")
-
-
 def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric: str) -> str:
     """The hash behind `Dataset.fingerprint`."""
-    state = _Hash()
-    state.add("nodes", graph.num_nodes)
-    state.add("graphs", graph.num_graphs)
-    state.add("features", x.size(1))
-    state.add("classes", num_classes)
-    state.add("metric", metric)
-    state.add("ptr", graph.by_target.ptr)
-    state.add("idx", graph.by_target.idx)
+    facts = {"nodes": graph.num_nodes, "graphs": graph.num_graphs, "features": x.size(1), "classes": num_classes}
+    state = hashlib.blake2b("".join(f"{name}={value};" for name, value in facts.items()).encode(), digest_size=16)
+    state.update(f"metric={metric};".encode())
+    _add(state, "ptr", graph.by_target.ptr)
+    _add(state, "idx", graph.by_target.idx)
     if graph.weight is not None:
-        state.add("weight", graph.weight.double())
+        _add(state, "weight", graph.weight.double())
     if graph.batch is not None and graph.num_graphs > 1:
-        state.add("batch", graph.batch)
-    state.add("y", y)
+        _add(state, "batch", graph.batch)
+    _add(state, "y", y)
     if y.dim() == 2:
-        state.add("labels", y.size(1))
+        state.update(f"labels={y.size(1)};".encode())
     for present, values in _nonzero(x):
-        state.add("present", present)
-        state.add("values", values)
+        _add(state, "present", present)
+        _add(state, "values", values)
     return state.hexdigest()
 
 
 def fingerprint_of_split(split: Split) -> str:
     """The hash behind `Dataset.split_fingerprint`."""
-    state = _Hash()
-    state.add("nodes", split.train.numel())
+    state = hashlib.blake2b(f"nodes={split.train.numel()};".encode(), digest_size=16)
     for part, mask in split._asdict().items():
-        state.add(part, mask)
+        _add(state, part, mask)
     return state.hexdigest()
+
+
+def _add(state: hashlib.blake2b, name: str, value: Tensor | NDArray[Any]) -> None:
+    """Adds an array with its name, type and shape: booleans as bits, other numbers with 64 little-endian bits."""
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if array.dtype == np.bool_:
+        array = np.packbits(array, axis=-1)
+    else:
+        array = np.ascontiguousarray(array, dtype="<f8" if array.dtype.kind == "f" else "<i8")
+    state.update(f"{name}:{array.dtype.str}{array.shape};".encode())
+    state.update(array.data)
 
 
 def _nonzero(x: Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

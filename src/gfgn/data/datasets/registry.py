@@ -45,11 +45,11 @@ class Entry:
         citation: The paper to cite.
         license: Its license, `"see source"` if none is known.
         statistics: Sizes as loaded: undirected edges, no self-loops.
-        paper: Sizes in the GFGN paper, which counts the edges of some graphs before duplicates and self-loops are
-            removed; `None` if the paper does not use the dataset.
+        paper: Sizes in the GFGN paper, which counts some edges before duplicates and self-loops are removed; `None` if
+            the paper does not use the dataset.
         remote: Downloads of the raw files; empty if there are none.
-        files: The raw files, relative to the folder of all datasets; empty for an embedded dataset. By default those
-            of `remote`.
+        files: The raw files, relative to the folder of all datasets, by default those of `remote`; empty for an
+            embedded dataset.
         bag_of_words: Whether the features are word counts or weights, whose rows `load` normalizes.
         directed: Whether the raw files have directed edges and the loader accepts `directed`.
         metric: The metric, as in `Dataset`.
@@ -108,10 +108,9 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
     elif entry.files:
         raw = unpack(_load_arrays(name, entry, folder), normalize)
     else:
-        loaded = entry.loader(folder)
-        if isinstance(loaded, Dataset):
-            return loaded
-        raw = loaded
+        raw = entry.loader(folder)
+    if isinstance(raw, Dataset):  # generated
+        return raw
     return Dataset(
         name=f"{name} (stand-in)" if entry.standin else name,
         graph=raw.graph,
@@ -134,7 +133,7 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or default) / "gfgn"
 
 
-def _load_directed(name: str, entry: Entry, root: Path, normalize: bool) -> RawData:
+def _load_directed(name: str, entry: Entry, root: Path, normalize: bool) -> RawData | Dataset:
     """The dataset with directed edges; everything else is as without them."""
     if not entry.directed:
         known = ", ".join(repr(name) for name, entry in DATASETS.items() if entry.directed)
@@ -178,10 +177,7 @@ def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
 
 
 def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
-    def missing_files() -> list[str]:
-        return [file for file in entry.files if not (root / file).is_file()]
-
-    missing = missing_files()
+    missing = _missing(entry, root)
     if not missing:
         return
     cause, reason = None, "it has no download"
@@ -191,7 +187,7 @@ def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
             return
         except Exception as error:  # connections and archives fail in many ways
             cause, reason = error, f"the download failed ({_reason(error)})"
-        missing = missing_files()
+        missing = _missing(entry, root)
     names = [Path(file).name for file in missing]
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     urls = [source.url for source in entry.remote if missing[0] in source.files]
@@ -200,6 +196,10 @@ def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
         f"{name} needs {listed}, but {reason}. Get the raw files from {entry.source}{address} and put them into "
         f"{_folders(entry, root)}; set GFGN_DATA or the argument root to use another folder than {root}"
     ) from cause
+
+
+def _missing(entry: Entry, root: Path) -> list[str]:
+    return [file for file in entry.files if not (root / file).is_file()]
 
 
 def _folders(entry: Entry, root: Path) -> str:
@@ -290,31 +290,26 @@ def _citations(title: str, statistics: Statistics, edges_in_paper: int) -> Entry
     )
 
 
-def _heterophilous(name: str, **fields: Any) -> Entry:
+def _heterophilous(name: str, description: str, statistics: Statistics, **fields: Any) -> Entry:
     stem = name.replace("-", "_")
-    file = f"{stem}/raw/{stem}.npz"
-    by_pyg = partial(from_pyg, cls="HeterophilousGraphDataset", name=name)
     return Entry(
-        # PyG has no class for the filtered graphs, whose files have the same layout.
-        loader=partial(heterophilous_npz, file=file) if name.endswith("-filtered") else by_pyg,
-        remote=(Source(f"{HETEROPHILOUS_URL}/{stem}.npz", file),),
+        loader=partial(heterophilous_npz, file=f"{stem}/raw/{stem}.npz"),
+        remote=_downloads(HETEROPHILOUS_URL, f"{stem}/raw", [f"{stem}.npz"]),
+        description=description,
         source="the GitHub repository yandex-research/heterophilous-graphs (folder data)",
         citation=fields.pop("citation", PLATONOV),
+        statistics=statistics,
         **fields,
     )
 
 
 def _wikipedia(animal: str, statistics: Statistics) -> Entry:
-    return _heterophilous(
-        f"{animal}-filtered",
-        description=f"Wikipedia articles on {animal}s, joined by links; classes of traffic; duplicates removed",
-        citation=f"{PLATONOV}; Rozemberczki et al., Multi-scale Attributed Node Embedding, 2021; {PEI}",
-        statistics=statistics,
-        bag_of_words=True,
-    )
+    description = f"Wikipedia articles on {animal}s, joined by links; classes of traffic; duplicates removed"
+    citation = f"{PLATONOV}; Rozemberczki et al., Multi-scale Attributed Node Embedding, 2021; {PEI}"
+    return _heterophilous(f"{animal}-filtered", description, statistics, citation=citation, bag_of_words=True)
 
 
-def _ogb(folder: str, split: str, download: str | None = None, **fields: Any) -> Entry:
+def _ogb(folder: str, split: str, download: str | None, **fields: Any) -> Entry:
     members = ["raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz"]
     members += [f"split/{split}/{part}.csv.gz" for part in ("train", "valid", "test")]
     archive = _archive(f"{OGB_URL}/{download}.zip", f"{folder}/{download}.zip", folder, members)
@@ -343,8 +338,6 @@ def _ppi(folder: str, download: bool, **fields: Any) -> Entry:
         **fields,
     )
 
-
-ARXIV = Statistics(169_343, 1_157_799, 128, 40)
 
 DATASETS: dict[str, Entry] = {
     "dimensions": Entry(
@@ -404,16 +397,17 @@ DATASETS: dict[str, Entry] = {
         description="computer science papers on arXiv, joined by citations, split by year",
         source="the Open Graph Benchmark of Stanford's SNAP group (arxiv.zip, its folder arxiv renamed to ogbn_arxiv)",
         license="ODC-BY",
-        statistics=ARXIV,
-        paper=ARXIV._replace(edges=1_166_243),
+        statistics=Statistics(169_343, 1_157_799, 128, 40),
+        paper=Statistics(169_343, 1_166_243, 128, 40),
     ),
     "ogbn-arxiv-structure": _ogb(
         "ogbn_arxiv_structure",
         "time",
+        None,
         description="a stand-in, not ogbn-arxiv: its edges, labels and split, but features drawn at random by class",
         source="the development files of this package (a stand-in in the raw layout of ogbn-arxiv)",
         license="ODC-BY",
-        statistics=ARXIV,
+        statistics=Statistics(169_343, 1_157_799, 128, 40),
         standin=True,
     ),
     "ppi": _ppi(
@@ -432,32 +426,29 @@ DATASETS: dict[str, Entry] = {
         standin=True,
     ),
     "minesweeper": _heterophilous(
-        "minesweeper",
-        description="cells of a grid, some of which are mines",
-        statistics=Statistics(10_000, 39_402, 7, 2),
-        metric="roc_auc",
+        "minesweeper", "cells of a grid, some of which are mines", Statistics(10_000, 39_402, 7, 2), metric="roc_auc"
     ),
     "tolokers": _heterophilous(
         "tolokers",
-        description="crowd workers, joined by common tasks; predicts who was banned",
-        statistics=Statistics(11_758, 519_000, 10, 2),
+        "crowd workers, joined by common tasks; predicts who was banned",
+        Statistics(11_758, 519_000, 10, 2),
         metric="roc_auc",
     ),
     # Sizes from here on are as published by the authors.
     "roman-empire": _heterophilous(
         "roman-empire",
-        description="words of the Wikipedia article on the Roman Empire, with syntactic roles as classes",
-        statistics=Statistics(22_662, 32_927, 300, 18),
+        "words of the Wikipedia article on the Roman Empire, with syntactic roles as classes",
+        Statistics(22_662, 32_927, 300, 18),
     ),
     "amazon-ratings": _heterophilous(
         "amazon-ratings",
-        description="products, joined if bought together, with mean ratings as classes",
-        statistics=Statistics(24_492, 93_050, 300, 5),
+        "products, joined if bought together, with mean ratings as classes",
+        Statistics(24_492, 93_050, 300, 5),
     ),
     "questions": _heterophilous(
         "questions",
-        description="users who answered each other's questions; predicts who stayed active",
-        statistics=Statistics(48_921, 153_540, 301, 2),
+        "users who answered each other's questions; predicts who stayed active",
+        Statistics(48_921, 153_540, 301, 2),
         metric="roc_auc",
     ),
     "chameleon-filtered": _wikipedia("chameleon", Statistics(890, 8_854, 2_325, 5)),

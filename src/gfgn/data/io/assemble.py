@@ -44,13 +44,9 @@ class Contents:
     Attributes:
         origin: Name of the source in messages.
         edges: The edges; `assemble` releases them.
-        x: `[N, F]` features.
-        feature_names: `F` names.
         kinds: Number of features of each kind.
         labels: `[N]`, indices into `class_names`, −1 if unlabelled; `None` if there are no labels at all.
-        class_names: One name per class.
         splits: The given masks, or `None`.
-        node_ids: `[N]`, strings or integers.
         notes: One sentence per repair.
     """
 
@@ -219,13 +215,9 @@ def _random_splits(contents: Contents, y: NDArray[np.int64], stratify: bool) -> 
         raise DataError(f"{contents.origin}: {message}") from None
     kind = "stratified" if stratify else "random"
     contents.notes.append(f"{NUM_SPLITS} {kind} splits (48% train, 32% val, 20% test) of the labelled nodes made")
-    return [_over_all_nodes(split, labelled, y.size) for split in splits]
-
-
-def _over_all_nodes(split: Split, labelled: Tensor, num_nodes: int) -> Split:
-    masks = torch.zeros(3, num_nodes, dtype=torch.bool)
-    masks[:, labelled] = torch.stack(list(split))
-    return Split(*masks)
+    masks = torch.zeros(NUM_SPLITS, 3, y.size, dtype=torch.bool)
+    masks[..., labelled] = torch.stack([torch.stack(list(split)) for split in splits])
+    return [Split(*split) for split in masks]
 
 
 def _given_splits(contents: Contents, given: list[Split], labelled: Tensor) -> list[Split]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -136,28 +136,13 @@ def read_tables(nodes: Path, edges: Path, prefix: str, progress: Progress | None
     node_table, edge_table = Table(nodes, prefix + nodes.name), Table(edges, prefix + edges.name)
     node_table.require("id")
     edge_table.require("source", "target")
-    notes: list[str] = []
     ids = _read_ids(node_table, edge_table)
-    columns = _feature_columns(node_table)
-    values = _read_nodes(node_table, columns, len(ids), notes)
-    read_edges = _read_edges(edge_table, ids, node_table.label, notes, progress)
-    one_hot = sum(len(column.categories or ()) for column in columns)
-    kinds = {"numeric": sum(column.categories is None for column in columns), "one-hot": one_hot}
-    node_ids = _as_numpy(ids)
+    contents = _read_nodes(node_table, len(ids))
+    contents.edges = _read_edges(edge_table, ids, contents, progress)
+    contents.node_ids = _as_numpy(ids)
     del ids
     _release_memory()
-    return Contents(
-        origin=node_table.label,
-        edges=read_edges,
-        x=torch.from_numpy(values.x),
-        feature_names=[name for column in columns for name in column.feature_names],
-        kinds={kind: count for kind, count in kinds.items() if count},
-        labels=values.labels,
-        class_names=values.class_names,
-        splits=values.splits,
-        node_ids=node_ids,
-        notes=notes,
-    )
+    return contents
 
 
 def _release_memory() -> None:
@@ -219,11 +204,11 @@ def _as_numpy(ids: Any) -> Array:
     return array
 
 
-def _read_edges(table: Table, ids: Any, nodes: str, notes: list[str], progress: Progress | None) -> Edges:
+def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | None) -> Edges:
     names = ["source", "target", *(["weight"] if "weight" in table.types else [])]
     ignored = [name for name in table.names if name not in names]
     if ignored:
-        notes.append(f"{table.label}: unknown columns ignored: {listed(ignored)}")
+        nodes.notes.append(f"{table.label}: unknown columns ignored: {listed(ignored)}")
     total, row = table.count() if progress else 0, 0
     parts: list[list[Array]] = [[] for _ in names]
     for columns in table.batches(names, EDGE_BATCH):
@@ -233,7 +218,7 @@ def _read_edges(table: Table, ids: Any, nodes: str, notes: list[str], progress: 
         both = pa.chunked_array([column.cast(ids.type) for column in columns[:2]])
         index = pc.fill_null(pc.index_in(both, value_set=ids), -1).to_numpy().reshape(2, -1)
         if (index < 0).any():
-            _raise_unknown(index, columns, row, table.label, nodes)
+            _raise_unknown(index, columns, row, table.label, nodes.origin)
         weights = [_weights(column, table.label, row) for column in columns[2:]]
         for part, values in zip(parts, (index[0].copy(), index[1].copy(), *weights), strict=True):
             part.append(values)
@@ -392,27 +377,19 @@ class _Scan:
         )
 
 
-class NodeValues(NamedTuple):
-    """Features, labels and splits; fields as in `Contents`."""
-
-    x: NDArray[np.float32]
-    labels: NDArray[np.int64] | None
-    class_names: list[str]
-    splits: list[Split] | None
-
-
-def _read_nodes(table: Table, columns: list[Column], size: int, notes: list[str]) -> NodeValues:
-    """Reads everything except the ids in one pass over the file."""
+def _read_nodes(table: Table, size: int) -> Contents:
+    """Reads everything except the ids; features, labels and splits in one pass over the file."""
+    columns = _feature_columns(table)
     special = [name for name in ("label", "split") if name in table.types]
-    stops = np.cumsum([len(column.feature_names) for column in columns])
-    x = np.zeros((size, stops[-1]), dtype=np.float32)
+    names = [name for column in columns for name in column.feature_names]
+    stops = np.cumsum([len(column.feature_names) for column in columns])[:-1]
+    x = np.zeros((size, len(names)), dtype=np.float32)
     classes: dict[str, int] = {}
     labels, part = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
     row = 0
     for batch in table.batches([*(column.name for column in columns), *special], NODE_BATCH):
         rows = slice(row, row + len(batch[0]))
-        blocks = np.split(x[rows], stops[:-1], axis=1)
-        for column, block, values in zip(columns, blocks, batch, strict=False):
+        for column, block, values in zip(columns, np.split(x[rows], stops, axis=1), batch, strict=False):
             _fill(block, column, values, table.label, row)
         for name, values in zip(special, batch[len(columns) :], strict=True):
             if name == "label":
@@ -420,10 +397,21 @@ def _read_nodes(table: Table, columns: list[Column], size: int, notes: list[str]
             else:
                 part[rows] = _split_codes(values, table.label, row)
         row = rows.stop
-    for column, block in zip(columns, np.split(x, stops[:-1], axis=1), strict=True):
-        _replace_missing(block, column, table.label, notes)
-    splits = [Split(*(torch.from_numpy(part == k) for k in range(3)))] if "split" in special else None
-    return NodeValues(x, labels if "label" in special else None, list(classes), splits)
+    numeric = sum(column.categories is None for column in columns)
+    contents = Contents(
+        origin=table.label,
+        edges=None,
+        x=torch.from_numpy(x),
+        feature_names=names,
+        kinds={kind: n for kind, n in (("numeric", numeric), ("one-hot", len(names) - numeric)) if n},
+        labels=labels if "label" in special else None,
+        class_names=list(classes),
+        splits=[Split(*(torch.from_numpy(part == k) for k in range(3)))] if "split" in special else None,
+        node_ids=np.empty(0),
+    )
+    for column, block in zip(columns, np.split(x, stops, axis=1), strict=True):
+        _replace_missing(block, column, table.label, contents.notes)
+    return contents
 
 
 def _fill(out: NDArray[np.float32], column: Column, values: Any, label: str, row: int) -> None:
