@@ -144,7 +144,11 @@ def _transfer(url: str, part: Path) -> bool:
             raise OSError(f"{url} sends bytes from {first}, expected them from {start}")
         if total is None and response.headers["Content-Length"]:
             total = int(response.headers["Content-Length"])
-        _copy(response, part, start, total)
+        name = part.name.removesuffix(".part")
+        with part.open("ab" if start else "wb") as file, _progress(name, start, total) as advance:
+            while block := response.read(BLOCK):
+                file.write(block)
+                advance(len(block))
     size = part.stat().st_size
     if total is not None and size != total:
         if size > total:
@@ -160,14 +164,6 @@ def _content_range(headers: Message) -> tuple[int | None, int | None]:
         return None, None
     first, total = match.groups()
     return int(first) if first else None, int(total) if total != "*" else None
-
-
-def _copy(response: http.client.HTTPResponse, part: Path, start: int, total: int | None) -> None:
-    name = part.name.removesuffix(".part")
-    with part.open("ab" if start else "wb") as file, _progress(name, start, total) as advance:
-        while block := response.read(BLOCK):
-            file.write(block)
-            advance(len(block))
 
 
 def _verify(part: Path, sha256: str | None, name: str) -> None:

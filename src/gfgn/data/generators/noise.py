@@ -33,7 +33,8 @@ def add_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
     """
     if not 0 <= ratio < math.inf:
         raise ValueError(f"ratio must be 0 or larger and finite, got {ratio}")
-    _, code = _pairs(graph)
+    edge_index = graph.edge_index
+    _, code = _pairs(graph, edge_index)
     count, free = round(ratio * code.size), graph.num_nodes * (graph.num_nodes - 1) // 2 - code.size
     if count > free:
         raise ValueError(
@@ -46,8 +47,7 @@ def add_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
     low, high = _ends(rank + np.searchsorted(taken - np.arange(taken.size), rank, side="right"))
     new = torch.from_numpy(np.stack([np.concatenate([low, high]), np.concatenate([high, low])])).to(graph.device)
     weight = None if graph.weight is None else torch.cat([graph.weight, graph.weight.new_ones(new.size(1))])
-    edge_index = torch.cat([graph.edge_index, new], dim=1)
-    return Graph.from_edge_index(edge_index, graph.num_nodes, weight, dtype=graph.dtype)
+    return Graph.from_edge_index(torch.cat([edge_index, new], dim=1), graph.num_nodes, weight, dtype=graph.dtype)
 
 
 def remove_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
@@ -62,13 +62,14 @@ def remove_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
     """
     if not 0 <= ratio <= 1:
         raise ValueError(f"ratio must be 0 to 1, got {ratio}")
-    index, code = _pairs(graph)
+    edge_index = graph.edge_index
+    index, code = _pairs(graph, edge_index)
     order = Stream(seed, REMOVED).permutation(code.size)
     kept = np.ones(code.size, dtype=bool)
     kept[order[: round(ratio * code.size)]] = False
     stays = torch.from_numpy(kept[index]).to(graph.device)
     weight = None if graph.weight is None else graph.weight[stays]
-    return Graph.from_edge_index(graph.edge_index[:, stays], graph.num_nodes, weight, dtype=graph.dtype)
+    return Graph.from_edge_index(edge_index[:, stays], graph.num_nodes, weight, dtype=graph.dtype)
 
 
 def add_feature_noise(x: Tensor, std: float, seed: int = 0) -> Tensor:
@@ -90,11 +91,11 @@ def add_feature_noise(x: Tensor, std: float, seed: int = 0) -> Tensor:
     return x + torch.from_numpy(std * noise).to(x)
 
 
-def _pairs(graph: Graph) -> tuple[Integers, Integers]:
+def _pairs(graph: Graph, edge_index: Tensor) -> tuple[Integers, Integers]:
     """The index of every edge's pair, and the codes of the pairs in ascending order, see `_ends`."""
     if graph.batch is not None:
         raise ValueError(f"graph must be a single graph, got a batch of {graph.num_graphs}")
-    source, target = graph.edge_index.cpu().numpy()
+    source, target = edge_index.cpu().numpy()
     low, high = np.minimum(source, target), np.maximum(source, target)
     code, index, times = np.unique(high * (high - 1) // 2 + low, return_inverse=True, return_counts=True)
     loops = int((low == high).sum())
