@@ -18,8 +18,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
 from gfgn.ops import propagate
 
-BLOCK = 2**24
-"""Number of values made dense at a time."""
+BLOCK = 2**24  # number of values made dense at a time
 
 
 def edge_homophily(graph: Graph, y: Tensor) -> float:

@@ -18,8 +18,7 @@ from torch import Tensor
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 
-VALUES = 2**22
-"""Feature values hashed at a time; part of the definition of a fingerprint."""
+VALUES = 2**22  # feature values hashed at a time; part of the definition of a fingerprint
 
 
 def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric: str) -> str:

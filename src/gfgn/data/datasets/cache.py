@@ -28,8 +28,7 @@ VERSION = 1
 REQUIRED = {"indptr", "indices", "transpose", "y", "masks", "num_features", "stamp"}
 DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 """What `read_cache` raises if the file is damaged or missing."""
-SPARSE_FROM = 0.9
-"""Fraction of zeros above which a bag of words is a sparse CSR tensor."""
+SPARSE_FROM = 0.9  # fraction of zeros above which a bag of words is a sparse CSR tensor
 
 
 def stamp(paths: Sequence[Path]) -> str:
@@ -51,9 +50,6 @@ def read_cache(path: Path) -> Arrays:
 def write_cache(path: Path, arrays: Arrays) -> None:
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
-
-
-# --- conversion to and from arrays -----------------------------------------------------------------------------------
 
 
 def pack(raw: RawData, sparse: bool) -> Arrays:

@@ -27,13 +27,10 @@ from urllib.error import HTTPError
 
 from gfgn.data.files import atomic_write
 
-ATTEMPTS = 3
-"""Attempts per file if the connection breaks; each resumes where the last one ended."""
-TIMEOUT = 30.0
-"""Seconds without data after which a connection counts as broken."""
+ATTEMPTS = 3  # attempts per file if the connection breaks; each resumes where the last one ended
+TIMEOUT = 30.0  # seconds without data after which a connection counts as broken
 BLOCK = 2**18
-LOG_INTERVAL = 10.0
-"""Seconds between progress messages if stderr is not a terminal."""
+LOG_INTERVAL = 10.0  # seconds between progress messages if stderr is not a terminal
 
 logger = logging.getLogger(__name__)
 

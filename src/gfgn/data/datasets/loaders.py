@@ -20,10 +20,8 @@ from gfgn.data.adjacency import undirected_graph
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 
-NEAREST = 5
-"""Number of nearest neighbors of each image of `digits`."""
-CHUNK = 2**20
-"""Number of rows of an OGB table that are read at once."""
+NEAREST = 5  # number of nearest neighbors of each image of `digits`
+CHUNK = 2**20  # number of rows of an OGB table that are read at once
 
 
 class RawData(NamedTuple):
@@ -39,9 +37,6 @@ class RawData(NamedTuple):
 def _undirected(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Graph:
     source, target = edge_index.int().numpy()
     return undirected_graph(source, target, num_nodes, batch)
-
-
-# --- through PyG's classes -------------------------------------------------------------------------------------------
 
 
 def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **options: Any) -> RawData:
@@ -66,9 +61,6 @@ def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **o
         splits = random_splits(data.num_nodes)
     graph = (Graph.from_edge_index if directed else _undirected)(data.edge_index, data.num_nodes)
     return RawData(graph, data.x.float(), data.y.long(), splits)
-
-
-# --- from files directly ---------------------------------------------------------------------------------------------
 
 
 def ppi(root: Path, folder: str) -> RawData:
@@ -138,9 +130,6 @@ def _features(path: Path, num_nodes: int) -> Tensor:
     if rows != num_nodes:
         raise ValueError(f"{path.name} must hold one row for each of the {num_nodes} labels, got {rows}")
     return x
-
-
-# --- part of other packages ------------------------------------------------------------------------------------------
 
 
 def karate(root: Path) -> RawData:

@@ -85,9 +85,6 @@ def _csr_arrays(x: Tensor) -> dict[str, Array]:
     return dict(zip(CSR, values, strict=True))
 
 
-# --- checks of both --------------------------------------------------------------------------------------------------
-
-
 def _contents(arrays: Mapping[str, Array], label: str) -> Contents:
     x = _features(arrays, label)
     size = x.size(0)

@@ -20,7 +20,6 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.adjacency import return_free_memory
 from gfgn.data.io.assemble import (
     Array,
     Contents,
@@ -35,15 +34,11 @@ from gfgn.data.io.assemble import (
 )
 from gfgn.data.splits import Split
 
-NODE_BATCH = 2**16
-"""Rows per batch of a Parquet file of nodes."""
-EDGE_BATCH = 2**21
-"""Rows per batch of a Parquet file of edges: large, because every batch hashes the node ids again."""
-BLOCK = 2**24
-"""Bytes per batch of a CSV file."""
+NODE_BATCH = 2**16  # rows per batch of a Parquet file of nodes
+EDGE_BATCH = 2**21  # rows per batch of a Parquet file of edges: large, because every batch hashes the node ids again
+BLOCK = 2**24  # bytes per batch of a CSV file
 MAX_CATEGORIES = 64
-MISSING = ("", "NA", "N/A", "nan", "NaN", "NAN", "null", "NULL", "None")
-"""Missing numbers in a CSV file."""
+MISSING = ("", "NA", "N/A", "nan", "NaN", "NAN", "null", "NULL", "None")  # missing numbers in a CSV file
 PARTS = ("train", "val", "test")
 
 
@@ -141,14 +136,8 @@ def read_tables(nodes: Path, edges: Path, prefix: str, progress: Progress | None
     contents.edges = _read_edges(edge_table, ids, contents, progress)
     contents.node_ids = _as_numpy(ids)
     del ids
-    _release_memory()
-    return contents
-
-
-def _release_memory() -> None:
-    """Returns memory that PyArrow and the C library have freed to the system."""
     pa.default_memory_pool().release_unused()
-    return_free_memory()
+    return contents
 
 
 # --- ids and edges ---------------------------------------------------------------------------------------------------
@@ -174,7 +163,7 @@ def _read_ids(nodes: Table, edges: Table) -> Any:
     if pc.count_distinct(ids).as_py() < len(ids):
         _raise_duplicate(ids.to_pylist(), nodes.label)
     chunks.clear()
-    _release_memory()
+    pa.default_memory_pool().release_unused()
     return ids
 
 
@@ -226,7 +215,7 @@ def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | No
         if progress:
             progress(row, max(total, row))
         del columns, both, index
-        _release_memory()
+        pa.default_memory_pool().release_unused()
     if not row:
         raise DataError(f"{table.label} has no rows, expected one per edge")
     source, target, *weight = (_concatenate(part) for part in parts)
