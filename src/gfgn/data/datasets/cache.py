@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,20 @@ def unpack(arrays: Arrays, normalize: bool) -> RawData:
     y = torch.from_numpy(arrays["y"])
     masks = np.unpackbits(arrays["masks"], axis=-1, count=y.size(0)).astype(bool)
     splits = [Split(*map(torch.from_numpy, split)) for split in masks]
-    x = torch.from_numpy(arrays["x"]) if "x" in arrays else _unpack_words(arrays, normalize)
-    return RawData(_unpack_graph(arrays), x, y, splits)
+    with _one_thread():
+        x = torch.from_numpy(arrays["x"]) if "x" in arrays else _unpack_words(arrays, normalize)
+        return RawData(_unpack_graph(arrays), x, y, splits)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Short operations are several times slower with threads that wait for each other on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:
