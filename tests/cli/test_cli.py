@@ -311,7 +311,7 @@ def test_compare_reads_a_graph_of_ones_own(tmp_path: Path) -> None:
     data, out = own_graph(tmp_path), tmp_path / "report"
     result = CliRunner().invoke(app, ["compare", str(data), "--epochs", "3", "--models", "mlp", "--out", str(out)])
     assert result.exit_code == 0, result.output
-    assert "edges symmetrised" in result.stderr
+    assert "edges made undirected" in result.stderr
     assert "4 runs" in result.stdout
     assert (out / "report.html").exists()
 
@@ -319,7 +319,7 @@ def test_compare_reads_a_graph_of_ones_own(tmp_path: Path) -> None:
 def test_check_says_what_was_understood_and_trains_nothing(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["compare", str(own_graph(tmp_path)), "--check", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    for words in ("nodes     40", "a (20), b (20)", "edges symmetrised"):
+    for words in ("nodes     40", "a (20), b (20)", "edges made undirected"):
         assert words in result.stdout
     assert not (tmp_path / "out").exists()
 

@@ -1,8 +1,9 @@
-"""`Dataset` refuses what does not fit together, and says what was expected; it knows data by their contents."""
+"""`Dataset` validates its fields, and its fingerprints depend on the contents alone."""
 
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -25,7 +26,7 @@ def small(**changes: Any) -> Dataset:
     return Dataset(**{**fields, **changes})
 
 
-def test_a_good_one_knows_its_sizes() -> None:
+def test_sizes() -> None:
     data = small(smooth_dimensions=torch.tensor([True, False, True]))
     assert (data.num_nodes, data.num_features) == (6, 3)
     assert "num_nodes=6, num_edges=3, num_features=3, num_classes=2, splits=1" in repr(data)
@@ -43,14 +44,15 @@ def test_a_graph_without_labels() -> None:
         small(num_classes=0, splits=[])
 
 
-def test_moves_with_everything() -> None:
-    moved = small(smooth_dimensions=torch.ones(3, dtype=torch.bool)).to("meta")
+def test_to_moves_all_tensors() -> None:
+    moved = small(smooth_dimensions=torch.ones(3, dtype=torch.bool), class_names=["a", "b"]).to("meta")
+    assert moved.class_names == ["a", "b"]
     assert moved.smooth_dimensions is not None
     tensors = [moved.x, moved.y, moved.smooth_dimensions, *moved.splits[0], moved.graph.norm]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
 
 
-# --- many labels, many graphs ----------------------------------------------------------------------------------------
+# --- multi-label data, several graphs --------------------------------------------------------------------------------
 
 NODE = torch.arange(6)
 
@@ -62,7 +64,7 @@ def in_batches(sizes: list[int], split: Split) -> Dataset:
     return small(graph=graph, y=NODE % 2, splits=[split])
 
 
-def test_many_labels() -> None:
+def test_multilabel() -> None:
     data = small(y=torch.rand(6, 4) > 0.5, num_classes=4, metric="micro_f1")
     assert data.multilabel
     assert not small().multilabel
@@ -80,7 +82,7 @@ def test_inductive_where_no_split_divides_a_graph() -> None:
     both = dataclasses.replace(in_batches([2, 2, 2], thirds), splits=[thirds, Split(NODE < 1, NODE == 1, NODE >= 2)])
     assert not both.inductive, "every split must keep the graphs whole"
     partial = Split(NODE < 1, NODE == 2, NODE >= 4)
-    assert in_batches([2, 2, 2], partial).inductive, "nodes in no part do not matter"
+    assert in_batches([2, 2, 2], partial).inductive, "nodes in no part are ignored"
 
 
 # --- fingerprints ----------------------------------------------------------------------------------------------------
@@ -89,28 +91,29 @@ FIXED = torch.tensor([[0.5, 0.0, 1.0], [0.0, 0.0, 0.0], [2.0, -1.0, 0.0], [0.0, 
 
 
 def test_fingerprints_are_pinned() -> None:
-    """Results are stored by these: if this fails, they no longer find what was measured before."""
+    """Results are stored by fingerprint: if this fails, earlier results are not recognized."""
     data = small(x=FIXED)
     assert data.fingerprint == "90fe0d9f3bbf430fd5163bb2031d48e2"
     assert data.split_fingerprint(0) == "319067189909b5729a5223c0c81a5c63"
 
 
-def test_a_fingerprint_is_that_of_the_contents() -> None:
+def test_fingerprints_depend_on_the_contents_only() -> None:
     data = small(x=FIXED)
-    alike: list[dict[str, Any]] = [
+    equivalent: list[dict[str, Any]] = [
         {"name": "another"},
         {"description": "a description"},
+        {"class_names": ["a", "b"], "node_ids": np.arange(6)},
         {"splits": []},
         {"x": FIXED.to_sparse_csr()},
         {"x": FIXED.double()},
         {"graph": data.graph.to(torch.float64)},
         {"graph": Graph.from_edge_index(torch.tensor([[2, 0, 1], [3, 1, 2]]), num_nodes=6)},
     ]
-    for changes in alike:
+    for changes in equivalent:
         assert small(**{"x": FIXED, **changes}).fingerprint == data.fingerprint, changes
 
 
-def test_a_fingerprint_tells_of_every_change() -> None:
+def test_every_change_changes_the_fingerprint() -> None:
     one_edge_else = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 4]]), num_nodes=6)
     weighted = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 6, torch.tensor([1.0, 1.0, 2.0]))
     batched = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 6, batch=NODE // 4)
@@ -132,8 +135,7 @@ def test_a_fingerprint_tells_of_every_change() -> None:
         {"y": labels, "metric": "micro_f1"},
         {"y": other_labels, "metric": "micro_f1"},
     ]
-    found = [small(**{"x": FIXED, **change}).fingerprint for change in changes]
-    assert len(set(found)) == len(changes)
+    assert len({small(**{"x": FIXED, **change}).fingerprint for change in changes}) == len(changes)
 
 
 def test_blocks_are_the_same_for_dense_and_sparse_features(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,42 +160,44 @@ def test_split_fingerprints() -> None:
     swapped = Split(*reversed(other))
     assert small(splits=[swapped]).split_fingerprint(0) != second
     for k in (-1, 3):
-        with pytest.raises(IndexError, match=f"k must be from 0 to 2, one of the splits, got {k}"):
+        with pytest.raises(IndexError, match=f"k must be the index of a split, 0 to 2, got {k}"):
             data.split_fingerprint(k)
 
 
-def test_moving_keeps_what_was_worked_out() -> None:
+def test_to_keeps_cached_properties() -> None:
     thirds = Split(NODE < 2, (NODE >= 2) & (NODE < 4), NODE >= 4)
     data = in_batches([2, 2, 2], thirds)
     assert data.inductive
     expected = data.fingerprint
-    there = data.to("meta")  # where nothing could be worked out
+    there = data.to("meta")  # where nothing can be computed
     assert there.fingerprint == expected
     assert there.inductive
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"metric": "f1"}, "metric must be one of 'accuracy', 'roc_auc', 'micro_f1', got 'f1'"),
-    ({"metric": "micro_f1"}, r"metric must be 'micro_f1' for y of \[N, L\], and only then, got 'micro_f1' for \[N\]"),
-    ({"y": torch.ones(6, 2, dtype=torch.bool)}, r"got 'accuracy' for \[N, L\] of bool"),
+    ({"metric": "micro_f1"}, r"metric must be 'micro_f1' if and only if y is \[N, L\], got 'micro_f1' for \[N\]"),
+    ({"y": torch.ones(6, 2, dtype=torch.bool)}, r"got 'accuracy' for \[N, L\]"),
     (
         {"y": torch.ones(6, 3, dtype=torch.bool), "metric": "micro_f1"},
-        r"y must be \[6, 2\] of bool, num_classes \(2\) being the number of labels, got \[6, 3\] of torch.bool",
+        r"y must be \[6, 2\] of bool, with num_classes \(2\) columns, got \[6, 3\] of torch.bool",
     ),
     (
         {"y": torch.ones(6, 2), "metric": "micro_f1"},
         r"y must be \[6, 2\] of bool, .* got \[6, 2\] of torch.float32",
     ),
-    ({"x": torch.randn(5, 3)}, r"x must have shape \[6, F\], one row a node, got \[5, 3\]"),
+    ({"x": torch.randn(5, 3)}, r"x must have shape \[6, F\], one row per node, got \[5, 3\]"),
     ({"x": torch.randn(6, 3).to_sparse_coo()}, "x must be a dense or a sparse CSR tensor"),
     ({"x": torch.full((6, 3), torch.nan)}, "x must be finite, got 18 values"),
     ({"y": torch.zeros(6)}, r"y must be \[6\] of int64, got \[6\] of torch.float32"),
     ({"y": torch.tensor([0, 1, 2, 0, 0, 0])}, "got 2 at node 2"),
     ({"num_classes": 1}, "num_classes must be 2 or larger, got 1"),
-    ({"feature_names": ["a"]}, "feature_names must be 3 names, got 1"),
+    ({"feature_names": ["a"]}, "feature_names must have 3 entries, got 1"),
+    ({"class_names": ["a"]}, "class_names must have 2 entries, got 1"),
+    ({"node_ids": np.arange(7)}, "node_ids must have 6 entries, got 7"),
     ({"smooth_dimensions": torch.ones(3)}, r"smooth_dimensions must be \[3\] of bool, got \[3\] of torch.float32"),
     ({"splits": [Split(NODE < 2, NODE < 4, NODE == 4)]}, r"splits\[0\] must be disjoint, got 2 nodes"),
-    ({"splits": [Split(NODE < 2, NODE == 2, NODE == 5)]}, r"splits\[0\].test must hold labelled nodes only, got 1"),
+    ({"splits": [Split(NODE < 2, NODE == 2, NODE == 5)]}, r"splits\[0\].test must contain labelled nodes only, got 1"),
     (
         {"splits": [Split(NODE < 2, NODE == 2, NODE)]},
         r"splits\[0\].test must be \[6\] of bool, got \[6\] of torch.int64",

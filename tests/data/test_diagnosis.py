@@ -1,4 +1,4 @@
-"""What is said of a dataset agrees with loops over its edges, with NetworkX and with NumPy."""
+"""Homophily, degrees and smoothness agree with plain loops, NetworkX and NumPy."""
 
 import dataclasses
 import math
@@ -13,16 +13,19 @@ from torch import Tensor
 
 import gfgn.data.diagnosis as diagnosis
 from gfgn import Graph
-from gfgn.data import Dataset, load
-from gfgn.data.diagnosis import (
+from gfgn.data import (
+    Dataset,
     adjusted_homophily,
     degree_profile,
     describe,
+    dimensions,
     edge_homophily,
+    load,
     node_homophily,
     smoothness,
 )
-from gfgn.data.generators import dimensions
+
+EXAMPLES = settings(max_examples=30, deadline=None)
 
 
 @st.composite
@@ -40,38 +43,38 @@ def close(one: float, other: float) -> bool:
 
 
 @given(labelled())
-@settings(deadline=None)
+@EXAMPLES
 def test_edge_and_node_homophily_by_loops(case: tuple[nx.Graph, Tensor]) -> None:
     known, y = case
     graph = Graph.from_networkx(known)
     same = [float(y[u] == y[v]) for u, v in known.edges]
     assert close(edge_homophily(graph, y), float(np.mean(same)) if same else math.nan)
-    shares = [float(np.mean([float(y[u] == y[v]) for v in known[u]])) for u in known if known.degree(u)]
-    assert close(node_homophily(graph, y), float(np.mean(shares)) if shares else math.nan)
+    fractions = [float(np.mean([float(y[u] == y[v]) for v in known[u]])) for u in known if known.degree(u)]
+    assert close(node_homophily(graph, y), float(np.mean(fractions)) if fractions else math.nan)
 
 
 @given(labelled())
-@settings(deadline=None)
+@EXAMPLES
 def test_adjusted_homophily_is_the_assortativity_of_classes(case: tuple[nx.Graph, Tensor]) -> None:
     """Newman's assortativity coefficient of a categorical attribute is the same quantity."""
     known, y = case
-    found = adjusted_homophily(Graph.from_networkx(known), y)
+    adjusted = adjusted_homophily(Graph.from_networkx(known), y)
     ends = {int(y[node]) for edge in known.edges for node in edge}
     if len(ends) < 2:
-        assert math.isnan(found)
+        assert math.isnan(adjusted)
         return
     nx.set_node_attributes(known, {node: int(y[node]) for node in known}, "label")
-    assert close(found, nx.attribute_assortativity_coefficient(known, "label"))
+    assert close(adjusted, nx.attribute_assortativity_coefficient(known, "label"))
 
 
 @given(labelled(), st.integers(1, 3), st.integers(0, 2**31))
-@settings(deadline=None)
-def test_homophily_of_many_labels_by_loops(case: tuple[nx.Graph, Tensor], num_labels: int, seed: int) -> None:
+@EXAMPLES
+def test_multilabel_homophily_by_loops(case: tuple[nx.Graph, Tensor], num_labels: int, seed: int) -> None:
     known, _ = case
     y = torch.rand(len(known), num_labels, generator=torch.Generator().manual_seed(seed)) < 0.4
     labels = [set(row.nonzero().view(-1).tolist()) for row in y]
 
-    def shares(edges: list[tuple[int, int]]) -> list[float]:
+    def overlaps(edges: list[tuple[int, int]]) -> list[float]:
         sets = [(labels[u] & labels[v], labels[u] | labels[v]) for u, v in edges]
         return [len(both) / len(either) for both, either in sets if either]
 
@@ -79,35 +82,35 @@ def test_homophily_of_many_labels_by_loops(case: tuple[nx.Graph, Tensor], num_la
         return float(np.mean(values)) if values else math.nan
 
     graph = Graph.from_networkx(known)
-    assert close(edge_homophily(graph, y), mean(shares(list(known.edges))))
-    found = [shares([(u, v) for v in known[u]]) for u in known]
-    assert close(node_homophily(graph, y), mean([mean(values) for values in found if values]))
+    assert close(edge_homophily(graph, y), mean(overlaps(list(known.edges))))
+    by_node = [overlaps([(u, v) for v in known[u]]) for u in known]
+    assert close(node_homophily(graph, y), mean([mean(values) for values in by_node if values]))
     assert math.isnan(adjusted_homophily(graph, y))
 
 
-def test_description_of_many_labels_and_graphs() -> None:
+def test_describe_multilabel_data_and_several_graphs() -> None:
     y = torch.tensor([[1, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1]], dtype=torch.bool)
     edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     graph = Graph.from_edge_index(edges, num_nodes=4, batch=torch.tensor([0, 0, 1, 1]))
-    found = describe(Dataset("two", graph, torch.rand(4, 2), y, 3, "micro_f1", ["a", "b"], []))
-    assert found.classes == [3, 0, 2]
-    assert (found.unlabelled, found.num_graphs, found.num_edges) == (0, 2, 2)
-    assert found.edge_homophily == 0.25
+    result = describe(Dataset("two", graph, torch.rand(4, 2), y, 3, "micro_f1", ["a", "b"], []))
+    assert result.classes == [3, 0, 2]
+    assert (result.unlabelled, result.num_graphs, result.num_edges) == (0, 2, 2)
+    assert result.edge_homophily == 0.25
     with pytest.raises(ValueError, match=r"y must be \[4, L\] of bool, got \[4, 3\] of torch.int64"):
         edge_homophily(graph, y.long())
 
 
-def test_unknown_labels_do_not_count() -> None:
+def test_unknown_labels_are_left_out() -> None:
     graph = Graph.from_networkx(nx.path_graph(4))
     y = torch.tensor([0, 0, -1, 1])
     assert edge_homophily(graph, y) == 1
     assert node_homophily(graph, y) == 1
-    with pytest.raises(ValueError, match=r"y must be \[4\], one label a node, got \[3\]"):
+    with pytest.raises(ValueError, match=r"y must be \[4\], one label per node, got \[3\]"):
         edge_homophily(graph, y[:3])
 
 
 @given(labelled())
-@settings(deadline=None)
+@EXAMPLES
 def test_degree_profile(case: tuple[nx.Graph, Tensor]) -> None:
     known, _ = case
     degrees = [degree for _, degree in known.degree]
@@ -125,11 +128,7 @@ def test_a_graph_without_nodes_has_no_profile() -> None:
         degree_profile(Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=0))
 
 
-def sparse(data: Dataset) -> Dataset:
-    return dataclasses.replace(data, x=data.x.to_sparse_csr())
-
-
-def test_smoothness_is_the_quotient() -> None:
+def test_smoothness_is_the_rayleigh_quotient() -> None:
     data = dimensions(60, degree=6)
     source, target = data.graph.edge_index
     adjacency = torch.zeros(60, 60, dtype=torch.float64)
@@ -144,29 +143,29 @@ def test_smoothness_is_the_quotient() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 200, 2**24])
-def test_smoothness_a_block_at_a_time(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smoothness_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = dimensions(60, degree=6)
     expected = smoothness(data)
     monkeypatch.setattr(diagnosis, "BLOCK", block)
     torch.testing.assert_close(smoothness(data), expected)
-    torch.testing.assert_close(smoothness(sparse(data)), expected)
+    torch.testing.assert_close(smoothness(dataclasses.replace(data, x=data.x.to_sparse_csr())), expected)
 
 
 def test_describe() -> None:
     data = load("karate")
-    found = describe(data)
-    assert (found.name, found.num_nodes, found.num_edges, found.num_features) == ("karate", 34, 78, 34)
-    assert found.classes == torch.bincount(data.y).tolist()
-    assert (found.unlabelled, found.splits, found.metric, found.constant) == (0, 10, "accuracy", 0)
-    assert found.nonzero == pytest.approx(1 / 34)
-    assert found.edge_homophily == edge_homophily(data.graph, data.y)
-    assert torch.equal(found.smoothness, smoothness(data))
-    counts, edges = found.smoothness_histogram(6)
+    result = describe(data)
+    assert (result.name, result.num_nodes, result.num_edges, result.num_features) == ("karate", 34, 78, 34)
+    assert result.classes == torch.bincount(data.y).tolist()
+    assert (result.unlabelled, result.splits, result.metric, result.constant) == (0, 10, "accuracy", 0)
+    assert result.nonzero == pytest.approx(1 / 34)
+    assert result.edge_homophily == edge_homophily(data.graph, data.y)
+    assert torch.equal(result.smoothness, smoothness(data))
+    counts, edges = result.smoothness_histogram(6)
     assert counts.sum() == 34
     assert len(counts) == 6
     assert edges[0] == 0
     with pytest.raises(ValueError, match="bins must be 1 or larger, got 0"):
-        found.smoothness_histogram(0)
+        result.smoothness_histogram(0)
 
 
 def test_describe_counts_pairs_and_constants() -> None:
@@ -174,7 +173,7 @@ def test_describe_counts_pairs_and_constants() -> None:
     x = small.x.clone()
     x[:, 0] = 0
     directed = Graph.from_edge_index(torch.tensor([[0, 1, 1], [1, 0, 2]]), num_nodes=60)
-    found = describe(dataclasses.replace(small, graph=directed, x=x))
-    assert found.num_edges == 2
-    assert found.constant == 1
-    assert math.isclose(found.nonzero, 35 / 36)
+    result = describe(dataclasses.replace(small, graph=directed, x=x))
+    assert result.num_edges == 2
+    assert result.constant == 1
+    assert math.isclose(result.nonzero, 35 / 36)

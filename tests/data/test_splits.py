@@ -1,4 +1,4 @@
-"""Random splits: disjoint, covering, and the same everywhere."""
+"""Random splits: disjoint, complete, and the same on every machine."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def test_parts_are_disjoint_and_cover(num_nodes: int, count: int, seed: int) -> 
 
 
 def test_the_draw_is_pinned() -> None:
-    """These nodes are part of every published number: if this fails, results of other releases do not compare."""
+    """All published scores depend on these nodes: if this fails, results of releases cannot be compared."""
     split = random_splits(12, 2, seed=7)[1]
     assert split.train.nonzero().view(-1).tolist() == [1, 2, 3, 7, 10, 11]
     assert split.test.nonzero().view(-1).tolist() == [0, 6]
@@ -47,7 +47,7 @@ def test_splits_and_seeds_differ() -> None:
     unknown=st.integers(0, 5),
     seed=st.integers(0, 2**31),
 )
-def test_stratified_parts_meet_the_shares_in_every_class(sizes: list[int], unknown: int, seed: int) -> None:
+def test_stratified_parts_have_the_fractions_in_every_class(sizes: list[int], unknown: int, seed: int) -> None:
     y = torch.cat([torch.full((size,), k) for k, size in enumerate(sizes)] + [torch.full((unknown,), -1)])
     y = y[torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))]
     for split in random_splits(y.numel(), 2, seed, stratify=y):
@@ -71,9 +71,9 @@ def test_more_stratified_splits_do_not_change_the_first() -> None:
     assert len({tuple(split.train.tolist()) for split in many}) == 5
 
 
-# --- stored by hash --------------------------------------------------------------------------------------------------
+# --- pinned hashes ---------------------------------------------------------------------------------------------------
 
-STORED = {
+PINNED = {
     "blogcatalog": (
         5_196,
         [
@@ -107,10 +107,10 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize("name", STORED)
-def test_the_ten_splits_of_the_paper_are_stored_by_hash(name: str) -> None:
-    """Every published number on these graphs is one on these splits, on every machine and with every release."""
-    num_nodes, expected = STORED[name]
+@pytest.mark.parametrize("name", PINNED)
+def test_the_ten_random_splits_are_pinned(name: str) -> None:
+    """All published scores on these graphs are on these splits."""
+    num_nodes, expected = PINNED[name]
     assert DATASETS[name].statistics.nodes == num_nodes
     assert [fingerprint_of_split(split) for split in random_splits(num_nodes)] == expected
 

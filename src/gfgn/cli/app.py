@@ -396,7 +396,7 @@ def _facts(name: str, found: Description) -> list[str]:
     facts = {
         "source": entry.source,
         "cite": entry.citation,
-        "licence": entry.licence,
+        "license": entry.license,
         "nodes": f"{found.num_nodes:,}{graphs}{unlabelled}",
         "edges": f"{found.num_edges:,}",
         "features": f"{found.num_features:,}, {100 * found.nonzero:.1f}% not zero",

@@ -1,10 +1,24 @@
-"""Datasets: the registry of named ones, readers of a user's own files, splits and generators."""
+"""Data for node classification: named datasets, a user's own files, generators, splits and diagnosis."""
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.registry import DATASETS, load
-from gfgn.data.generators.contextual_sbm import contextual_sbm
-from gfgn.data.generators.dimensions import dimensions
-from gfgn.data.io.read import DataError, Reading, describe_reading, read, read_with_notes
+from gfgn.data.datasets import DATASETS, load
+from gfgn.data.diagnosis import (
+    adjusted_homophily,
+    connected_components,
+    degree_profile,
+    describe,
+    edge_homophily,
+    node_homophily,
+    smoothness,
+)
+from gfgn.data.generators import (
+    add_feature_noise,
+    add_random_edges,
+    contextual_sbm,
+    dimensions,
+    remove_random_edges,
+)
+from gfgn.data.io import DataError, Reading, describe_reading, read, read_with_notes
 from gfgn.data.splits import Split, random_splits
 
 __all__ = [
@@ -13,11 +27,21 @@ __all__ = [
     "Dataset",
     "Reading",
     "Split",
+    "add_feature_noise",
+    "add_random_edges",
+    "adjusted_homophily",
+    "connected_components",
     "contextual_sbm",
+    "degree_profile",
+    "describe",
     "describe_reading",
     "dimensions",
+    "edge_homophily",
     "load",
+    "node_homophily",
     "random_splits",
     "read",
     "read_with_notes",
+    "remove_random_edges",
+    "smoothness",
 ]

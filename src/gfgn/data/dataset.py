@@ -1,12 +1,14 @@
-"""`Dataset`: graphs with features, labels and splits, checked once so that nothing behind it checks again."""
+"""`Dataset`: a graph with features, labels and splits, validated on construction."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
@@ -18,22 +20,22 @@ METRICS = ("accuracy", "roc_auc", "micro_f1")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A graph for node classification, or several graphs side by side, whose `graph.batch` tells them apart.
+    """Node classification on one graph, or on several graphs that `graph.batch` tells apart.
 
     Attributes:
-        name: Short name, as the registry and results have it.
+        name: Short name, as in the registry and in results.
         graph: The adjacency.
-        x: `[N, F]`, floating point and finite; dense or sparse CSR.
-        y: `[N]`, int64: the class of each node, −1 where it is unknown; or `[N, L]`, boolean: which of `L` labels each
-            node has (multi-label).
-        num_classes: Number of classes; 0 where no node has a label. `L` where nodes have many.
-        metric: What scores are: `"accuracy"`, `"roc_auc"` of the second of two classes, or `"micro_f1"` of multi-label
-            data, and of such data only.
+        x: `[N, F]` features, floating point and finite; dense or sparse CSR.
+        y: `[N]`, int64: the class of each node, −1 if unknown; or `[N, L]`, bool: the labels of each node
+            (multi-label).
+        num_classes: Number of classes, 0 if no node is labelled; `L` for multi-label data.
+        metric: `"accuracy"`, `"roc_auc"` (of the second of two classes), or `"micro_f1"` (for multi-label data only).
         feature_names: `F` names.
-        splits: Masks of training, validation and test nodes; disjoint, and of labelled nodes only.
-        description: One sentence on what this graph is.
-        smooth_dimensions: `[F]`, boolean: which feature dimensions follow the graph by construction; `None`
-            where that is unknown.
+        splits: Boolean masks `(train, val, test)` over the nodes; disjoint, labelled nodes only.
+        description: What this graph is, in one sentence.
+        smooth_dimensions: `[F]`, bool: the feature dimensions that follow the graph by construction; `None` if unknown.
+        class_names: One name per class, `None` if the classes have no names.
+        node_ids: `[N]`, strings or integers: the ids in the user's files; `None` for datasets without ids.
     """
 
     name: str
@@ -46,20 +48,21 @@ class Dataset:
     splits: list[Split]
     description: str = ""
     smooth_dimensions: Tensor | None = None
+    class_names: list[str] | None = None
+    node_ids: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}, got {self.metric!r}")
-        _check_features(self.x, self.graph.num_nodes)
+        _check_features(self.x, self.num_nodes)
         if self.multilabel != (self.metric == "micro_f1"):
-            kind = "[N, L] of bool" if self.multilabel else "[N]"
-            raise ValueError(
-                f"metric must be 'micro_f1' for y of [N, L], and only then, got {self.metric!r} for {kind}"
-            )
+            shape = "[N, L]" if self.multilabel else "[N]"
+            raise ValueError(f"metric must be 'micro_f1' if and only if y is [N, L], got {self.metric!r} for {shape}")
         check = _check_label_sets if self.multilabel else _check_labels
-        check(self.y, self.graph.num_nodes, self.num_classes)
-        if len(self.feature_names) != self.num_features:
-            raise ValueError(f"feature_names must be {self.num_features} names, got {len(self.feature_names)}")
+        check(self.y, self.num_nodes, self.num_classes)
+        _check_length("feature_names", self.feature_names, self.num_features)
+        _check_length("class_names", self.class_names, self.num_classes)
+        _check_length("node_ids", self.node_ids, self.num_nodes)
         if self.smooth_dimensions is not None:
             _check_mask("smooth_dimensions", self.smooth_dimensions, self.num_features)
         for k, split in enumerate(self.splits):
@@ -75,28 +78,30 @@ class Dataset:
 
     @property
     def multilabel(self) -> bool:
-        """Whether a node can have many labels."""
+        """Whether a node can have several labels."""
         return self.y.dim() == 2
 
     @cached_property
     def inductive(self) -> bool:
-        """Whether there are several graphs, of which no split divides one: what is tested on is unseen in training."""
+        """Whether there are several graphs and each lies within one part of every split."""
         return self.graph.num_graphs > 1 and all(_keeps_graphs_whole(split, self.graph) for split in self.splits)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the edges, features and labels, of the number of classes and the metric; neither of the splits nor
-        of the name. It is the same on any device and machine, and whether `x` is dense or sparse."""
+        """Hash of edges, features, labels, number of classes and metric, but not of splits or names.
+
+        It is the same on every device and machine, for dense and sparse `x`.
+        """
         return fingerprint_of(self.graph, self.x, self.y, self.num_classes, self.metric)
 
     def split_fingerprint(self, k: int) -> str:
-        """A hash of the masks of split `k`."""
+        """Hash of the masks of split `k`."""
         if not 0 <= k < len(self.splits):
-            raise IndexError(f"k must be from 0 to {len(self.splits) - 1}, one of the splits, got {k}")
+            raise IndexError(f"k must be the index of a split, 0 to {len(self.splits) - 1}, got {k}")
         return fingerprint_of_split(self.splits[k])
 
     def to(self, device: torch.device | str) -> Dataset:
-        """The dataset on another device, with what has been worked out about it."""
+        """The dataset on another device; cached properties are kept."""
         if self.x.device == torch.device(device):
             return self
         smooth = self.smooth_dimensions
@@ -107,7 +112,7 @@ class Dataset:
             "splits": [Split(*(mask.to(device) for mask in split)) for split in self.splits],
             "smooth_dimensions": None if smooth is None else smooth.to(device),
         }
-        moved = copy.copy(self)  # not `replace`, which would check again what has been checked
+        moved = copy.copy(self)  # `replace` would validate again
         for name, value in fields.items():
             object.__setattr__(moved, name, value)
         return moved
@@ -123,17 +128,17 @@ def _check_features(x: Tensor, num_nodes: int) -> None:
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"x must be a dense or a sparse CSR tensor, got layout {x.layout}")
     if x.dim() != 2 or x.size(0) != num_nodes:
-        raise ValueError(f"x must have shape [{num_nodes}, F], one row a node, got {list(x.shape)}")
+        raise ValueError(f"x must have shape [{num_nodes}, F], one row per node, got {list(x.shape)}")
     if not x.is_floating_point():
         raise TypeError(f"x must be floating point, got {x.dtype}")
     values = x.values() if x.layout == torch.sparse_csr else x
-    # The extremes are NaN where any value is, and cost a fraction of a mask of all values.
+    # The extremes are NaN if any value is, and are cheaper than a mask of all values.
     if values.numel() and not torch.stack(values.aminmax()).isfinite().all():
         raise ValueError(f"x must be finite, got {int((~values.isfinite()).sum())} values that are NaN or infinite")
 
 
 def _check_labels(y: Tensor, num_nodes: int, num_classes: int) -> None:
-    if num_classes < 2 and num_classes != 0:  # a graph without labels can be described and predicted on
+    if num_classes < 2 and num_classes != 0:  # an unlabelled graph can be described and predicted on
         raise ValueError(f"num_classes must be 2 or larger, got {num_classes}")
     if y.shape != (num_nodes,) or y.dtype != torch.int64:
         raise ValueError(f"y must be [{num_nodes}] of int64, got {list(y.shape)} of {y.dtype}")
@@ -148,18 +153,14 @@ def _check_labels(y: Tensor, num_nodes: int, num_classes: int) -> None:
 def _check_label_sets(y: Tensor, num_nodes: int, num_labels: int) -> None:
     if y.shape != (num_nodes, num_labels) or num_labels < 1 or y.dtype != torch.bool:
         raise ValueError(
-            f"y must be [{num_nodes}, {num_labels}] of bool, num_classes ({num_labels}) being the number of labels, "
+            f"y must be [{num_nodes}, {num_labels}] of bool, with num_classes ({num_labels}) columns, "
             f"got {list(y.shape)} of {y.dtype}"
         )
 
 
-def _keeps_graphs_whole(split: Split, graph: Graph) -> bool:
-    """Whether no graph has nodes in two parts."""
-    assert graph.batch is not None
-    touched = torch.zeros(3, graph.num_graphs, dtype=torch.bool, device=graph.batch.device)
-    for row, mask in zip(touched, split, strict=True):
-        row[graph.batch[mask]] = True
-    return int(touched.sum(0).max()) <= 1
+def _check_length(name: str, values: list[str] | NDArray[Any] | None, size: int) -> None:
+    if values is not None and len(values) != size:
+        raise ValueError(f"{name} must have {size} entries, got {len(values)}")
 
 
 def _check_mask(name: str, mask: Tensor, size: int) -> None:
@@ -172,8 +173,17 @@ def _check_split(k: int, split: Split, y: Tensor) -> None:
         _check_mask(f"splits[{k}].{part}", mask, y.size(0))
         unlabelled = 0 if y.dim() == 2 else int((mask & (y < 0)).sum())
         if unlabelled:
-            raise ValueError(f"splits[{k}].{part} must hold labelled nodes only, got {unlabelled} without a label")
+            raise ValueError(f"splits[{k}].{part} must contain labelled nodes only, got {unlabelled} without a label")
     train, val, test = split
     shared = int(((train & val) | (train & test) | (val & test)).sum())
     if shared:
-        raise ValueError(f"splits[{k}] must be disjoint, got {shared} nodes that are in more than one part")
+        raise ValueError(f"splits[{k}] must be disjoint, got {shared} nodes in more than one part")
+
+
+def _keeps_graphs_whole(split: Split, graph: Graph) -> bool:
+    """Whether no graph has nodes in two parts."""
+    assert graph.batch is not None
+    touched = torch.zeros(3, graph.num_graphs, dtype=torch.bool, device=graph.batch.device)
+    for row, mask in zip(touched, split, strict=True):
+        row[graph.batch[mask]] = True
+    return int(touched.sum(0).max()) <= 1

@@ -1,7 +1,4 @@
-"""What a dataset is like: homophily, degrees, and how smooth each feature dimension is on the graph.
-
-Gates decide dimension by dimension how much to take from neighbours; these numbers say what there is to decide.
-"""
+"""Diagnosis of a dataset: homophily, degrees, connected components, and the smoothness of each feature dimension."""
 
 from __future__ import annotations
 
@@ -21,27 +18,26 @@ from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
 from gfgn.ops import propagate
 
-BLOCK = 2**24
-"""Values of a block of feature columns that is made dense at a time."""
+BLOCK = 2**24  # number of values made dense at a time
 
 
 def edge_homophily(graph: Graph, y: Tensor) -> float:
-    """Share of the edges whose two ends are of one class; NaN without edges.
+    """Fraction of the edges that join two nodes of the same class; NaN without edges.
 
-    Where nodes have many labels, an edge counts for the share of its ends' labels that both have, `|A ∩ B| / |A ∪ B|`.
+    For multi-label data, an edge counts by the overlap of the label sets of its ends, `|A ∩ B| / |A ∪ B|`.
 
     Args:
         graph: The graph.
-        y: `[N]`, the class of each node, −1 where it is unknown, or `[N, L]`, boolean, its labels. An edge counts where
-            both ends are known, or one has a label.
+        y: `[N]`, the class of each node, −1 if unknown; or `[N, L]`, bool, its labels. Edges with an unknown end,
+            or with two ends without labels, are left out.
     """
     return _agreement(graph, y)[1].mean().item()
 
 
 def node_homophily(graph: Graph, y: Tensor) -> float:
-    """Share of a node's neighbours that are of its class, averaged over the nodes that have any; NaN if none has.
+    """Fraction of a node's neighbors that are of its class, averaged over nodes with neighbors; NaN without edges.
 
-    Arguments are those of `edge_homophily`.
+    Arguments as in `edge_homophily`.
     """
     target, same = _agreement(graph, y)
     degree = torch.bincount(target, minlength=graph.num_nodes)
@@ -50,12 +46,10 @@ def node_homophily(graph: Graph, y: Tensor) -> float:
 
 
 def adjusted_homophily(graph: Graph, y: Tensor) -> float:
-    """Edge homophily less what the classes' degrees alone would give, scaled so that 1 is the most:
-    `(h − Σ_k p_k²) / (1 − Σ_k p_k²)`, where `p_k` is the share of edge ends at nodes of class `k` (Platonov et al.,
-    2023). 0 is what random edges have, whatever the number and sizes of classes; NaN without edges, with one class, and
-    where nodes have many labels.
+    """Edge homophily corrected for class sizes: `(h − Σ_k p_k²) / (1 − Σ_k p_k²)` (Platonov et al., 2023).
 
-    Arguments are those of `edge_homophily`.
+    `p_k` is the fraction of edge ends at nodes of class `k`. The maximum is 1, and random edges have 0. NaN without
+    edges, with a single class, and for multi-label data. Arguments as in `edge_homophily`.
     """
     if y.dim() == 2:
         return math.nan
@@ -66,7 +60,7 @@ def adjusted_homophily(graph: Graph, y: Tensor) -> float:
 
 
 def _agreement(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The targets of the edges that count, and how much the two ends of each have in common, from 0 to 1."""
+    """The targets of the edges that count, and the overlap of the labels of their two ends, from 0 to 1."""
     if y.dim() != 2:
         source, target = _labelled_edges(graph, y)
         return target, (y[source] == y[target]).double()
@@ -83,7 +77,7 @@ def _agreement(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
 
 def _labelled_edges(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
     if y.shape != (graph.num_nodes,):
-        raise ValueError(f"y must be [{graph.num_nodes}], one label a node, got {list(y.shape)}")
+        raise ValueError(f"y must be [{graph.num_nodes}], one label per node, got {list(y.shape)}")
     source, target = graph.edge_index
     known = (y[source] >= 0) & (y[target] >= 0)
     return source[known], target[known]
@@ -91,13 +85,13 @@ def _labelled_edges(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class DegreeProfile:
-    """How many neighbours nodes have.
+    """The distribution of the number of neighbors.
 
     Attributes:
         mean: Mean degree.
-        quantiles: Smallest, lower quartile, median, upper quartile and largest degree.
-        isolated: Number of nodes without neighbours.
-        bins: `(low, high, count)`: how many nodes have a degree of `low` to `high`; 0, 1, 2–3, 4–7 and so on.
+        quantiles: Minimum, lower quartile, median, upper quartile and maximum.
+        isolated: Number of nodes without neighbors.
+        bins: `(low, high, count)`: number of nodes of degree `low` to `high`, for 0, 1, 2–3, 4–7, ….
     """
 
     mean: float
@@ -107,34 +101,25 @@ class DegreeProfile:
 
 
 def degree_profile(graph: Graph) -> DegreeProfile:
-    """The profile of the numbers of neighbours, whatever edges weigh."""
+    """The distribution of the number of neighbors; edge weights are ignored."""
     if graph.num_nodes == 0:
         raise ValueError("graph must have nodes, got none")
     degree = graph.row_lengths.cpu()
-    ordered = degree.double().sort().values
-    low, lower, middle, upper, high = (_quantile(ordered, share) for share in (0, 0.25, 0.5, 0.75, 1))
+    low, lower, median, upper, high = np.quantile(degree.double().numpy(), (0, 0.25, 0.5, 0.75, 1)).tolist()
     bits = torch.frexp(degree.double()).exponent.clamp(min=0)  # 0 for 0, 1 for 1, 2 for 2 and 3, …
     counts = torch.bincount(bits).tolist()
     bins = [(2 ** (k - 1) if k else 0, 2**k - 1, int(count)) for k, count in enumerate(counts)]
-    return DegreeProfile(ordered.mean().item(), (low, lower, middle, upper, high), int((degree == 0).sum()), bins)
-
-
-def _quantile(ordered: Tensor, share: float) -> float:
-    """By linear interpolation; `torch.quantile` refuses large inputs."""
-    place = share * (ordered.numel() - 1)
-    below = math.floor(place)
-    above = min(below + 1, ordered.numel() - 1)
-    return (ordered[below] + (place - below) * (ordered[above] - ordered[below])).item()
+    mean = degree.double().mean().item()
+    return DegreeProfile(mean, (low, lower, median, upper, high), int((degree == 0).sum()), bins)
 
 
 def smoothness(dataset: Dataset) -> Tensor:
-    """`[F]`: `fᵀLf / fᵀf` of each dimension less its mean, with `L = I − Â`; 0 is smooth, 1 what noise has,
-    up to 2.
+    """`[F]`: the Rayleigh quotient `fᵀLf / fᵀf` of each centered feature dimension, with `L = I − Â`.
 
-    The mean is taken off because a constant says nothing, yet is smooth and would outweigh the rest. A
-    constant dimension counts as 0.
+    0 is smooth, 1 is the value of noise, 2 the maximum. Dimensions are centered because a constant is smooth, carries
+    no information and would dominate the rest. A constant dimension has 0.
     """
-    return torch.cat([_quotients(block, dataset.graph) for block in _blocks(dataset.x)])
+    return torch.cat([_quotients(block, dataset.graph) for block in _column_blocks(dataset.x)])
 
 
 def _quotients(x: Tensor, graph: Graph) -> Tensor:
@@ -144,8 +129,8 @@ def _quotients(x: Tensor, graph: Graph) -> Tensor:
     return torch.where(energy > 0, rough / energy.clamp(min=torch.finfo(f.dtype).tiny), torch.zeros_like(energy))
 
 
-def _blocks(x: Tensor) -> Iterator[Tensor]:
-    """The columns, dense, so many at a time that a wide bag of words is never dense as a whole."""
+def _column_blocks(x: Tensor) -> Iterator[Tensor]:
+    """Dense blocks of columns, so that a wide sparse matrix is never dense as a whole."""
     width = max(1, BLOCK // max(1, x.size(0)))
     if x.layout == torch.strided:
         yield from x.split(width, dim=1)
@@ -158,23 +143,16 @@ def _blocks(x: Tensor) -> Iterator[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """What `describe` finds out.
+    """The result of `describe`.
 
     Attributes:
-        name: The dataset's name.
-        description: What the graph is.
-        num_nodes: Number of nodes.
-        num_edges: Number of pairs of nodes that are joined, in either direction.
-        num_features: Number of feature dimensions.
-        nonzero: Share of the feature values that are not 0.
-        num_graphs: Number of graphs.
+        num_edges: Number of pairs of nodes joined in at least one direction.
+        nonzero: Fraction of the feature values that are not 0.
         classes: Number of nodes of each class, or with each label.
         unlabelled: Number of nodes without a label.
         splits: Number of splits.
-        metric: What scores are.
-        edge_homophily: See the function of that name, and so on.
-        smoothness: `[F]`.
-        constant: Number of dimensions that are the same at all nodes, whose smoothness is 0 by definition.
+        smoothness: `[F]`, see the function of this name, as for homophily and degrees.
+        constant: Number of constant dimensions, whose smoothness is 0 by definition.
     """
 
     name: str
@@ -196,17 +174,17 @@ class Description:
     constant: int
 
     def smoothness_histogram(self, bins: int = 10) -> tuple[Tensor, Tensor]:
-        """Counts of dimensions and the `bins + 1` edges of the intervals, from 0 to the largest value or 1.2."""
+        """Number of dimensions per bin, and the `bins + 1` bin edges from 0 to the maximum, at least 1.2."""
         if bins < 1:
             raise ValueError(f"bins must be 1 or larger, got {bins}")
-        values = self.smoothness.detach().cpu().double().clamp(min=0)  # rounding can leave a trace below 0
+        values = self.smoothness.detach().cpu().double().clamp(min=0)  # rounding can go below 0
         top = max(1.2, values.max().item() if values.numel() else 0.0)
         counts, edges = torch.histogram(values, bins=bins, range=(0.0, top))
         return counts.long(), edges
 
 
 def describe(dataset: Dataset) -> Description:
-    """The dataset's sizes, homophily, degrees and smoothness."""
+    """Sizes, homophily, degrees and smoothness of a dataset."""
     graph, x, y = dataset.graph, dataset.x, dataset.y
     source, target = graph.edge_index
     pairs = torch.minimum(source, target) * graph.num_nodes + torch.maximum(source, target)
@@ -234,7 +212,7 @@ def describe(dataset: Dataset) -> Description:
 
 
 def undirected_adjacency(graph: Graph) -> Any:
-    """The adjacency with edges in both directions and without weights, as a SciPy CSR array."""
+    """The unweighted adjacency with both directions of every edge, as a SciPy CSR array."""
     source, target = graph.edge_index.cpu().numpy()
     both = np.concatenate([source, target]), np.concatenate([target, source])
     matrix = scipy.sparse.csr_array((np.ones(both[0].size), both), shape=(graph.num_nodes, graph.num_nodes))
@@ -244,6 +222,6 @@ def undirected_adjacency(graph: Graph) -> Any:
 
 
 def connected_components(graph: Graph) -> npt.NDArray[np.int64]:
-    """`[N]`: the connected component of each node."""
+    """`[N]`: the index of each node's connected component, edges taken as undirected."""
     _, component = csgraph.connected_components(undirected_adjacency(graph), directed=False)
     return np.asarray(component, dtype=np.int64)

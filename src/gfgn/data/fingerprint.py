@@ -1,7 +1,7 @@
-"""Hashes of data and of splits, by which results know what they were measured on.
+"""Hashes of data and splits, which identify what a result was measured on.
 
-Everything is brought into one form before it is hashed (64-bit numbers in little-endian bytes, features by their
-non-zero values), so that neither machine nor device, dtype nor layout shows.
+Everything is converted to one form before hashing (64-bit little-endian numbers, features as non-zero values), so that
+machine, device, dtype and layout do not matter.
 """
 
 from __future__ import annotations
@@ -18,59 +18,50 @@ from torch import Tensor
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 
-VALUES = 2**22
-"""Feature values that are hashed at a time; a part of the definition."""
-
-
-class _Hash:
-    """A hash of named arrays; their names, types and shapes are a part of it."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=16)
-
-    def add(self, name: str, value: Tensor | NDArray[Any] | int | str) -> None:
-        if isinstance(value, int | str):
-            self._hash.update(f"{name}={value};".encode())
-            return
-        array = _canonical(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
-        self._hash.update(f"{name}:{array.dtype.str}{array.shape};".encode())
-        self._hash.update(array.data)
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
-
-
-def _canonical(value: NDArray[Any]) -> NDArray[Any]:
-    """Booleans as packed bits, integers and floats in 64 bits, little-endian."""
-    if value.dtype == np.bool_:
-        return np.packbits(value, axis=-1)
-    return np.ascontiguousarray(value, dtype="<f8" if value.dtype.kind == "f" else "<i8")
+VALUES = 2**22  # feature values hashed at a time; part of the definition of a fingerprint
 
 
 def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric: str) -> str:
     """The hash behind `Dataset.fingerprint`."""
-    state = _Hash()
-    for name, value in (("nodes", graph.num_nodes), ("graphs", graph.num_graphs), ("features", x.size(1))):
-        state.add(name, value)
-    state.add("classes", num_classes)
-    state.add("metric", metric)
-    state.add("ptr", graph.by_target.ptr)
-    state.add("idx", graph.by_target.idx)
+    facts = {"nodes": graph.num_nodes, "graphs": graph.num_graphs, "features": x.size(1), "classes": num_classes}
+    state = hashlib.blake2b("".join(f"{name}={value};" for name, value in facts.items()).encode(), digest_size=16)
+    state.update(f"metric={metric};".encode())
+    _add(state, "ptr", graph.by_target.ptr)
+    _add(state, "idx", graph.by_target.idx)
     if graph.weight is not None:
-        state.add("weight", graph.weight.double())
+        _add(state, "weight", graph.weight.double())
     if graph.batch is not None and graph.num_graphs > 1:
-        state.add("batch", graph.batch)
-    state.add("y", y)
+        _add(state, "batch", graph.batch)
+    _add(state, "y", y)
     if y.dim() == 2:
-        state.add("labels", y.size(1))
+        state.update(f"labels={y.size(1)};".encode())
     for present, values in _nonzero(x):
-        state.add("present", present)
-        state.add("values", values)
+        _add(state, "present", present)
+        _add(state, "values", values)
     return state.hexdigest()
 
 
+def fingerprint_of_split(split: Split) -> str:
+    """The hash behind `Dataset.split_fingerprint`."""
+    state = hashlib.blake2b(f"nodes={split.train.numel()};".encode(), digest_size=16)
+    for part, mask in split._asdict().items():
+        _add(state, part, mask)
+    return state.hexdigest()
+
+
+def _add(state: hashlib.blake2b, name: str, value: Tensor | NDArray[Any]) -> None:
+    """Adds an array with its name, type and shape: booleans as bits, other numbers with 64 little-endian bits."""
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if array.dtype == np.bool_:
+        array = np.packbits(array, axis=-1)
+    else:
+        array = np.ascontiguousarray(array, dtype="<f8" if array.dtype.kind == "f" else "<i8")
+    state.update(f"{name}:{array.dtype.str}{array.shape};".encode())
+    state.update(array.data)
+
+
 def _nonzero(x: Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Where values are that are not 0, and these in order, some rows at a time; the same for both layouts."""
+    """The mask and the values of the non-zero entries, a block of rows at a time; the same for both layouts."""
     rows = max(1, VALUES // max(1, x.size(1)))
     for low in range(0, x.size(0), rows):
         yield (_sparse_rows if x.layout == torch.sparse_csr else _dense_rows)(x, low, min(low + rows, x.size(0)))
@@ -86,20 +77,11 @@ def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[NDArray[Any], NDArray[
     pointers = x.crow_indices()[low : high + 1].cpu().numpy()
     stored = slice(int(pointers[0]), int(pointers[-1]))
     column, value = x.col_indices()[stored].cpu().numpy(), x.values()[stored].detach().cpu().double().numpy()
-    place = np.repeat(np.arange(high - low), np.diff(pointers)) * x.size(1) + column
-    place, value = place[value != 0], value[value != 0]
-    if (place[1:] < place[:-1]).any():  # columns of a row may be stored in any order
-        order = np.argsort(place)
-        place, value = place[order], value[order]
+    position = np.repeat(np.arange(high - low), np.diff(pointers)) * x.size(1) + column
+    position, value = position[value != 0], value[value != 0]
+    if (position[1:] < position[:-1]).any():  # the columns of a row may be stored in any order
+        order = np.argsort(position)
+        position, value = position[order], value[order]
     present = np.zeros((high - low, x.size(1)), dtype=bool)
-    present.reshape(-1)[place] = True
+    present.reshape(-1)[position] = True
     return present, value
-
-
-def fingerprint_of_split(split: Split) -> str:
-    """The hash behind `Dataset.split_fingerprint`."""
-    state = _Hash()
-    state.add("nodes", split.train.numel())
-    for part, mask in split._asdict().items():
-        state.add(part, mask)
-    return state.hexdigest()

@@ -1,8 +1,7 @@
-"""`Stream`: random numbers that stay the same across machines and releases of NumPy.
+"""`Stream`: random numbers that are the same on every machine and with every NumPy release.
 
-NumPy keeps the raw bits of a bit generator and of `SeedSequence` fixed for ever, but leaves itself free to
-change what `Generator` makes of them. Splits and generated graphs are part of a published result, so
-everything here is derived from the raw bits of PCG64 alone.
+NumPy fixes the raw bits of a bit generator and of `SeedSequence` forever, but may change how `Generator` uses them.
+Splits and generated graphs are part of published results, so everything here uses the raw bits of PCG64 alone.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Stream:
         self._bits = np.random.PCG64(np.random.SeedSequence(key))
 
     def raw(self, size: int) -> NDArray[np.uint64]:
-        """`size` integers of 64 random bits."""
+        """`size` random 64-bit integers."""
         return np.asarray(self._bits.random_raw(size), dtype=np.uint64)
 
     def uniform(self, size: int) -> NDArray[np.float64]:
@@ -29,14 +28,14 @@ class Stream:
         return (self.raw(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def integers(self, high: int, size: int) -> NDArray[np.int64]:
-        """Uniform among 0 … `high` − 1."""
+        """Uniform integers from 0 to `high` − 1."""
         return (self.uniform(size) * high).astype(np.int64)
 
     def normal(self, size: int) -> NDArray[np.float64]:
-        """Standard normal, by the inverse of its distribution function."""
-        half_a_step = 2.0**-54  # keeps 0, whose quantile is infinite, out
-        return np.asarray(ndtri(self.uniform(size) + half_a_step), dtype=np.float64)
+        """Standard normal, by inverting the distribution function."""
+        half_step = 2.0**-54  # excludes 0, whose quantile is infinite
+        return np.asarray(ndtri(self.uniform(size) + half_step), dtype=np.float64)
 
     def permutation(self, size: int) -> NDArray[np.int64]:
-        """A random order of 0 … `size` − 1."""
+        """A random permutation of 0 … `size` − 1."""
         return np.argsort(self.raw(size), kind="stable").astype(np.int64)

@@ -7,15 +7,15 @@ import json
 import math
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gfgn.data.dataset import Dataset
+from gfgn.data.files import atomic_write
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, beyond, identify
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
@@ -176,7 +176,7 @@ class Store:
         and training become columns of their own, `gate_mean` or `option_hidden` for example. The file appears
         whole or not at all."""
         path, (header, table) = Path(path), self._table(dropped, filters)
-        with _whole_file(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
+        with atomic_write(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header)
             writer.writerows(table)
@@ -195,7 +195,7 @@ class Store:
     def to_parquet(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
         """Writes rows to a Parquet file, with the columns of `to_csv`, and returns its path."""
         path, frame = Path(path), self.to_pandas(dropped=dropped, **filters)
-        with _whole_file(path) as unfinished:
+        with atomic_write(path) as unfinished:
             try:
                 frame.to_parquet(unfinished, engine="pyarrow", index=False)
             except ImportError:
@@ -327,22 +327,6 @@ def _retry(action: Any) -> None:
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
             time.sleep(0.01)
-
-
-@contextmanager
-def _whole_file(path: Path) -> Iterator[Path]:
-    """A file beside `path` that takes its place when all went well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(descriptor)
-    unfinished = Path(name)
-    try:
-        yield unfinished
-        unfinished.chmod(0o644)
-        unfinished.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
 
 
 def _constraint(name: str) -> str:

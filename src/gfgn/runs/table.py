@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gfgn.data.files import atomic_write
 from gfgn.runs.record import DatasetRecord, Row, beyond, identify
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
@@ -34,13 +35,10 @@ def write_runs(path: Path, rows: Sequence[Row]) -> Path:
         prefix: sorted({name for cell in cells for name in cell if name.startswith(prefix)}) for prefix in _SPREAD
     }
     header = [*FIRST, *spread[OPTION], *THEN, *spread[GATE], *LAST, *spread[PROTOCOL]]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with unfinished.open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, header, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(cells)
-    unfinished.replace(path)
     return path
 
 

@@ -1,9 +1,10 @@
-"""Downloads against a server of our own: interrupted, resumed, refused, and never half in place."""
+"""Downloads from a local server: interrupted, resumed, rejected, and never incomplete at their target."""
 
 import contextlib
 import dataclasses
 import hashlib
 import io
+import logging
 import os
 import shutil
 import threading
@@ -23,7 +24,7 @@ CONTENT = bytes(range(256)) * 4_000
 
 
 class Server:
-    """Serves `files`; `cut_after` breaks the connection off so many bytes into each answer."""
+    """Serves `files`; `cut_after` lists the bytes after which the connection breaks, one number per answer."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {"/file.bin": CONTENT}
@@ -68,10 +69,10 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    found = Server()
-    yield found
-    found.http.shutdown()
-    found.http.server_close()
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
 
 
 def digest(content: bytes) -> str:
@@ -85,24 +86,25 @@ def names(folder: Path) -> list[str]:
 # --- one file --------------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_file(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_complete_file(server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "gfgn")
     target = tmp_path / "deep" / "file.bin"
     download(f"{server.url}/file.bin", target, digest(CONTENT))
     assert target.read_bytes() == CONTENT
     assert names(target.parent) == ["file.bin"]
     assert server.asked == [None]
-    assert capsys.readouterr().err == "gfgn: fetching file.bin, 0.0 of 1.0 MiB\n"
+    assert caplog.messages == ["downloading file.bin: 0.0 of 1.0 MiB"]
 
 
-def test_a_broken_connection_is_taken_up_again(server: Server, tmp_path: Path) -> None:
+def test_a_broken_connection_is_resumed(server: Server, tmp_path: Path) -> None:
     server.cut_after = [100_000, 300_000]
     download(f"{server.url}/file.bin", tmp_path / "file.bin", digest(CONTENT))
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
     assert server.asked == [None, "bytes=100000-", "bytes=400000-"]
 
 
-def test_the_next_call_goes_on_where_the_last_one_gave_up(server: Server, tmp_path: Path) -> None:
-    server.cut_after = [1_000] * module.TRIES
+def test_the_next_call_resumes_after_the_last_attempt(server: Server, tmp_path: Path) -> None:
+    server.cut_after = [1_000] * module.ATTEMPTS
     with pytest.raises(ConnectionError, match=r"file.bin ended after 3,000 of 1,024,000 bytes|broke off"):
         download(f"{server.url}/file.bin", tmp_path / "file.bin")
     assert names(tmp_path) == ["file.bin.part"]
@@ -113,27 +115,29 @@ def test_the_next_call_goes_on_where_the_last_one_gave_up(server: Server, tmp_pa
     assert names(tmp_path) == ["file.bin"]
 
 
-def test_a_server_without_ranges_sends_all_again(server: Server, tmp_path: Path) -> None:
+def test_a_server_without_ranges_sends_the_whole_file(server: Server, tmp_path: Path) -> None:
     server.ranges, server.cut_after = False, [5_000]
     download(f"{server.url}/file.bin", tmp_path / "file.bin")
     assert server.asked == [None, "bytes=5000-"]
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
-def test_a_server_that_does_not_say_the_size(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_does_not_send_the_size(server: Server, tmp_path: Path) -> None:
     server.length = False
     download(f"{server.url}/file.bin", tmp_path / "file.bin", digest(CONTENT))
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
-def test_a_wrong_checksum_is_refused_and_removed(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(ChecksumError, match=f"has the SHA-256 {digest(CONTENT)}, expected {'0' * 64}; what came was"):
+def test_a_file_with_a_wrong_checksum_is_deleted(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(
+        ChecksumError, match=f"has the SHA-256 {digest(CONTENT)}, expected {'0' * 64}; the download was deleted"
+    ):
         download(f"{server.url}/file.bin", tmp_path / "file.bin", "0" * 64)
     assert names(tmp_path) == []
     assert server.asked == [None]
 
 
-def test_a_beginning_of_another_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
+def test_a_part_of_another_file_is_discarded(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(b"of an older release" * 10)
     download(f"{server.url}/file.bin", tmp_path / "file.bin", digest(CONTENT))
     assert server.asked == ["bytes=190-", None]
@@ -148,24 +152,26 @@ def test_a_part_that_is_complete_or_too_long(extra: bytes, server: Server, tmp_p
     assert len(server.asked) == (2 if extra else 1)
 
 
-def test_a_file_that_is_not_there_is_asked_for_once(server: Server, tmp_path: Path) -> None:
+def test_a_missing_file_is_requested_once(server: Server, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="404"):
         download(f"{server.url}/none.bin", tmp_path / "none.bin")
     assert len(server.asked) == 1
     assert names(tmp_path) == []
 
 
-def test_lines_now_and_then(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_progress_is_logged_at_intervals(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "LINE_EVERY", 0.0)
+    caplog.set_level(logging.INFO, "gfgn")
+    monkeypatch.setattr(module, "LOG_INTERVAL", 0.0)
     download(f"{server.url}/file.bin", tmp_path / "file.bin")
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) > 2
-    assert lines[-1] == "gfgn: fetching file.bin, 1.0 of 1.0 MiB"
+    assert len(caplog.messages) > 2
+    assert caplog.messages[-1] == "downloading file.bin: 1.0 of 1.0 MiB"
 
 
-def test_a_bar_on_a_terminal(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_bar_on_a_terminal(server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "gfgn")
+
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -173,7 +179,7 @@ def test_a_bar_on_a_terminal(server: Server, tmp_path: Path, monkeypatch: pytest
     with contextlib.redirect_stderr(Terminal()) as shown:
         download(f"{server.url}/file.bin", tmp_path / "file.bin")
     assert "file.bin" in shown.getvalue()
-    assert "gfgn: fetching" not in shown.getvalue()
+    assert not caplog.messages
 
 
 # --- archives --------------------------------------------------------------------------------------------------------
@@ -191,7 +197,7 @@ def packed_source(server: Server) -> Source:
     return Source(f"{server.url}/all.zip", "set/all.zip", {"set/raw/a.txt": "a.txt", "set/raw/b.txt": "deep/b.txt"})
 
 
-def test_members_are_taken_out_and_the_archive_removed(server: Server, tmp_path: Path) -> None:
+def test_members_are_extracted_and_the_archive_deleted(server: Server, tmp_path: Path) -> None:
     server.files["/all.zip"] = archive(
         {"x/a.txt": b"one", "x/deep/b.txt": b"two", "x/other/b.txt": b"not this", "__MACOSX/x/a.txt": b"nor this"}
     )
@@ -203,7 +209,7 @@ def test_members_are_taken_out_and_the_archive_removed(server: Server, tmp_path:
     }
 
 
-def test_only_what_is_missing_is_fetched(server: Server, tmp_path: Path) -> None:
+def test_only_missing_files_are_fetched(server: Server, tmp_path: Path) -> None:
     plain = Source(f"{server.url}/file.bin", "set/file.bin")
     fetch([packed_source(server), plain], tmp_path, ["set/file.bin"])
     assert len(server.asked) == 1
@@ -211,13 +217,13 @@ def test_only_what_is_missing_is_fetched(server: Server, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["no archive", "a damaged member", "a member is missing"])
-def test_a_bad_archive_is_refused_and_removed(kind: str, server: Server, tmp_path: Path) -> None:
+def test_a_bad_archive_is_deleted(kind: str, server: Server, tmp_path: Path) -> None:
     content = archive({"a.txt": b"the first of them", "deep/b.txt": b"the second of them"})
     if kind == "a member is missing":
         content = archive({"a.txt": b"the first of them"})
     damaged = content.replace(b"the second", b"the 2econd") if kind == "a damaged member" else content
     server.files["/all.zip"] = b"<html>sign in</html>" if kind == "no archive" else damaged
-    with pytest.raises(ChecksumError, match=r"all.zip is damaged or another archive than expected \(.*\); removed"):
+    with pytest.raises(ChecksumError, match=r"all.zip is damaged or not the expected archive \(.*\); deleted"):
         fetch([packed_source(server)], tmp_path, ["set/raw/a.txt", "set/raw/b.txt"])
     assert not (tmp_path / "set" / "all.zip").exists()
     assert not (tmp_path / "set" / "raw" / "b.txt").exists()
@@ -234,19 +240,14 @@ def test_members_are_checked_by_their_checksum(server: Server, tmp_path: Path, m
 # --- the registry ----------------------------------------------------------------------------------------------------
 
 
-def test_checksums_are_of_files_that_are_downloaded() -> None:
-    """None is known of a stand-in, nor of a file that no dataset has."""
-    downloaded = {file for entry in DATASETS.values() for source in entry.remote for file in _files(source)}
+def test_checksums_are_of_downloaded_files() -> None:
+    downloaded = {file for entry in DATASETS.values() for source in entry.remote for file in source.files}
     assert len(checksums()) == 110
     assert set(checksums()) <= downloaded
     assert all(len(value) == 64 and int(value, 16) >= 0 for value in checksums().values())
 
 
-def _files(source: Source) -> list[str]:
-    return list(source.members or (source.path,))
-
-
-def test_checksums_are_those_of_the_files_at_hand() -> None:
+def test_checksums_match_the_available_files() -> None:
     root = Path(os.environ.get("GFGN_DATA", "/nowhere"))
     present = {file: value for file, value in checksums().items() if (root / file).is_file()}
     if not present:
@@ -256,7 +257,7 @@ def test_checksums_are_those_of_the_files_at_hand() -> None:
 
 
 def serve_texas(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dataset whose files come from our server."""
+    """Serves the raw files of `texas`."""
     root, entry = Path(os.environ.get("GFGN_DATA", "/nowhere")), DATASETS["texas"]
     if not all((root / file).is_file() for file in entry.files):
         pytest.skip("GFGN_DATA does not name a folder with the raw files")
@@ -283,7 +284,7 @@ def test_an_interrupted_dataset_is_completed(server: Server, tmp_path: Path, mon
     with pytest.raises(FileNotFoundError) as caught:
         load("texas", tmp_path)
     message = str(caught.value)
-    assert message.startswith("texas needs texas_split_0.6_0.2_9.npz, and fetching failed (HTTPError: ")
+    assert message.startswith("texas needs texas_split_0.6_0.2_9.npz, but the download failed (HTTPError: ")
     assert f"{server.url}{last}" in message
     assert str(tmp_path / "texas" / "raw") in message
     assert not (tmp_path / "gfgn-cache").exists()
@@ -293,7 +294,7 @@ def test_an_interrupted_dataset_is_completed(server: Server, tmp_path: Path, mon
     assert len(server.asked) == asked + 1
 
 
-def test_another_file_than_the_published_one_is_refused(
+def test_a_file_other_than_the_published_one_is_rejected(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve_texas(server, monkeypatch)

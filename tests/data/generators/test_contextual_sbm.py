@@ -1,17 +1,16 @@
-"""The contextual stochastic block model does what its dials say, and the same everywhere."""
+"""The contextual stochastic block model follows its parameters and is the same on every machine."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gfgn.data.diagnosis import edge_homophily
-from gfgn.data.generators import contextual_sbm
+from gfgn.data import contextual_sbm, edge_homophily
 
 
-@pytest.mark.parametrize("homophily", [0.0, 0.05, 0.25, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("homophily", [0.0, 0.25, 1.0])
 @pytest.mark.parametrize("classes", [2, 5])
-def test_measured_homophily_follows_the_dial(homophily: float, classes: int) -> None:
+def test_measured_homophily_is_the_requested_one(homophily: float, classes: int) -> None:
     data = contextual_sbm(1500, classes=classes, degree=8, homophily=homophily)
     assert edge_homophily(data.graph, data.y) == pytest.approx(homophily, abs=1 / (1500 * 8 / 2))
 
@@ -23,7 +22,7 @@ def test_measured_homophily_follows_the_dial(homophily: float, classes: int) -> 
     homophily=st.floats(0, 1),
     seed=st.integers(0, 2**31),
 )
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_sizes(num_nodes: int, classes: int, degree: float, homophily: float, seed: int) -> None:
     data = contextual_sbm(num_nodes, classes=classes, features=3, degree=degree, homophily=homophily, seed=seed)
     assert data.graph.num_edges == 2 * round(num_nodes * degree / 2)
@@ -35,19 +34,18 @@ def test_sizes(num_nodes: int, classes: int, degree: float, homophily: float, se
     assert int(sizes.max() - sizes.min()) <= 1
 
 
-def test_signal_is_the_distance_of_the_means() -> None:
-    data = contextual_sbm(60_000, classes=3, features=4, degree=1, signal=2.5)
-    for k in range(3):
-        own = data.x[data.y == k]
-        assert own.mean(0).norm().item() == pytest.approx(2.5, abs=0.05)
-        assert own.std(0) == pytest.approx(torch.ones(4).numpy(), abs=0.03)
-    silent = contextual_sbm(60_000, classes=3, features=4, degree=1, signal=0)
-    assert max(silent.x[silent.y == k].mean(0).norm().item() for k in range(3)) < 0.05
+def test_signal_is_the_distance_of_the_means_from_the_origin() -> None:
+    for signal in (0.0, 2.5):
+        data = contextual_sbm(15_000, classes=3, features=4, degree=1, signal=signal, splits=1)
+        for k in range(3):
+            own = data.x[data.y == k]
+            assert own.mean(0).norm().item() == pytest.approx(signal, abs=0.06)
+            assert own.std(0) == pytest.approx(torch.ones(4).numpy(), abs=0.04)
 
 
-def test_a_million_edges() -> None:
-    data = contextual_sbm(100_000, features=2, degree=20, homophily=0.3, splits=1)
-    assert data.graph.num_edges == 2_000_000
+def test_many_edges() -> None:
+    data = contextual_sbm(50_000, features=2, degree=8, homophily=0.3, splits=1)
+    assert data.graph.num_edges == 400_000
     assert edge_homophily(data.graph, data.y) == pytest.approx(0.3, abs=1e-6)
 
 
@@ -60,7 +58,7 @@ def test_the_draw_is_pinned() -> None:
     torch.testing.assert_close(data.x[:2], torch.tensor([[-0.0992, 1.1070], [0.5888, -0.5327]]), rtol=1e-4, atol=1e-4)
 
 
-def test_seeds_differ_and_dials_leave_the_rest_alone() -> None:
+def test_seeds_differ_and_homophily_changes_edges_only() -> None:
     one, other = contextual_sbm(200, seed=0), contextual_sbm(200, seed=1)
     assert not torch.equal(one.y, other.y)
     assert one.fingerprint == contextual_sbm(200, seed=0).fingerprint
@@ -75,11 +73,11 @@ def test_seeds_differ_and_dials_leave_the_rest_alone() -> None:
     [
         ({"classes": 1}, "classes must be 2 or larger, got 1"),
         ({"features": 0}, "features must be 1 or larger, got 0"),
-        ({"num_nodes": 3}, "num_nodes must be at least two a class, 4, got 3"),
+        ({"num_nodes": 3}, "num_nodes must be at least two per class, 4, got 3"),
         ({"degree": -1.0}, "degree and signal must be finite and not negative, got -1.0 and 1.0"),
         ({"signal": float("nan")}, "degree and signal must be finite and not negative, got 10.0 and nan"),
         ({"homophily": 1.1}, "homophily must be from 0 to 1, got 1.1"),
-        ({"num_nodes": 20}, "degree must be small enough .* 80 of 90 pairs inside classes, 20 of 100 across them"),
+        ({"num_nodes": 20}, "degree must be small enough .* 80 of 90 pairs within classes, 20 of 100 between them"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, float], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Noise changes as much as it was asked to, keeps graphs simple, and is the same wherever it is drawn."""
+"""Noise has the requested size, keeps graphs simple, and is the same on every machine."""
 
 import itertools
 from typing import Any
@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gfgn import Graph
-from gfgn.data.generators.noise import _distinct, _ends, add_feature_noise, add_random_edges, remove_random_edges
+from gfgn.data import add_feature_noise, add_random_edges, remove_random_edges
+from gfgn.data.generators.noise import _draw_distinct, _ends
 from gfgn.data.streams import Stream
 
 Pairs = set[tuple[int, int]]
 SEEDS = st.integers(0, 2**32)
-UNTIMED = settings(deadline=None)
+EXAMPLES = settings(max_examples=40, deadline=None)
 ADDED = [(0, 4), (4, 6), (4, 7), (5, 7)]
 REMOVED = [(0, 1), (1, 2), (2, 3), (3, 4)]
 NOISE = [0.1241709, -0.2921495, 0.0281189]
@@ -37,20 +38,20 @@ def undirected(num_nodes: int, pairs: list[tuple[int, int]], weight: list[float]
 
 
 def pairs(graph: Graph) -> Pairs:
-    """The edges as pairs, after a check that each is there exactly once in each direction."""
-    edges = [(int(u), int(v)) for u, v in graph.edge_index.t()]
-    assert len(set(edges)) == len(edges)
-    assert all((v, u) in set(edges) and u != v for u, v in edges)
+    """The edges as pairs; each must exist exactly once in each direction."""
+    edges = set(map(tuple, graph.edge_index.t().tolist()))
+    assert len(edges) == graph.num_edges
+    assert all((v, u) in edges and u != v for u, v in edges)
     return {(u, v) for u, v in edges if u < v}
 
 
 @given(graphs(), st.floats(0, 3), SEEDS)
-@UNTIMED
+@EXAMPLES
 def test_added_edges_are_new(graph: Graph, ratio: float, seed: int) -> None:
     before = pairs(graph)
     count, room = round(ratio * len(before)), graph.num_nodes * (graph.num_nodes - 1) // 2 - len(before)
     if count > room:
-        with pytest.raises(ValueError, match=f"asks for {count} new edges, but .* have room for {room}"):
+        with pytest.raises(ValueError, match=f"asks for {count} new edges, but .* have only {room} free pairs"):
             add_random_edges(graph, ratio, seed)
         return
     noisy = add_random_edges(graph, ratio, seed)
@@ -62,7 +63,7 @@ def test_added_edges_are_new(graph: Graph, ratio: float, seed: int) -> None:
 
 
 @given(graphs(), st.floats(0, 1), SEEDS)
-@UNTIMED
+@EXAMPLES
 def test_removed_edges_are_gone_in_both_directions(graph: Graph, ratio: float, seed: int) -> None:
     before, after = pairs(graph), pairs(remove_random_edges(graph, ratio, seed))
     assert after <= before
@@ -70,8 +71,8 @@ def test_removed_edges_are_gone_in_both_directions(graph: Graph, ratio: float, s
 
 
 @given(SEEDS)
-@settings(max_examples=20, deadline=None)
-def test_more_noise_contains_less(seed: int) -> None:
+@settings(max_examples=8, deadline=None)
+def test_larger_ratios_change_a_superset(seed: int) -> None:
     graph = Graph.from_networkx(nx.gnm_random_graph(40, 60, seed=1))
     added = [pairs(add_random_edges(graph, ratio, seed)) for ratio in (0.1, 0.2, 0.5, 1.0)]
     left = [pairs(remove_random_edges(graph, ratio, seed)) for ratio in (0.1, 0.2, 0.5, 1.0)]
@@ -80,18 +81,18 @@ def test_more_noise_contains_less(seed: int) -> None:
     assert left[-1] == set()
 
 
-def test_every_free_pair_is_as_likely() -> None:
+def test_free_pairs_are_equally_likely() -> None:
     graph = undirected(6, [(0, 1), (2, 3), (4, 5)])
     seen: dict[tuple[int, int], int] = {}
-    for seed in range(300):
+    for seed in range(150):
         (new,) = pairs(add_random_edges(graph, 1 / 3, seed)) - pairs(graph)
         seen[new] = seen.get(new, 0) + 1
     assert len(seen) == 12
-    assert 8 < min(seen.values()) <= max(seen.values()) < 45  # 25 expected, with a deviation of 4.8
+    assert 2 < min(seen.values()) <= max(seen.values()) < 26  # 12.5 expected, with a standard deviation of 3.4
 
 
 def test_the_draw_is_fixed() -> None:
-    """What these seeds have drawn is part of published results."""
+    """Published results depend on these edges."""
     ring = undirected(8, [(k, (k + 1) % 8) for k in range(8)])
     assert sorted(pairs(add_random_edges(ring, 0.5, 7)) - pairs(ring)) == ADDED
     assert sorted(pairs(ring) - pairs(remove_random_edges(ring, 0.5, 7))) == REMOVED
@@ -115,7 +116,7 @@ def test_weights_stay_with_their_edges() -> None:
         (Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), self_loops="add"), "no self-loops, got 2"),
         (
             Graph.from_edge_index(torch.tensor([[0, 1, 0, 1], [1, 0, 1, 0]]), duplicates="keep"),
-            "without repeated edges, got 1 pairs",
+            "without duplicate edges, got 1 pairs",
         ),
         (
             Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), batch=torch.tensor([0, 0, 1]), num_nodes=3),
@@ -123,7 +124,7 @@ def test_weights_stay_with_their_edges() -> None:
         ),
     ],
 )
-def test_graphs_that_noise_is_not_defined_on(graph: Graph, message: str) -> None:
+def test_unsupported_graphs(graph: Graph, message: str) -> None:
     for change in (add_random_edges, remove_random_edges):
         with pytest.raises(ValueError, match=message):
             change(graph, 0.5)
@@ -139,21 +140,21 @@ def test_bad_ratios(ratio: float) -> None:
 
 
 @given(st.integers(0, 200), st.floats(0, 1), SEEDS)
-@UNTIMED
-def test_distinct(high: int, share: float, seed: int) -> None:
-    count = round(share * high)
-    drawn = _distinct(high, count, Stream(seed))
+@EXAMPLES
+def test_distinct(high: int, fraction: float, seed: int) -> None:
+    count = round(fraction * high)
+    drawn = _draw_distinct(high, count, Stream(seed))
     assert len(set(drawn.tolist())) == drawn.size == count
     assert not count or (drawn.min() >= 0 and drawn.max() < high)
 
 
 @given(st.integers(1, 2**26), st.data())
-@UNTIMED
+@EXAMPLES
 def test_codes_of_pairs(high: int, data: Any) -> None:
-    """Also where a square root in floating point is off by one."""
+    """Even where rounding of the square root is off by one."""
     for low in {0, high - 1, data.draw(st.integers(0, high - 1))}:
-        found = _ends(np.array([high * (high - 1) // 2 + low]))
-        assert [int(end[0]) for end in found] == [low, high]
+        ends = _ends(np.array([high * (high - 1) // 2 + low]))
+        assert [int(end[0]) for end in ends] == [low, high]
 
 
 def test_feature_noise() -> None:
@@ -169,12 +170,12 @@ def test_feature_noise() -> None:
 
 
 @pytest.mark.parametrize("x", [torch.eye(3).to_sparse_coo(), torch.ones(3, 3, dtype=torch.int64)])
-def test_features_that_noise_does_not_suit(x: torch.Tensor) -> None:
+def test_unsupported_features(x: torch.Tensor) -> None:
     with pytest.raises(ValueError, match="x must be dense and floating point, got layout"):
         add_feature_noise(x, 1.0)
 
 
 @pytest.mark.parametrize("std", [-1.0, float("nan"), float("inf")])
-def test_bad_deviation(std: float) -> None:
+def test_bad_standard_deviation(std: float) -> None:
     with pytest.raises(ValueError, match="std must be 0 or larger and finite, got"):
         add_feature_noise(torch.zeros(2, 2), std)

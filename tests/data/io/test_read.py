@@ -1,10 +1,11 @@
-"""`read`: every format gives the same graph; every repair is noted; every fault is one sentence that says where."""
+"""`read`: all formats give the same graph, repairs are noted, and errors are one sentence that names the position."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -19,13 +20,12 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from gfgn import Graph
-from gfgn.data.dataset import Dataset
-from gfgn.data.io import tables
-from gfgn.data.io.read import DataError, describe_reading, read, read_with_notes
+from gfgn.data import DataError, Dataset, describe_reading, read, read_with_notes
 
 pa = pytest.importorskip("pyarrow")
 csv = pytest.importorskip("pyarrow.csv")
 pq = pytest.importorskip("pyarrow.parquet")
+tables = pytest.importorskip("gfgn.data.io.tables")
 
 SIZE = 12
 SOURCE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 3]
@@ -83,23 +83,19 @@ def data(**changes: Any) -> Data:
     return Data(**{name: torch.from_numpy(np.asarray(value)) for name, value in (arrays() | changes).items()})
 
 
-def expected() -> Graph:
-    both = torch.tensor([SOURCE + TARGET, TARGET + SOURCE])
-    return Graph.from_edge_index(both, SIZE, torch.tensor(WEIGHT * 2))
-
-
-def same_graph(found: Graph, wanted: Graph) -> None:
-    assert torch.equal(found.transpose.long(), wanted.transpose)  # 32-bit here
+def assert_same_graph(graph: Graph, expected: Graph) -> None:
+    assert torch.equal(graph.transpose.long(), expected.transpose)
     for name in (f.name for f in dataclasses.fields(Graph) if f.name not in ("edge_position", "transpose")):
-        one, two = getattr(found, name), getattr(wanted, name)
+        one, two = getattr(graph, name), getattr(expected, name)
         if isinstance(one, tuple):
             assert all(map(torch.equal, one, two)), name
         else:
             assert torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two, name
 
 
-def check_reading(dataset: Dataset) -> None:
-    same_graph(dataset.graph, expected())
+def check_dataset(dataset: Dataset) -> None:
+    both = torch.tensor([SOURCE + TARGET, TARGET + SOURCE])
+    assert_same_graph(dataset.graph, Graph.from_edge_index(both, SIZE, torch.tensor(WEIGHT * 2)))
     assert torch.equal(dataset.graph.edge_position.long(), torch.arange(dataset.graph.num_edges))
     torch.testing.assert_close(dataset.x.to_dense(), torch.from_numpy(X), rtol=1e-6, atol=0)
     assert dataset.y.tolist() == Y.tolist()
@@ -117,42 +113,46 @@ def check_reading(dataset: Dataset) -> None:
 @pytest.mark.parametrize("ids", ["strings", "integers"])
 def test_tables(tmp_path: Path, nodes: str, edges: str, ids: str) -> None:
     names: list[Any] = [f"node {k}, é" for k in range(SIZE)] if ids == "strings" else [7 * k - 20 for k in range(SIZE)]
-    reading = read_with_notes(save_tables(tmp_path, nodes, edges, names))
-    check_reading(reading.dataset)
-    assert [str(name) for name in reading.ids] == [str(name) for name in names]
-    assert reading.label_names == ["red", "sky", "tan"]
-    assert reading.dataset.feature_names == ["f0", "f1", "f2"]
-    assert (reading.ids.dtype == np.int64) == ((nodes, edges, ids) == ("parquet", "parquet", "integers"))
+    dataset = read(save_tables(tmp_path, nodes, edges, names))
+    check_dataset(dataset)
+    assert dataset.node_ids is not None
+    assert [str(name) for name in dataset.node_ids] == [str(name) for name in names]
+    assert dataset.class_names == ["red", "sky", "tan"]
+    assert dataset.feature_names == ["f0", "f1", "f2"]
+    assert (dataset.node_ids.dtype == np.int64) == ((nodes, edges, ids) == ("parquet", "parquet", "integers"))
 
 
 @pytest.mark.parametrize("inner", ["", "my-graph/"])
 def test_zip(tmp_path: Path, inner: str) -> None:
     (tmp_path / "folder").mkdir()
     dataset = read(zipped(save_tables(tmp_path / "folder", "parquet"), inner))
-    check_reading(dataset)
+    check_dataset(dataset)
     assert dataset.name == "packed"
 
 
 @pytest.mark.parametrize("content", [arrays, sparse_arrays])
 def test_npz(tmp_path: Path, content: Callable[[], dict[str, Any]]) -> None:
     dataset = read(str(save_npz(tmp_path, content())))
-    check_reading(dataset)
+    check_dataset(dataset)
     assert dataset.name == "graph"
+    assert dataset.class_names == ["0", "1", "2"]
+    assert dataset.node_ids is not None
+    assert dataset.node_ids.tolist() == list(range(SIZE))
     assert (dataset.x.layout == torch.sparse_csr) == (content is sparse_arrays)
 
 
 def test_data() -> None:
-    check_reading(read(data()))
+    check_dataset(read(data()))
     sparse = data()
     sparse.x = torch.from_numpy(X).to_sparse_csr()
-    check_reading(read(sparse))
+    check_dataset(read(sparse))
 
 
-def test_directed_graphs_stay_so_on_request() -> None:
+def test_directed() -> None:
     dataset = read(data(), undirected=False)
-    same_graph(dataset.graph, Graph.from_edge_index(torch.tensor([SOURCE, TARGET]), SIZE, torch.tensor(WEIGHT)))
+    assert_same_graph(dataset.graph, Graph.from_edge_index(torch.tensor([SOURCE, TARGET]), SIZE, torch.tensor(WEIGHT)))
     plain = Data(x=torch.randn(SIZE, 2), edge_index=torch.tensor([SOURCE, TARGET]), y=torch.from_numpy(Y))
-    same_graph(read(plain, undirected=False).graph, Graph.from_edge_index(plain.edge_index, SIZE))
+    assert_same_graph(read(plain, undirected=False).graph, Graph.from_edge_index(plain.edge_index, SIZE))
     assert "directed" in describe_reading(read_with_notes(plain, undirected=False))
 
 
@@ -161,42 +161,42 @@ def test_small_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tables, "EDGE_BATCH", 2)
     monkeypatch.setattr(tables, "BLOCK", 256)
     calls: list[tuple[int, int]] = []
-    check_reading(read(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))
+    check_dataset(read(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))
     assert calls == [(min(2 * k, 13), 13) for k in range(1, 8)]
     (tmp_path / "edges.parquet").unlink()
     calls.clear()
-    check_reading(read(save_tables(tmp_path, "csv", "csv"), progress=lambda *call: calls.append(call)))
+    check_dataset(read(save_tables(tmp_path, "csv", "csv"), progress=lambda *call: calls.append(call)))
     assert calls[-1] == (13, 13)
 
 
 # --- repairs and notes ----------------------------------------------------------------------------
 
 
-def test_edges_are_repaired_and_it_is_said() -> None:
+def test_repairs_of_edges_are_noted() -> None:
     index = np.array([[0, 0, 1, 2, 3, 0], [1, 1, 0, 2, 4, 5]])
     reading = read_with_notes(data(edge_index=index, edge_weight=np.array([1.0, 2, 5, 1, 4, 0])))
     notes = "\n".join(reading.notes)
     assert "1 self-loop dropped" in notes
     assert "1 edge of weight 0 dropped" in notes
     assert "1 duplicate edge merged, their weights added" in notes
-    assert "edges symmetrised: 1 opposite edge added; the larger weight where two directions differ" in notes
+    assert "edges made undirected: 1 opposite edge added; the larger weight where two directions differ" in notes
     graph = reading.dataset.graph
     assert graph.edge_index.tolist() == [[1, 0, 4, 3], [0, 1, 3, 4]]
     assert graph.weight is not None
     assert graph.weight.tolist() == [5, 5, 4, 4]
 
 
-def test_many_repetitions_stay_an_edge() -> None:
+def test_an_edge_repeated_256_times_is_one_edge() -> None:
     index = torch.tensor([[0], [1]]).repeat(1, 256)  # 256 wraps to 0 in eight bits
     assert read(Data(x=torch.ones(3, 1), edge_index=index)).graph.num_edges == 2
 
 
 def test_weights_that_differ_by_direction_are_noted() -> None:
     notes = read_with_notes(data(edge_index=np.array([[0, 1], [1, 0]]), edge_weight=np.array([1.0, 2.0]))).notes
-    assert any("symmetrised" in note for note in notes)
+    assert any("edges made undirected" in note for note in notes)
 
 
-NODES = """id,label,age,colour,member,score
+NODES = """id,label,age,color,member,score
 a,x,1,red,true,1
 b,y,,red,FALSE,NA
 c,x,3,blue,true,
@@ -216,7 +216,7 @@ def write(folder: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
 def test_columns_by_kind_and_missing_values(tmp_path: Path) -> None:
     reading = read_with_notes(write(tmp_path))
     dataset = reading.dataset
-    assert dataset.feature_names == ["age", "colour=blue", "colour=red", "member", "score"]
+    assert dataset.feature_names == ["age", "color=blue", "color=red", "member", "score"]
     assert dataset.x[:, 0].tolist() == [1, 4, 3, 5, 7, 4]
     assert dataset.x[:, 1].tolist() == [0, 0, 1, 0, 1, 0]
     assert dataset.x[:, 2].tolist() == [1, 1, 0, 0, 0, 1]
@@ -225,11 +225,11 @@ def test_columns_by_kind_and_missing_values(tmp_path: Path) -> None:
     assert dataset.y.tolist() == [0, 1, 0, 1, -1, -1]
     notes = "\n".join(reading.notes)
     assert "nodes.csv: 2 missing values in column 'age' replaced by the mean, 4" in notes
-    assert "1 missing value in column 'colour' read as none of its categories" in notes
+    assert "1 missing value in column 'color' read as none of its categories" in notes
     assert "2 unlabelled nodes kept" in notes
     assert "classes numbered in sorted order: 'x' is 0, 'y' is 1" in notes
-    assert "10 random splits (48% train, 32% val, 20% test)" in notes
-    assert "edges.csv: columns without a meaning here left out: since" in notes
+    assert "10 random splits (48% train, 32% val, 20% test) of the labelled nodes made" in notes
+    assert "edges.csv: unknown columns ignored: since" in notes
     assert len(dataset.splits) == 10
     assert all(int(torch.stack(list(split)).sum()) == 4 for split in dataset.splits)
 
@@ -242,19 +242,19 @@ def test_description(tmp_path: Path) -> None:
         "features  5: 3 numeric, 2 one-hot",
         "classes   2: x (2), y (2)",
         "splits    10; the first: train 2, val 1, test 1",
-        "note      edges symmetrised: 3 opposite edges added",
+        "note      edges made undirected: 3 opposite edges added",
     ):
         assert line in text
 
 
-def test_classes_sort_as_numbers_where_they_are(tmp_path: Path) -> None:
+def test_numeric_classes_are_sorted_as_numbers(tmp_path: Path) -> None:
     rows = "".join(f"{k},{label},1\n" for k, label in enumerate([10, 9, 10, 9, 100, 100]))
-    reading = read_with_notes(write(tmp_path, "id,label,f\n" + rows, "source,target\n0,1\n"))
-    assert reading.label_names == ["9", "10", "100"]
-    assert reading.dataset.y.tolist() == [1, 0, 1, 0, 2, 2]
+    dataset = read(write(tmp_path, "id,label,f\n" + rows, "source,target\n0,1\n"))
+    assert dataset.class_names == ["9", "10", "100"]
+    assert dataset.y.tolist() == [1, 0, 1, 0, 2, 2]
 
 
-def test_labels_with_gaps_as_pandas_writes_them(tmp_path: Path) -> None:
+def test_float_labels_with_missing_values(tmp_path: Path) -> None:
     nodes = {"id": [1, 2, 3, 4], "label": [0.0, None, 1.0, 1.0], "f": [True, False, None, True]}
     save(tmp_path, "nodes", "parquet", nodes)
     save(tmp_path, "edges", "parquet", {"source": ["1"], "target": ["2"]})
@@ -263,8 +263,8 @@ def test_labels_with_gaps_as_pandas_writes_them(tmp_path: Path) -> None:
 
 def test_no_labels_at_all() -> None:
     reading = read_with_notes(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [1]])))
-    assert (reading.dataset.num_classes, reading.dataset.splits) == (0, [])
-    assert "no labels: nothing can be trained on this graph" in reading.notes
+    assert (reading.dataset.num_classes, reading.dataset.class_names, reading.dataset.splits) == (0, None, [])
+    assert "no labels: no model can be trained on this graph" in reading.notes
     assert "splits    none" in describe_reading(reading)
 
 
@@ -300,35 +300,35 @@ def test_masks_of_many_splits() -> None:
     assert [split.train.nonzero().view(-1).tolist() for split in splits] == [[0], [1]]
 
 
-def test_unlabelled_nodes_leave_the_masks() -> None:
+def test_unlabelled_nodes_are_removed_from_given_splits() -> None:
     reading = read_with_notes(data(y=np.array([-1, *Y[1:]])))
     assert not reading.dataset.splits[0].train[0]
-    assert "1 unlabelled node taken out of the splits that were given" in reading.notes
+    assert "1 unlabelled node removed from the given splits" in reading.notes
 
 
-# --- faults ---------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 TEXT = "id,bio\n" + "".join(f"{k},text {k}\n" for k in range(5))
 BAD_CSV: list[tuple[str, str, str]] = [
     ("", EDGES, r"nodes\.csv is empty"),
     (NODES, "", r"edges\.csv is empty"),
-    ("id,f\n", EDGES, r"nodes\.csv holds no rows"),
-    (NODES, "source,target\n", r"edges\.csv holds no rows"),
-    ("name,f\na,1\n", EDGES, r"nodes\.csv has no column 'id', found name, f"),
+    ("id,f\n", EDGES, r"nodes\.csv has no rows"),
+    (NODES, "source,target\n", r"edges\.csv has no rows"),
+    ("name,f\na,1\n", EDGES, r"nodes\.csv has no column 'id', only name, f"),
     (NODES, "source,to\na,b\n", r"edges\.csv has no column 'target'"),
-    ("id,f\na,1\nb,2\na,3\n", EDGES, r"nodes\.csv row 3: id 'a' is also that of row 1"),
+    ("id,f\na,1\nb,2\na,3\n", EDGES, r"nodes\.csv row 3: id 'a' is also in row 1"),
     ("id,f\na,1\n,2\n", EDGES, r"nodes\.csv row 2: id is empty"),
     (NODES, EDGES + "a,zz,1\n", r"edges\.csv row 4: target 'zz' is unknown, expected an id of nodes\.csv"),
     (NODES, "source,target\nq,a\na,b\nw,a\n", r"row 1: source 'q' is unknown.*also in rows 3"),
-    (NODES, "source,target,weight\na,b,1\nb,c,much\n", r"edges\.csv row 2: weight 'much' is no number"),
+    (NODES, "source,target,weight\na,b,1\nb,c,much\n", r"edges\.csv row 2: weight is 'much', expected a finite number"),
     (NODES, "source,target,weight\na,b,-1\n", r"edges\.csv row 1: weight is '-1', expected a finite number"),
     (NODES, "source,target,weight\na,b,inf\n", r"edges\.csv row 1: weight is 'inf'"),
     (NODES, "source,target,weight\na,b,\n", r"edges\.csv row 1: weight is ''"),
     ("id,f\na,1\nb,inf\nc,2\n", EDGES, r"nodes\.csv row 2: column 'f' holds 'inf', expected a finite number"),
     ("id,f\na,1\nb,1e99\nc,2\n", EDGES, r"nodes\.csv row 2: column 'f' holds '1e99'"),
     (TEXT, EDGES, r"column 'bio' is text \('text 0' at row 1\) with 5 distinct values in 5 rows.*embedding"),
-    ("id,label,f\na,,1\nb,-1,2\nc,,3\n", EDGES, r"nodes\.csv holds labels on no node"),
-    ("id,label,f\na,x,1\nb,x,2\nc,x,3\n", EDGES, r"nodes\.csv holds one class \('x'\)"),
+    ("id,label,f\na,,1\nb,-1,2\nc,,3\n", EDGES, r"nodes\.csv has no labelled node"),
+    ("id,label,f\na,x,1\nb,x,2\nc,x,3\n", EDGES, r"nodes\.csv has one class \('x'\)"),
     ("id,label,f\na,x,1\nb,y,2\nc,,3\n", EDGES, r"nodes\.csv has 2 labelled nodes, expected 3 or more"),
     ("id,label,split,f\na,x,train,1\nb,y,dev,2\nc,,,3\n", EDGES, r"nodes\.csv row 2: split is 'dev', expected train"),
     ("id,label,split,f\na,x,train,1\nb,y,val,2\nc,,,3\n", EDGES, r"split 0 has no labelled node in test"),
@@ -357,7 +357,7 @@ GOOD_EDGES: dict[str, list[Any]] = {"source": [1, 2], "target": [2, 3]}
 BAD_PARQUET: list[tuple[dict[str, list[Any]], dict[str, list[Any]], str]] = [
     ({"f": [1.0]}, {}, r"nodes\.parquet has no column 'id'"),
     ({}, {"source": [1]}, r"edges\.parquet has no column 'target'"),
-    ({"id": [1, 2, 2], "f": [0.0, 1.0, 2.0]}, {}, r"nodes\.parquet row 3: id 2 is also that of row 2"),
+    ({"id": [1, 2, 2], "f": [0.0, 1.0, 2.0]}, {}, r"nodes\.parquet row 3: id 2 is also in row 2"),
     ({"id": [1, None, 2], "f": [0.0, 1.0, 2.0]}, {}, r"nodes\.parquet row 2: id is empty"),
     ({"id": [1.5, 2.5], "f": [0.0, 1.0]}, {}, r"column 'id' is of type double, expected strings or integers"),
     ({}, {"source": [1, 9], "target": [2, 3]}, r"edges\.parquet row 2: source 9 is unknown"),
@@ -365,13 +365,13 @@ BAD_PARQUET: list[tuple[dict[str, list[Any]], dict[str, list[Any]], str]] = [
     ({}, {"source": [], "target": []}, r"edges\.parquet: column 'source' is of type null"),
     ({}, GOOD_EDGES | {"weight": [1.0, float("nan")]}, r"edges\.parquet row 2: weight is nan"),
     ({}, GOOD_EDGES | {"weight": [-1, 1]}, r"edges\.parquet row 1: weight is -1"),
-    ({}, GOOD_EDGES | {"weight": ["1", "x"]}, r"edges\.parquet row 2: weight 'x' is no number"),
+    ({}, GOOD_EDGES | {"weight": ["1", "x"]}, r"edges\.parquet row 2: weight is 'x', expected a finite number"),
     (GOOD_NODES | {"f": [0.0, float("inf"), 1.0]}, {}, r"nodes\.parquet row 2: column 'f' holds inf"),
     (GOOD_NODES | {"f": [[1], [2], [3]]}, {}, r"column 'f' is of type list.*expected numbers or categories"),
     (GOOD_NODES | {"f": ["a", "b", "c"]}, {}, r"column 'f' is text \('a' at row 1\) with 3 distinct values in 3 rows"),
     (GOOD_NODES | {"label": [0.5, 1.0, 1.0]}, {}, r"column 'label' holds fractions"),
     (GOOD_NODES | {"label": [[0], [1], [1]]}, {}, r"column 'label' is of type list"),
-    (GOOD_NODES | {"label": [None, None, None]}, {}, r"nodes\.parquet holds labels on no node"),
+    (GOOD_NODES | {"label": [None, None, None]}, {}, r"nodes\.parquet has no labelled node"),
     (GOOD_NODES | {"split": [0, 1, 2]}, {}, r"column 'split' is of type int64, expected train, val or test"),
 ]
 
@@ -398,7 +398,7 @@ def without(*names: str) -> dict[str, Any]:
 
 OBJECTS = np.array([{"a": 1}] * SIZE, dtype=object)
 BAD_ARRAYS: list[tuple[dict[str, Any], str]] = [
-    (without("x"), "has no x, found edge_index"),
+    (without("x"), "has no x, only edge_index"),
     (without("edge_index"), "has no edge_index"),
     (without("val_mask"), "has no val_mask"),
     (arrays() | {"x": X[0]}, r"x has shape \[3\] of float32, expected numbers of shape \[N, F\]"),
@@ -419,19 +419,19 @@ BAD_ARRAYS: list[tuple[dict[str, Any], str]] = [
     (arrays() | {"y": np.ones(SIZE)}, r"y has shape \[12\] of float64, expected integers"),
     (arrays() | {"y": Y[:5]}, r"y has shape \[5\]"),
     (arrays() | {"y": Y - 3}, "y holds -3 at node 0"),
-    (arrays() | {"y": np.full(SIZE, -1)}, "holds labels on no node"),
+    (arrays() | {"y": np.full(SIZE, -1)}, "has no labelled node"),
     (arrays() | {"train_mask": np.ones(5, dtype=bool)}, r"train_mask has shape \[5\] of bool, expected booleans"),
     (arrays() | {"train_mask": np.full(SIZE, 3)}, "train_mask holds numbers other than 0 and 1"),
     (arrays() | {"test_mask": arrays()["train_mask"]}, "train_mask and test_mask overlap at node 0 in split 0"),
     (arrays() | {"train_mask": np.zeros(SIZE, dtype=bool)}, "split 0 has no labelled node in train"),
     (sparse_arrays() | {"x": X}, "has both x and x_data"),
     ({k: v for k, v in sparse_arrays().items() if k != "x_shape"}, "has no x_shape"),
-    (sparse_arrays() | {"x_indptr": np.arange(4)}, "x_indptr must be 13 offsets that rise from 0 to 36"),
+    (sparse_arrays() | {"x_indptr": np.arange(4)}, "x_indptr must be 13 non-decreasing offsets from 0 to 36"),
     (sparse_arrays() | {"x_indices": np.full(36, 3)}, "x_indices holds 3 at 0, expected 0 to 2"),
     (sparse_arrays() | {"x_indices": np.zeros(36)}, "x_indices has shape .* expected integers"),
     (sparse_arrays() | {"x_data": np.full(36, np.inf)}, "x_data holds inf, expected finite numbers"),
     (sparse_arrays() | {"x_shape": np.array([3])}, "x_shape is 3, expected the numbers of nodes and features"),
-    (arrays() | {"y": OBJECTS}, "y is an array of Python objects, which is never unpickled"),
+    (arrays() | {"y": OBJECTS}, "y is an array of Python objects, which are never unpickled"),
 ]
 
 
@@ -473,7 +473,7 @@ class Malicious:
 def test_nothing_is_unpickled(tmp_path: Path, name: str) -> None:
     trap = tmp_path / "sprung"
     path = save_npz(tmp_path, arrays() | {name: np.array([Malicious(trap)], dtype=object)})
-    if name == "extra":  # not asked for, so not even looked at
+    if name == "extra":  # never loaded
         read(path)
     else:
         with pytest.raises(DataError, match=rf"graph\.npz: {name} is an array of Python objects"):
@@ -510,12 +510,12 @@ def test_zip_entries_outside_the_folder(tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(inside / "graph.zip", "w") as archive:
         archive.writestr("edges.csv", EDGES)
         archive.writestr(name, NODES)
-    with pytest.raises(DataError, match=r"graph\.zip: entry .* lies outside the folder"):
+    with pytest.raises(DataError, match=r"graph\.zip: entry .* is outside the folder"):
         read(inside / "graph.zip")
     assert sorted(file.name for file in tmp_path.rglob("*")) == ["graph.zip", "inside"]
 
 
-def test_zip_faults(tmp_path: Path) -> None:
+def test_bad_zip(tmp_path: Path) -> None:
     path = tmp_path / "graph.zip"
 
     def pack(**files: str) -> Path:
@@ -527,7 +527,7 @@ def test_zip_faults(tmp_path: Path) -> None:
     for content, message in (
         ({"edges": EDGES}, r"graph\.zip has no nodes\.csv or nodes\.parquet"),
         ({"nodes": NODES}, r"graph\.zip has no edges\.csv or edges\.parquet"),
-        ({"a__nodes": NODES, "b__nodes": NODES}, r"graph\.zip holds nodes\.csv more than once"),
+        ({"a__nodes": NODES, "b__nodes": NODES}, r"graph\.zip has nodes\.csv more than once"),
         ({"a__b__nodes": NODES, "edges": EDGES}, r"graph\.zip has no nodes\.csv"),
         ({"nodes": "", "edges": EDGES}, r"graph\.zip/nodes\.csv is empty"),
         ({"nodes": NODES, "edges": EDGES + "a,zz,1\n"}, r"graph\.zip/edges\.csv row 4: target 'zz' is unknown"),
@@ -543,29 +543,27 @@ def test_zip_faults(tmp_path: Path) -> None:
         read(path)
 
 
-def test_paths_that_hold_no_graph(tmp_path: Path) -> None:
+def test_paths_without_a_graph(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere does not exist"):
         read(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"has no nodes\.csv or nodes\.parquet"):
         read(tmp_path)
     save_tables(tmp_path, "csv")
     shutil.copy(tmp_path / "nodes.csv", tmp_path / "nodes.parquet")
-    with pytest.raises(DataError, match=r"has both nodes\.csv or nodes\.parquet"):
+    with pytest.raises(DataError, match=r"has both nodes\.csv and nodes\.parquet"):
         read(tmp_path)
-    with pytest.raises(DataError, match=r"nodes\.csv ends in '\.csv', expected a folder"):
+    with pytest.raises(DataError, match=r"nodes\.csv has the suffix '\.csv', expected a folder"):
         read(tmp_path / "nodes.csv")
 
 
-def test_pyarrow_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(tables.importlib, "import_module", missing)
+def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "gfgn.data.io.tables")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"pip install gfgn\[tables\]"):
         read(write(tmp_path))
 
 
-# --- anything at all ------------------------------------------------------------------------------
+# --- random input ---------------------------------------------------------------------------------
 
 CELL = st.one_of(
     st.sampled_from(
@@ -573,7 +571,7 @@ CELL = st.one_of(
     ),
     st.text(max_size=4),
 )
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def table(names: list[str]) -> st.SearchStrategy[str]:
@@ -584,13 +582,11 @@ def table(names: list[str]) -> st.SearchStrategy[str]:
 
 def assert_success_or_reason(source: Any, **options: bool) -> None:
     try:
-        said = describe_reading(read_with_notes(source, **options))
+        reading = read_with_notes(source, **options)
     except DataError as error:
-        said = str(error)
-        one_sentence = bool(said) and "\n" not in said
+        assert len(str(error).splitlines()) == 1  # noqa: PT017
     else:
-        one_sentence = True
-    assert one_sentence, said
+        assert describe_reading(reading)
 
 
 @FUZZ
@@ -627,7 +623,7 @@ def test_any_parquet(nodes: dict[str, list[Any]], edges: dict[str, list[Any]]) -
 
 @FUZZ
 @given(st.data())
-def test_any_damage(draw: st.DataObject) -> None:
+def test_any_damaged_file(draw: st.DataObject) -> None:
     """Bytes changed or cut off anywhere in a good `.npz`, `.zip` or Parquet file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "graph"

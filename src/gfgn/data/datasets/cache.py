@@ -1,15 +1,12 @@
-"""The cache of the registry: one file a dataset, which holds plain arrays and replaces the old one in one step."""
+"""The cache of loaded datasets: one `.npz` file of plain arrays per dataset."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import tempfile
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.adjacency import graph_from_rows, rows_from_pointers
-from gfgn.data.datasets.loaders import Raw
+from gfgn.data.datasets.loaders import RawData
+from gfgn.data.files import atomic_write
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 from gfgn.ops.features import row_normalize, sparse_csr
@@ -30,19 +28,18 @@ Arrays = dict[str, NDArray[Any]]
 VERSION = 1
 REQUIRED = {"indptr", "indices", "transpose", "y", "masks", "num_features", "stamp"}
 DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""What reading a file can raise that is damaged or missing."""
-SPARSE_FROM = 0.9
-"""Share of zeros above which a bag of words is kept as a sparse CSR tensor."""
+"""What `read_cache` raises if the file is damaged or missing."""
+SPARSE_FROM = 0.9  # fraction of zeros above which a bag of words is a sparse CSR tensor
 
 
 def stamp(paths: Sequence[Path]) -> str:
-    """Changes when a raw file does."""
+    """A hash of the names, sizes and modification times of the raw files."""
     facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def read_cache(path: Path) -> Arrays:
-    """The arrays of a file that `write_cache` has written; raises one of `DAMAGED`."""
+    """The arrays of a file written by `write_cache`; raises one of `DAMAGED`."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files}
     missing = REQUIRED - arrays.keys()
@@ -52,50 +49,44 @@ def read_cache(path: Path) -> Arrays:
 
 
 def write_cache(path: Path, arrays: Arrays) -> None:
-    """Writes the arrays elsewhere and moves them into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        os.replace(part, path)  # noqa: PTH105
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
 
 
-# --- to arrays and back ----------------------------------------------------------------------------------------------
-
-
-def pack(raw: Raw, sparse: bool) -> Arrays:
-    """The dataset as arrays; `sparse` says to leave zeros out of the features, whichever their layout is."""
+def pack(raw: RawData, sparse: bool) -> Arrays:
+    """The dataset as arrays; `sparse` stores the features without their zeros."""
     graph, x = raw.graph, raw.x
     masks = torch.stack([torch.stack(list(split)) for split in raw.splits])
     tensors = {"indptr": graph.by_target.ptr, "indices": graph.by_target.idx, "transpose": graph.transpose, "y": raw.y}
     if graph.batch is not None:
         tensors["batch"] = graph.batch
-    if sparse:
-        x = _to_csr(x)
-        tensors |= {"x_indptr": x.crow_indices(), "x_indices": x.col_indices().int(), "x_data": x.values()}
-    else:
-        tensors["x"] = x
     arrays: Arrays = {key: value.numpy() for key, value in tensors.items()}
-    return {**arrays, "masks": np.packbits(masks.numpy(), axis=-1), "num_features": np.array(x.size(1))}
+    arrays |= {"masks": np.packbits(masks.numpy(), axis=-1), "num_features": np.array(x.size(1))}
+    if not sparse:
+        return {**arrays, "x": x.numpy()}
+    words = scipy.sparse.csr_array(x.numpy()) if x.layout == torch.strided else _to_scipy(x)
+    pointers, columns = words.indptr.astype(np.int64), words.indices.astype(np.int32)
+    return {**arrays, "x_indptr": pointers, "x_indices": columns, "x_data": words.data}
 
 
-def unpack(arrays: Arrays, normalize: bool) -> Raw:
-    """What `pack` was given; `normalize` divides the rows of a bag of words by their sums."""
+def _to_scipy(x: Tensor) -> scipy.sparse.csr_array:
+    parts = (x.values(), x.col_indices(), x.crow_indices())
+    return scipy.sparse.csr_array(tuple(part.numpy() for part in parts), shape=(x.size(0), x.size(1)))
+
+
+def unpack(arrays: Arrays, normalize: bool) -> RawData:
+    """The inverse of `pack`; `normalize` divides the rows of a bag of words by their sums."""
+    y = torch.from_numpy(arrays["y"])
+    masks = np.unpackbits(arrays["masks"], axis=-1, count=y.size(0)).astype(bool)
+    splits = [Split(*map(torch.from_numpy, split)) for split in masks]
     with _one_thread():
-        y = torch.from_numpy(arrays["y"])
-        masks = np.unpackbits(arrays["masks"], axis=-1, count=y.size(0)).astype(bool)
-        splits = [Split(*map(torch.from_numpy, split)) for split in masks]
         x = torch.from_numpy(arrays["x"]) if "x" in arrays else _unpack_words(arrays, normalize)
-        return Raw(_unpack_graph(arrays), x, y, splits)
+        return RawData(_unpack_graph(arrays), x, y, splits)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _one_thread() -> Iterator[None]:
-    """Unpacking is many short operations, which threads that wait for each other on a busy machine hold up."""
+    """Short operations are several times slower with threads that wait for each other on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -105,28 +96,18 @@ def _one_thread() -> Iterator[None]:
 
 
 def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:
-    """A bag of words, sparse where most of it is zero."""
+    """A bag of words, sparse if most of it is zero."""
     pointers, columns, values = (torch.from_numpy(arrays[f"x_{key}"]) for key in ("indptr", "indices", "data"))
     size = torch.Size([pointers.numel() - 1, int(arrays["num_features"])])
     x = sparse_csr(pointers, columns.long(), values, size)
     x = row_normalize(x) if normalize else x
     if values.numel() < (1 - SPARSE_FROM) * size.numel():
         return x
-    stored = (x.values().numpy(), arrays["x_indices"], arrays["x_indptr"])
-    dense = scipy.sparse.csr_array(stored, shape=(size[0], size[1])).toarray()  # faster than `to_dense`
-    return torch.from_numpy(dense)
+    return torch.from_numpy(_to_scipy(x).toarray())  # faster than `to_dense`
 
 
 def _unpack_graph(arrays: Arrays) -> Graph:
-    """The graph without sorting its edges again: they were stored in order, and both directions of each."""
+    """The graph, without sorting: its edges were stored in order and in both directions."""
     rows = rows_from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
     batch = torch.from_numpy(arrays["batch"]) if "batch" in arrays else None
     return graph_from_rows(rows, rows, torch.from_numpy(arrays["transpose"]), symmetric=True, batch=batch)
-
-
-def _to_csr(x: Tensor) -> Tensor:
-    if x.layout == torch.sparse_csr:
-        return sparse_csr(x.crow_indices().long(), x.col_indices().long(), x.values(), x.shape)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return x.to_sparse_csr()

@@ -1,7 +1,6 @@
-"""Downloads that show their progress, go on where an interrupted one ended, and are checked before they count.
+"""Downloads that report progress, resume after an interruption, and are verified before they are used.
 
-What has come so far is kept beside its target with the ending `.part`, and moved into place when it is complete and
-right; there is never half a file under the name of a whole one.
+An incomplete download is kept next to its target with the suffix `.part`, and renamed when it is complete and verified.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import os
+import logging
 import re
 import shutil
 import sys
@@ -21,42 +20,49 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.message import Message
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.error import HTTPError
 
-TRIES = 3
-"""Attempts at a file whose connection breaks off; each goes on where the last one ended."""
-TIMEOUT = 30.0
-"""Seconds without a byte after which a connection counts as broken."""
+from gfgn.data.files import atomic_write
+
+ATTEMPTS = 3  # attempts per file if the connection breaks; each resumes where the last one ended
+TIMEOUT = 30.0  # seconds without data after which a connection counts as broken
 BLOCK = 2**18
-LINE_EVERY = 10.0
-"""Seconds between lines of progress where there is no terminal."""
+LOG_INTERVAL = 10.0  # seconds between progress messages if stderr is not a terminal
+
+logger = logging.getLogger(__name__)
 
 
 class Source(NamedTuple):
-    """Where raw files come from: a file, or a zip archive with some.
+    """Where raw files come from: a single file or a zip archive.
 
     Attributes:
         url: The address.
-        path: Where it goes, relative to the folder of all datasets; an archive is removed when it is unpacked.
-        members: For an archive: every file to take out of it, relative to the same folder, and the end of the path
-            that it has inside. Empty for a file that is used as it is.
+        path: Where the download goes, relative to the folder of all datasets. An archive is deleted after extraction.
+        members: For an archive, the files to extract: their path relative to the folder of all datasets, and the end
+            of their path inside the archive. Empty for a single file.
     """
 
     url: str
     path: str
     members: Mapping[str, str] = {}
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The raw files, relative to the folder of all datasets."""
+        return tuple(self.members) or (self.path,)
+
 
 class ChecksumError(ValueError):
-    """What came is not what was expected; it has been removed."""
+    """A downloaded file is not the expected one; it has been deleted."""
 
 
 def fetch(sources: Sequence[Source], root: Path, missing: Sequence[str]) -> None:
-    """Downloads those of the sources that the missing files come from."""
+    """Downloads the sources of the missing files."""
     for source in sources:
-        wanted = [file for file in (source.members or (source.path,)) if file in missing]
+        wanted = [file for file in source.files if file in missing]
         if not wanted:
             continue
         target = root / source.path
@@ -65,57 +71,56 @@ def fetch(sources: Sequence[Source], root: Path, missing: Sequence[str]) -> None
             continue
         if not target.is_file():
             download(source.url, target)
-        _unpack(target, root, {file: source.members[file] for file in wanted})
+        _extract(target, root, {file: source.members[file] for file in wanted})
         target.unlink()
 
 
 @cache
 def checksums() -> dict[str, str]:
-    """SHA-256 of the raw files that are known, by their path in the folder of all datasets."""
-    lines = (files("gfgn.data") / "checksums.txt").read_text("utf-8").splitlines()
+    """The known SHA-256 hashes of raw files, by path relative to the folder of all datasets."""
+    lines = (files("gfgn.data.datasets") / "checksums.txt").read_text("utf-8").splitlines()
     return {path: digest for digest, path in (line.split("  ", 1) for line in lines)}
 
 
 def download(url: str, path: Path, sha256: str | None = None) -> None:
     """Downloads one file.
 
-    A `.part` beside `path`, left by an interrupted download, is continued if the server can; if it cannot, or if the
-    result is not right, the file is fetched from the beginning.
+    A `.part` file from an interrupted download is resumed if the server supports it. If it does not, or if the result
+    fails verification, the whole file is downloaded again.
 
     Args:
         url: The address.
-        path: Where to put the file; there once it is complete, and not before.
-        sha256: What the file must hash to; `None` if that is not known.
+        path: Where to put the file. It appears there only when it is complete.
+        sha256: Expected hash; `None` if unknown.
 
     Raises:
-        ChecksumError: The file is another one than expected.
-        OSError: It could not be fetched; what has come is kept in the `.part`.
+        ChecksumError: The file has another hash.
+        OSError: The download failed; what was received is kept in the `.part` file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    failure: Exception = ConnectionError(f"{url} was not reached")
-    for _ in range(TRIES):
+    failure: Exception = ConnectionError(f"{url} could not be reached")
+    resumed = False
+    for _ in range(ATTEMPTS):
         try:
-            continued = _transfer(url, part)
+            resumed = _transfer(url, part)
+            _verify(part, sha256, url)
         except (ConnectionError, TimeoutError, http.client.HTTPException) as error:
             failure = error
-            continue
-        try:
-            _verify(part, sha256, url)
         except ChecksumError as error:
-            if not continued:
+            if not resumed:
                 raise
-            failure = error  # the beginning may be of another file than the end
-            continue
-        os.replace(part, path)  # noqa: PTH105
-        return
+            failure = error  # the first part may be of another version of the file
+        else:
+            part.replace(path)
+            return
     if isinstance(failure, http.client.HTTPException):
         raise ConnectionError(f"{url} broke off ({failure!r})") from failure
     raise failure
 
 
 def _transfer(url: str, part: Path) -> bool:
-    """Brings the rest of the file into `part`; returns whether there was a beginning to go on from."""
+    """Downloads the rest of the file into `part`; returns whether it resumed an earlier download."""
     start = part.stat().st_size if part.is_file() else 0
     headers = {"User-Agent": "gfgn"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
@@ -124,19 +129,23 @@ def _transfer(url: str, part: Path) -> bool:
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not start:
             raise
         error.close()
-        if _range(error.headers)[1] == start:
-            return True  # there was nothing left to send
+        if _content_range(error.headers)[1] == start:
+            return True  # the part is complete
         part.unlink()
         return _transfer(url, part)
     with response:
-        first, total = _range(response.headers)
+        first, total = _content_range(response.headers)
         if response.status != http.HTTPStatus.PARTIAL_CONTENT or first != start:
             start = 0  # the server sends the whole file
         if first not in (None, start):
-            raise OSError(f"{url} was asked for bytes from {start} on, but sends those from {first} on")
+            raise OSError(f"{url} sends bytes from {first}, expected them from {start}")
         if total is None and response.headers["Content-Length"]:
             total = int(response.headers["Content-Length"])
-        _copy(response, part, start, total)
+        name = part.name.removesuffix(".part")
+        with part.open("ab" if start else "wb") as file, _progress(name, start, total) as advance:
+            while block := response.read(BLOCK):
+                file.write(block)
+                advance(len(block))
     size = part.stat().st_size
     if total is not None and size != total:
         if size > total:
@@ -145,96 +154,71 @@ def _transfer(url: str, part: Path) -> bool:
     return start > 0
 
 
-def _range(headers: Message) -> tuple[int | None, int | None]:
-    """First byte and size of the whole, as the header `Content-Range` has them."""
-    found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", headers.get("Content-Range", ""))
-    if found is None:
+def _content_range(headers: Message) -> tuple[int | None, int | None]:
+    """The first byte and the total size in the header `Content-Range`."""
+    match = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", headers.get("Content-Range", ""))
+    if match is None:
         return None, None
-    first, total = found.groups()
+    first, total = match.groups()
     return int(first) if first else None, int(total) if total != "*" else None
 
 
-def _copy(response: http.client.HTTPResponse, part: Path, start: int, total: int | None) -> None:
-    name = part.name.removesuffix(".part")
-    with part.open("ab" if start else "wb") as file, _progress(name, start, total) as advance:
-        while block := response.read(BLOCK):
-            file.write(block)
-            advance(len(block))
-
-
-def _verify(part: Path, sha256: str | None, url: str) -> None:
-    """Removes the file if it is not the expected one."""
+def _verify(part: Path, sha256: str | None, name: str) -> None:
+    """Deletes the file and raises if its hash is not the expected one."""
     if sha256 is None:
         return
     with part.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != sha256:
         part.unlink()
-        raise ChecksumError(f"{url} has the SHA-256 {found}, expected {sha256}; what came was removed")
+        raise ChecksumError(f"{name} has the SHA-256 {actual}, expected {sha256}; the download was deleted")
 
 
-# --- archives --------------------------------------------------------------------------------------------------------
-
-
-def _unpack(archive: Path, root: Path, wanted: Mapping[str, str]) -> None:
-    """Takes files out of a zip archive, which keeps a checksum of each; removes an archive that is damaged."""
+def _extract(archive: Path, root: Path, members: Mapping[str, str]) -> None:
+    """Extracts files from a zip archive, which has a checksum of each; deletes a damaged archive."""
     try:
         with zipfile.ZipFile(archive) as packed:
-            for file, end in wanted.items():
-                target = root / file
-                target.parent.mkdir(parents=True, exist_ok=True)
-                part = target.with_name(target.name + ".part")
-                with packed.open(_member(packed, end)) as source, part.open("wb") as out:
-                    shutil.copyfileobj(source, out, BLOCK)
-                _verify(part, checksums().get(file), f"{file} of {archive.name}")
-                os.replace(part, target)  # noqa: PTH105
+            for file, end in members.items():
+                with atomic_write(root / file) as part:
+                    with packed.open(_member(packed, end)) as source, part.open("wb") as out:
+                        shutil.copyfileobj(source, out, BLOCK)
+                    _verify(part, checksums().get(file), f"{file} of {archive.name}")
     except (zipfile.BadZipFile, zlib.error, EOFError, ChecksumError, KeyError) as error:
         archive.unlink()
-        raise ChecksumError(f"{archive.name} is damaged or another archive than expected ({error}); removed") from error
+        raise ChecksumError(f"{archive.name} is damaged or not the expected archive ({error}); deleted") from error
 
 
 def _member(packed: zipfile.ZipFile, end: str) -> str:
+    """The name of the only member whose path ends in `end`."""
     wanted = PurePosixPath(end).parts
-    found = [name for name in packed.namelist() if PurePosixPath(name).parts[-len(wanted) :] == wanted]
-    found = [name for name in found if not name.startswith("__MACOSX")]
-    if len(found) != 1:
-        raise KeyError(f"it has {len(found)} files {end}, expected one")
-    return found[0]
-
-
-# --- progress --------------------------------------------------------------------------------------------------------
+    names = [name for name in packed.namelist() if not name.startswith("__MACOSX")]
+    matches = [name for name in names if PurePosixPath(name).parts[-len(wanted) :] == wanted]
+    if len(matches) != 1:
+        raise KeyError(f"it has {len(matches)} files {end}, expected one")
+    return matches[0]
 
 
 @contextlib.contextmanager
 def _progress(name: str, start: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Gives a function to call with the number of bytes that have come; shows a bar on a terminal, else lines."""
-    if sys.stderr.isatty():
-        with contextlib.suppress(ImportError):
-            from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    """Yields a function to call with the number of bytes received; shows a bar on a terminal and logs otherwise."""
+    if sys.stderr.isatty() and find_spec("rich"):
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-            with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-                task = bar.add_task(name, total=total, completed=start)
-                yield lambda size: bar.advance(task, size)
-            return
-    yield _Lines(name, start, total)
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(name, total=total, completed=start)
+            yield lambda size: bar.advance(task, size)
+        return
+    done, last = start, -LOG_INTERVAL
 
+    def advance(size: int) -> None:
+        nonlocal done, last
+        done += size
+        if size == 0 or time.monotonic() - last >= LOG_INTERVAL:
+            last = time.monotonic()
+            of = "" if total is None else f" of {total / 2**20:.1f}"
+            logger.info("downloading %s: %.1f%s MiB", name, done / 2**20, of)
 
-class _Lines:
-    """Progress as a line on stderr at the beginning, and one now and then."""
-
-    def __init__(self, name: str, start: int, total: int | None) -> None:
-        self.name, self.done, self.total = name, start, total
-        self.said = time.monotonic()
-        self.say()
-
-    def __call__(self, size: int) -> None:
-        self.done += size
-        if time.monotonic() - self.said >= LINE_EVERY:
-            self.said = time.monotonic()
-            self.say()
-
-    def say(self) -> None:
-        of = "" if self.total is None else f" of {self.total / 2**20:.1f}"
-        print(f"gfgn: fetching {self.name}, {self.done / 2**20:.1f}{of} MiB", file=sys.stderr, flush=True)
+    advance(0)
+    yield advance

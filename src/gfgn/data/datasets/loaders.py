@@ -1,12 +1,13 @@
-"""Readers of the raw files of published datasets, and makers of the embedded ones.
+"""Loaders of published datasets from their raw files, and of the datasets that ship with other packages.
 
-PyG's dataset classes parse where they exist; they find every raw file in place, so that they never download.
+PyG's dataset classes parse the files where they exist. They find every raw file in its folder and never download.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,15 +20,12 @@ from gfgn.data.adjacency import undirected_graph
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 
-NEIGHBOURS = 5
-"""Nearest neighbours that each image of `digits` is joined with."""
-CHUNK = 2**20
-"""Rows of a table of OGB that are read at once."""
-PPI_PARTS = ("train", "val", "test")
+NEAREST = 5  # number of nearest neighbors of each image of `digits`
+CHUNK = 2**20  # number of rows of an OGB table that are read at once
 
 
-class Raw(NamedTuple):
-    """A dataset as its files have it: edges undirected, features not normalised. Fields as in `Dataset`."""
+class RawData(NamedTuple):
+    """A dataset as in its files, with undirected edges and features that are not normalized; fields as in `Dataset`."""
 
     graph: Graph
     x: Tensor
@@ -41,78 +39,80 @@ def _undirected(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None)
     return undirected_graph(source, target, num_nodes, batch)
 
 
-# --- by PyG's classes ------------------------------------------------------------------------------------------------
+def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **options: Any) -> RawData:
+    """The graph of PyG's dataset class `cls`, with its own splits or ten random ones.
 
-
-def build(root: Path, cls: str, folder: str = "", *, reload: bool = True, **options: Any) -> Any:
-    """An instance of PyG's dataset class `cls`, read from the raw files anew."""
+    Args:
+        root: Folder of all datasets.
+        cls: Name of the class.
+        folder: Folder below `root` that the class expects.
+        directed: Whether edges keep their directions.
+        options: Arguments of the class.
+    """
     import torch_geometric.datasets
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")  # of a CSR tensor that PyG makes
-        return getattr(torch_geometric.datasets, cls)(str(root / folder), force_reload=reload, **options)
-
-
-def from_pyg(root: Path, make: Callable[[Path], Any], directed: bool = False) -> Raw:
-    """One graph of a class of PyG's, with its splits or else ten random ones; `directed` keeps edges as the files have
-    them."""
-    data = make(root)[0]
+        warnings.filterwarnings("ignore", message="Sparse")  # PyG makes CSR tensors, which PyTorch calls a beta feature
+        data = getattr(torch_geometric.datasets, cls)(str(root / folder), force_reload=True, **options)[0]
     if "train_mask" in data:
         masks = (data.train_mask.bool(), data.val_mask.bool(), data.test_mask.bool())
         splits = [Split(*(mask[:, k].clone() for mask in masks)) for k in range(masks[0].size(1))]
     else:
         splits = random_splits(data.num_nodes)
     graph = (Graph.from_edge_index if directed else _undirected)(data.edge_index, data.num_nodes)
-    return Raw(graph, data.x.float(), data.y.long(), splits)
+    return RawData(graph, data.x.float(), data.y.long(), splits)
 
 
-def ppi(root: Path, folder: str) -> Raw:
-    """All graphs of PPI side by side, and the public split, which is one of graphs, as masks of their nodes."""
-    parts = [list(build(root, "PPI", folder, split=part, reload=part == "train")) for part in PPI_PARTS]
-    graphs = [data for part in parts for data in part]
-    sizes = torch.tensor([data.num_nodes for data in graphs])
-    batch = torch.repeat_interleave(torch.arange(len(graphs)), sizes)
-    first = (sizes.cumsum(0) - sizes).tolist()
-    edges = torch.cat([data.edge_index + start for data, start in zip(graphs, first, strict=True)], dim=1)
-    part = torch.repeat_interleave(torch.arange(3), torch.tensor([len(part) for part in parts]))[batch]
-    return Raw(
-        _undirected(edges, batch.numel(), batch),
-        torch.cat([data.x for data in graphs]).float(),
-        torch.cat([data.y for data in graphs]).bool(),
-        [Split(*(part == k for k in range(3)))],
-    )
+def ppi(root: Path, folder: str) -> RawData:
+    """All graphs of PPI as one batch; the public split by graphs becomes masks over the nodes."""
+    xs, ys, edges, batches, parts = [], [], [], [], []
+    num_nodes = num_graphs = 0
+    for k, part in enumerate(("train", "valid", "test")):
+        stem = str(root / folder / "raw" / part)
+        graph_id = np.load(f"{stem}_graph_id.npy")
+        links = json.loads(Path(f"{stem}_graph.json").read_text())["links"]
+        xs.append(np.load(f"{stem}_feats.npy").astype(np.float32))
+        ys.append(np.load(f"{stem}_labels.npy").astype(bool))
+        edges.append(np.array([(link["source"], link["target"]) for link in links], dtype=np.int32) + num_nodes)
+        batches.append(graph_id - graph_id.min() + num_graphs)
+        parts.append(np.full(len(graph_id), k))
+        num_nodes, num_graphs = num_nodes + len(graph_id), int(batches[-1].max()) + 1
+    batch, part_of = torch.from_numpy(np.concatenate(batches)).long(), torch.from_numpy(np.concatenate(parts))
+    source, target = np.concatenate(edges).T
+    graph = undirected_graph(source, target, num_nodes, batch)
+    x, y = (torch.from_numpy(np.concatenate(values)) for values in (xs, ys))
+    return RawData(graph, x, y, [Split(*(part_of == k for k in range(3)))])
 
 
-# --- from files directly ---------------------------------------------------------------------------------------------
-
-
-def filtered(root: Path, file: str) -> Raw:
-    """A graph in the layout of the heterophilous graphs of Platonov et al.; nothing in it is unpickled."""
+def heterophilous_npz(root: Path, file: str) -> RawData:
+    """A `.npz` file of Platonov et al.; nothing in it is unpickled."""
     with np.load(root / file, allow_pickle=False) as arrays:
         x, y = torch.from_numpy(arrays["node_features"]).float(), torch.from_numpy(arrays["node_labels"]).long()
         edge_index = torch.from_numpy(arrays["edges"]).t()
         masks = [torch.from_numpy(arrays[f"{part}_masks"]).bool() for part in ("train", "val", "test")]
-    return Raw(_undirected(edge_index, y.numel()), x, y, [Split(*split) for split in zip(*masks, strict=True)])
+    return RawData(_undirected(edge_index, y.numel()), x, y, [Split(*split) for split in zip(*masks, strict=True)])
 
 
-def ogb(root: Path, folder: str, split: str) -> Raw:
-    """Reads the raw files of an OGB dataset of node classes with one public split, some rows at a time."""
+def ogb(root: Path, folder: str, split: str) -> RawData:
+    """The raw files of an OGB dataset for node classification with one public split, read in chunks of rows."""
     base = root / folder
-    y = torch.from_numpy(np.concatenate(list(_rows(base / "raw/node-label.csv.gz", np.int64))).reshape(-1))
+    y = torch.from_numpy(np.concatenate(list(_chunks(base / "raw/node-label.csv.gz", np.int64))).reshape(-1))
     x = _features(base / "raw/node-feat.csv.gz", y.numel())
     masks = torch.zeros(3, y.numel(), dtype=torch.bool)
     for mask, part in zip(masks, ("train", "valid", "test"), strict=True):
-        for nodes in _rows(base / f"split/{split}/{part}.csv.gz", np.int64):
+        for nodes in _chunks(base / f"split/{split}/{part}.csv.gz", np.int64):
             mask[torch.from_numpy(nodes).view(-1)] = True
-    # Columns apart, so that neither is copied again.
-    chunks = [np.ascontiguousarray(edges.T) for edges in _rows(base / "raw/edge.csv.gz", np.int32)]
+    path = base / "raw/edge.csv.gz"
+    chunks = [np.ascontiguousarray(edges.T) for edges in _chunks(path, np.int32)]
     source, target = (np.concatenate([chunk[end] for chunk in chunks]) for end in (0, 1))
     del chunks
-    _check_edges(source, target, y.numel(), base / "raw/edge.csv.gz")
-    return Raw(undirected_graph(source, target, y.numel()), x, y, [Split(*masks)])
+    low, high = min(source.min(), target.min()), max(source.max(), target.max())
+    if low < 0 or high >= y.numel():
+        raise ValueError(f"{path.name} must hold nodes from 0 to {y.numel() - 1}, got {low} to {high}")
+    return RawData(undirected_graph(source, target, y.numel()), x, y, [Split(*masks)])
 
 
-def _rows(path: Path, dtype: type[np.generic]) -> Iterator[NDArray[Any]]:
+def _chunks(path: Path, dtype: type[np.generic]) -> Iterator[NDArray[Any]]:
     import pandas
 
     with pandas.read_csv(path, header=None, dtype=dtype, chunksize=CHUNK) as chunks:
@@ -121,40 +121,31 @@ def _rows(path: Path, dtype: type[np.generic]) -> Iterator[NDArray[Any]]:
 
 
 def _features(path: Path, num_nodes: int) -> Tensor:
-    x, row = torch.empty(0), 0
-    for values in _rows(path, np.float32):
-        if row == 0:
+    x, rows = torch.empty(0), 0
+    for values in _chunks(path, np.float32):
+        if rows == 0:
             x = torch.empty(num_nodes, values.shape[1])
-        if row + len(values) > num_nodes:
-            break  # one row too many is enough to know
-        x[row : row + len(values)] = torch.from_numpy(values)
-        row += len(values)
-    else:
-        if row == num_nodes:
-            return x
-    raise ValueError(f"{path.name} must hold a row for each of the {num_nodes} labels, found another number")
+        x[rows : rows + len(values)] = torch.from_numpy(values[: max(0, num_nodes - rows)])
+        rows += len(values)
+    if rows != num_nodes:
+        raise ValueError(f"{path.name} must hold one row for each of the {num_nodes} labels, got {rows}")
+    return x
 
 
-def _check_edges(source: NDArray[Any], target: NDArray[Any], num_nodes: int, path: Path) -> None:
-    low, high = min(source.min(), target.min()), max(source.max(), target.max())
-    if low < 0 or high >= num_nodes:
-        raise ValueError(f"{path.name} must hold nodes from 0 to {num_nodes - 1}, found {low} to {high}")
-
-
-# --- embedded --------------------------------------------------------------------------------------------------------
-
-
-def karate(root: Path) -> Raw:
-    """The karate club that PyG carries."""
+def karate(root: Path) -> RawData:
+    """Zachary's karate club, which comes with PyG."""
     from torch_geometric.datasets import KarateClub
 
     data = KarateClub()[0]
     names = [f"is member {k + 1}" for k in range(34)]
-    return Raw(_undirected(data.edge_index, 34), data.x, data.y, random_splits(34), names)
+    return RawData(_undirected(data.edge_index, 34), data.x, data.y, random_splits(34), names)
 
 
-def digits(root: Path) -> Raw:
-    """Distances between images are compared as integers, ties going to the earlier image: the same graph anywhere."""
+def digits(root: Path) -> RawData:
+    """scikit-learn's handwritten digits, each joined with its nearest neighbors.
+
+    Distances are integers and ties go to the earlier image, so that the graph is the same on every machine.
+    """
     from sklearn.datasets import load_digits
 
     images = load_digits()
@@ -162,8 +153,8 @@ def digits(root: Path) -> Raw:
     squares = (pixels**2).sum(1)
     distance = squares[:, None] + squares - 2 * (pixels @ pixels.T)
     np.fill_diagonal(distance, np.iinfo(np.int64).max)
-    nearest = torch.from_numpy(np.argsort(distance, axis=1, kind="stable")[:, :NEIGHBOURS].copy())
-    edge_index = torch.stack([nearest.reshape(-1), torch.arange(count).repeat_interleave(NEIGHBOURS)])
+    nearest = torch.from_numpy(np.argsort(distance, axis=1, kind="stable")[:, :NEAREST].copy())
+    edge_index = torch.stack([nearest.reshape(-1), torch.arange(count).repeat_interleave(NEAREST)])
     x, y = torch.from_numpy(pixels).float() / 16, torch.from_numpy(images.target).long()
     names = [f"row {k // 8 + 1}, column {k % 8 + 1}" for k in range(64)]
-    return Raw(_undirected(edge_index, count), x, y, random_splits(count), names)
+    return RawData(_undirected(edge_index, count), x, y, random_splits(count), names)

@@ -1,7 +1,7 @@
-"""The table of named datasets, and `load`, which fetches, reads, caches and normalises them.
+"""The registry of named datasets, and `load`.
 
-To add one, write its loader (`gfgn.data.datasets.loaders`) and give it a line in `DATASETS`. What a loader makes of the
-raw files is kept in one file a dataset under `gfgn-cache`, which later loads read instead.
+To add a dataset, write a loader in `gfgn.data.datasets.loaders` if none fits, and add an entry to `DATASETS`. The first
+`load` writes the result of the loader to one file per dataset in the folder `gfgn-cache`; later ones read that file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import difflib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.cache import DAMAGED, VERSION, Arrays, pack, read_cache, stamp, unpack, write_cache
 from gfgn.data.datasets.download import Source, fetch
-from gfgn.data.datasets.loaders import NEIGHBOURS, Raw, build, digits, filtered, from_pyg, karate, ogb, ppi
+from gfgn.data.datasets.loaders import NEAREST, RawData, digits, from_pyg, heterophilous_npz, karate, ogb, ppi
 from gfgn.data.generators.dimensions import dimensions
 
 
@@ -39,41 +39,42 @@ class Entry:
     """One named dataset.
 
     Attributes:
-        loader: Reads the dataset from the folder of all datasets; features as they come, not normalised.
+        loader: Reads the dataset from the folder of all datasets, without normalizing the features.
         description: What the graph is, in a few words.
-        source: Who made it and where it comes from, in words.
+        source: Who published it and where.
         citation: The paper to cite.
-        licence: Its licence, `"see source"` where we know of none.
-        statistics: Sizes as loaded: both directions of an edge counted as one, no self-loops.
-        as_published: Whether `statistics` are those that its authors publish, not counted by this package.
-        paper: Sizes as the table of the GFGN paper has them, `None` where the paper does not use the dataset. It counts
-            some graphs' edges before repeated ones and self-loops are removed.
-        files: The raw files, relative to the folder of all datasets; none for an embedded dataset.
-        remote: Where the raw files are downloaded from; nowhere: there is no download.
-        bag_of_words: Whether features are words' counts or weights, whose rows `load` normalises.
-        directed: Whether the raw files tell the direction of edges, and the loader takes `directed`.
-        metric: What scores are, see `Dataset`.
-        task: What is predicted.
+        license: Its license, `"see source"` if none is known.
+        statistics: Sizes as loaded: undirected edges, no self-loops.
+        paper: Sizes in the GFGN paper, which counts some edges before duplicates and self-loops are removed; `None` if
+            the paper does not use the dataset.
+        remote: Downloads of the raw files; empty if there are none.
+        files: The raw files, relative to the folder of all datasets, by default those of `remote`; empty for an
+            embedded dataset.
+        bag_of_words: Whether the features are word counts or weights, whose rows `load` normalizes.
+        directed: Whether the raw files have directed edges and the loader accepts `directed`.
+        metric: The metric, as in `Dataset`.
         graphs: Number of graphs.
-        standin: Whether it only stands in for a published dataset, whose scores its own must never be taken for.
+        standin: Whether this is a stand-in for a published dataset, with scores that must not be compared with it.
     """
 
-    loader: Callable[..., Raw | Dataset]
+    loader: Callable[..., RawData | Dataset]
     description: str
     source: str
     citation: str
     statistics: Statistics
-    as_published: bool = False
-    licence: str = "see source"
+    license: str = "see source"
     paper: Statistics | None = None
-    files: tuple[str, ...] = ()
     remote: tuple[Source, ...] = ()
+    files: tuple[str, ...] = ()
     bag_of_words: bool = False
     directed: bool = False
     metric: str = "accuracy"
-    task: str = "classes of nodes"
     graphs: int = 1
     standin: bool = False
+
+    def __post_init__(self) -> None:
+        if self.remote:
+            object.__setattr__(self, "files", tuple(file for source in self.remote for file in source.files))
 
     @property
     def kind(self) -> str:
@@ -84,16 +85,16 @@ class Entry:
 
 
 def load(name: str, root: str | Path | None = None, *, normalize: bool = True, directed: bool = False) -> Dataset:
-    """Loads a dataset by its name: edges undirected unless asked otherwise, without self-loops.
+    """Loads a dataset by name, with undirected edges by default and without self-loops.
 
-    With the raw files or the cache in place nothing touches the network.
+    The network is used only if neither the raw files nor the cache exist.
 
     Args:
         name: One of `DATASETS`.
-        root: Folder of all datasets; by default the environment variable `GFGN_DATA`, else `cache_dir()`.
-        normalize: Whether the rows of a bag of words are divided by their sum; other features stay as they are.
-        directed: Whether edges keep the direction that the raw files give them, from source to target; these files are
-            then read anew. Only some datasets have directions: `DATASETS[name].directed`.
+        root: Folder of all datasets; by default the environment variable `GFGN_DATA`, or else `cache_dir()`.
+        normalize: Whether to divide each row of a bag of words by its sum; other features are left as they are.
+        directed: Whether edges keep the direction they have in the raw files, which are then read again. Available
+            where `DATASETS[name].directed` is true.
     """
     name = name.lower()
     entry = DATASETS.get(name)
@@ -103,23 +104,13 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
         raise ValueError(f"name must be one of {', '.join(map(repr, DATASETS))}, got {name!r}{hint}")
     folder = Path(root or os.environ.get("GFGN_DATA") or cache_dir()).expanduser()
     if directed:
-        return _dataset(name, entry, _directed(name, entry, folder, normalize))
-    if entry.files:
-        return _dataset(name, entry, unpack(_arrays(name, entry, folder), normalize))
-    found = entry.loader(folder)
-    return found if isinstance(found, Dataset) else _dataset(name, entry, found)
-
-
-def cache_dir() -> Path:
-    """The platform's folder for what can be fetched again; `XDG_CACHE_HOME` is heeded except on Windows."""
-    home = Path.home()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "gfgn" / "Cache"
-    default = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or default) / "gfgn"
-
-
-def _dataset(name: str, entry: Entry, raw: Raw) -> Dataset:
+        raw = _load_directed(name, entry, folder, normalize)
+    elif entry.files:
+        raw = unpack(_load_arrays(name, entry, folder), normalize)
+    else:
+        raw = entry.loader(folder)
+    if isinstance(raw, Dataset):  # generated
+        return raw
     return Dataset(
         name=f"{name} (stand-in)" if entry.standin else name,
         graph=raw.graph,
@@ -133,75 +124,82 @@ def _dataset(name: str, entry: Entry, raw: Raw) -> Dataset:
     )
 
 
-def _directed(name: str, entry: Entry, root: Path, normalize: bool) -> Raw:
-    """The dataset with edges as its files have them: all but the edges goes the same way as ever."""
+def cache_dir() -> Path:
+    """The cache folder of the platform; honors `XDG_CACHE_HOME` except on Windows."""
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "gfgn" / "Cache"
+    default = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or default) / "gfgn"
+
+
+def _load_directed(name: str, entry: Entry, root: Path, normalize: bool) -> RawData | Dataset:
+    """The dataset with directed edges; everything else is as without them."""
     if not entry.directed:
-        known = ", ".join(map(repr, (other for other, found in DATASETS.items() if found.directed)))
+        known = ", ".join(repr(name) for name, entry in DATASETS.items() if entry.directed)
         raise ValueError(
-            f"directed must be False unless name is one of {known}, whose edges have directions, got {name!r}"
+            f"directed must be False unless name is one of {known}, whose edges are directed, got {name!r}"
         )
-    raw = _read(name, entry, root, directed=True)
+    raw = _load_raw(name, entry, root, directed=True)
     return unpack(pack(raw, entry.bag_of_words), normalize)._replace(graph=raw.graph)
 
 
-def _arrays(name: str, entry: Entry, root: Path) -> Arrays:
-    """The dataset from its cache, which is made first if it is missing, damaged or older than the raw files."""
+def _load_arrays(name: str, entry: Entry, root: Path) -> Arrays:
+    """The arrays in the cache, which is written first if it is missing, damaged or older than the raw files."""
     path = root / "gfgn-cache" / f"{name}-v{VERSION}.npz"
     paths = [root / file for file in entry.files]
     with contextlib.suppress(*DAMAGED):
         arrays = read_cache(path)
-        # The raw files may be gone; the cache stands for itself then.
+        # The cache remains valid if the raw files are deleted.
         if not all(file.is_file() for file in paths) or str(arrays["stamp"]) == stamp(paths):
             return arrays
-    arrays = pack(_read(name, entry, root), entry.bag_of_words)
+    arrays = pack(_load_raw(name, entry, root), entry.bag_of_words)
     arrays |= {"stamp": np.array(stamp(paths))}
-    with contextlib.suppress(OSError):  # a folder that cannot be written to has no cache
+    with contextlib.suppress(OSError):  # a read-only folder has no cache
         write_cache(path, arrays)
     return arrays
 
 
-def _read(name: str, entry: Entry, root: Path, **options: bool) -> Raw:
-    """What the loader makes of the raw files, which are fetched if they are missing."""
+def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
+    """The result of the loader; missing raw files are downloaded first."""
     _fetch_missing(name, entry, root)
     try:
         raw = entry.loader(root, **options)
         assert not isinstance(raw, Dataset)
     except ImportError:
         raise
-    except Exception as error:  # whatever a parser of someone else's makes of a damaged file
+    except Exception as error:  # parsers of other packages raise anything on a damaged file
         raise ValueError(
             f"{name}: the files in {_folders(entry, root)} could not be read ({_reason(error)}); "
-            "remove those that are damaged, and they are fetched again"
+            "delete the damaged ones to download them again"
         ) from error
     return raw
 
 
 def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
-    missing = [file for file in entry.files if not (root / file).is_file()]
+    missing = _missing(entry, root)
     if not missing:
         return
-    cause, reason = None, "there is no download for it"
+    cause, reason = None, "it has no download"
     if entry.remote:
         try:
             fetch(entry.remote, root, missing)
             return
-        except Exception as error:  # connections and archives fail in ways of their own
-            cause, reason = error, f"fetching failed ({_reason(error)})"
-        missing = [file for file in entry.files if not (root / file).is_file()]  # some may have come
+        except Exception as error:  # connections and archives fail in many ways
+            cause, reason = error, f"the download failed ({_reason(error)})"
+        missing = _missing(entry, root)
     names = [Path(file).name for file in missing]
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    urls = [source.url for source in entry.remote if missing[0] in source.files]
+    address = f" ({urls[0]}{', …' if len(entry.remote) > 1 else ''})" if urls else ""
     raise FileNotFoundError(
-        f"{name} needs {listed}, and {reason}. Get the raw files from {entry.source}{_address(entry, missing)}, and "
-        f"put them into {_folders(entry, root)}; GFGN_DATA or the argument root can name another folder than {root}"
+        f"{name} needs {listed}, but {reason}. Get the raw files from {entry.source}{address} and put them into "
+        f"{_folders(entry, root)}; set GFGN_DATA or the argument root to use another folder than {root}"
     ) from cause
 
 
-def _address(entry: Entry, missing: list[str]) -> str:
-    """Where the first missing file is, in brackets."""
-    for source in entry.remote:
-        if missing[0] in (source.members or (source.path,)):
-            return f" ({source.url}{' and so on' if len(entry.remote) > 1 else ''})"
-    return ""
+def _missing(entry: Entry, root: Path) -> list[str]:
+    return [file for file in entry.files if not (root / file).is_file()]
 
 
 def _folders(entry: Entry, root: Path) -> str:
@@ -212,13 +210,9 @@ def _reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
-def _dimensions(root: Path) -> Dataset:
-    return dimensions()
+# --- families of datasets with a common source -----------------------------------------------------------------------
 
-
-# --- families of entries that share a source -------------------------------------------------------------------------
-
-GEOM_GCN = "the repository geom-gcn of graphdml-uiuc-jlu on GitHub (folders new_data and splits)"
+GEOM_GCN = "the GitHub repository graphdml-uiuc-jlu/geom-gcn (folders new_data and splits)"
 GEOM_GCN_URL = "https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn/master"
 PLANETOID_URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
 HETEROPHILOUS_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
@@ -229,130 +223,99 @@ PEI = "Pei et al., Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020"
 PLATONOV = "Platonov et al., A Critical Look at the Evaluation of GNNs under Heterophily, ICLR 2023"
 
 
-def _archive(url: str, path: str, folder: str, ends: tuple[str, ...]) -> Source:
-    """An archive of whose members each goes to `folder` under the path that it ends in."""
-    return Source(url, path, {f"{folder}/{end}": end for end in ends})
+def _archive(url: str, path: str, folder: str, members: Sequence[str]) -> Source:
+    """An archive whose members are extracted to `folder`."""
+    return Source(url, path, {f"{folder}/{member}": member for member in members})
 
 
-def _social(name: str, drive: str, description: str, sizes: Statistics) -> Entry:
-    tables = ("attrs.npz", "edgelist.txt", "labels.txt")
-    archive = _archive(DRIVE_URL.format(drive), f"{name}/{name}.zip", f"{name}/raw", tables)
-    return Entry(
-        loader=partial(from_pyg, make=partial(build, cls="AttributedGraphDataset", name=name)),
-        files=tuple(archive.members),
-        remote=(archive,),
-        description=description,
-        source="the attributed graphs of PANE's authors on Google Drive, as PyG's AttributedGraphDataset has them",
-        citation="Huang, Li and Hu, Label Informed Attributed Network Embedding, WSDM 2017; "
-        "Yang et al., Scaling Attributed Network Embedding to Massive Graphs, VLDB 2021",
-        statistics=sizes,
-        paper=sizes,
-        bag_of_words=True,
-    )
-
-
-def _geom_gcn(folder: str, name: str) -> tuple[Source, ...]:
-    tables = ("out1_node_feature_label.txt", "out1_graph_edges.txt")
-    return (
-        *(Source(f"{GEOM_GCN_URL}/new_data/{name}/{table}", f"{folder}/{table}") for table in tables),
-        *_geom_gcn_splits(folder, name),
-    )
+def _downloads(url: str, folder: str, names: Sequence[str]) -> tuple[Source, ...]:
+    return tuple(Source(f"{url}/{name}", f"{folder}/{name}") for name in names)
 
 
 def _geom_gcn_splits(folder: str, name: str) -> tuple[Source, ...]:
-    splits = [f"{name}_split_0.6_0.2_{k}.npz" for k in range(10)]
-    return tuple(Source(f"{GEOM_GCN_URL}/splits/{split}", f"{folder}/{split}") for split in splits)
+    return _downloads(f"{GEOM_GCN_URL}/splits", folder, [f"{name}_split_0.6_0.2_{k}.npz" for k in range(10)])
 
 
-def _paths(sources: tuple[Source, ...]) -> tuple[str, ...]:
-    return tuple(source.path for source in sources)
-
-
-def _web(name: str, sizes: Statistics, edges_in_paper: int) -> Entry:
-    remote = _geom_gcn(f"{name}/raw", name)
+def _social(name: str, drive: str, description: str, statistics: Statistics) -> Entry:
+    members = ("attrs.npz", "edgelist.txt", "labels.txt")
     return Entry(
-        loader=partial(from_pyg, make=partial(build, cls="WebKB", name=name)),
-        files=_paths(remote),
-        remote=remote,
-        description=f"web pages of {name.capitalize()}'s computer science department, linked by hyperlinks",
+        loader=partial(from_pyg, cls="AttributedGraphDataset", name=name),
+        remote=(_archive(DRIVE_URL.format(drive), f"{name}/{name}.zip", f"{name}/raw", members),),
+        description=description,
+        source="the attributed graphs of the authors of PANE on Google Drive, as in PyG's AttributedGraphDataset",
+        citation="Huang, Li and Hu, Label Informed Attributed Network Embedding, WSDM 2017; "
+        "Yang et al., Scaling Attributed Network Embedding to Massive Graphs, VLDB 2021",
+        statistics=statistics,
+        paper=statistics,
+        bag_of_words=True,
+    )
+
+
+def _geom_gcn(folder: str, name: str, citation: str, **fields: Any) -> Entry:
+    raw, tables = f"{folder}/raw", ("out1_node_feature_label.txt", "out1_graph_edges.txt")
+    return Entry(
+        remote=_downloads(f"{GEOM_GCN_URL}/new_data/{name}", raw, tables) + _geom_gcn_splits(raw, name),
         source=GEOM_GCN,
-        citation=f"{PEI}; Craven et al., Learning to Extract Symbolic Knowledge from the World Wide Web, AAAI 1998",
-        statistics=sizes,
-        paper=sizes._replace(edges=edges_in_paper),
+        citation=f"{PEI}; {citation}",
         bag_of_words=True,
         directed=True,
-    )
-
-
-def _actor(sizes: Statistics) -> Entry:
-    remote = _geom_gcn("actor/raw", "film")
-    return Entry(
-        loader=partial(from_pyg, make=partial(build, cls="Actor", folder="actor")),
-        files=_paths(remote),
-        remote=remote,
-        description="actors, joined where they appear on one Wikipedia page",
-        source=GEOM_GCN,
-        citation=f"{PEI}; Tang et al., Social Influence Analysis in Large-scale Networks, KDD 2009",
-        statistics=sizes,
-        paper=sizes._replace(edges=33_544, features=931),
-        bag_of_words=True,
-        directed=True,
-    )
-
-
-def _citations(title: str, sizes: Statistics, edges_in_paper: int) -> Entry:
-    name, folder = title.lower(), f"{title}/geom-gcn/raw"
-    tables = [f"ind.{name}.{table}" for table in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")]
-    remote = (
-        *(Source(f"{PLANETOID_URL}/{table}", f"{folder}/{table}") for table in tables),
-        *_geom_gcn_splits(folder, name),
-    )
-    return Entry(
-        loader=partial(from_pyg, make=partial(build, cls="Planetoid", name=title, split="geom-gcn")),
-        files=_paths(remote),
-        remote=remote,
-        description=f"papers of {title}, joined by citations",
-        source=f"the repository planetoid of kimiyoung on GitHub (folder data), the splits from {GEOM_GCN}",
-        citation=f"Sen et al., Collective Classification in Network Data, AI Magazine 2008; splits: {PEI}",
-        statistics=sizes,
-        paper=sizes._replace(edges=edges_in_paper),
-        bag_of_words=True,
-    )
-
-
-def _heterophilous(name: str, **fields: Any) -> Entry:
-    stem = name.replace("-", "_")
-    file = f"{stem}/raw/{stem}.npz"
-    by_pyg = partial(from_pyg, make=partial(build, cls="HeterophilousGraphDataset", name=name))
-    return Entry(
-        # PyG has no class for the filtered graphs, which have the same layout.
-        loader=partial(filtered, file=file) if name.endswith("-filtered") else by_pyg,
-        files=(file,),
-        remote=(Source(f"{HETEROPHILOUS_URL}/{stem}.npz", file),),
-        source="the repository heterophilous-graphs of yandex-research on GitHub (folder data)",
-        citation=fields.pop("citation", PLATONOV),
         **fields,
     )
 
 
-def _wikipedia(animal: str, sizes: Statistics) -> Entry:
-    return _heterophilous(
-        f"{animal}-filtered",
-        description=f"Wikipedia's articles on {animal}s, by traffic, joined by links; repeated articles taken out",
-        citation=f"{PLATONOV}; Rozemberczki et al., Multi-scale Attributed Node Embedding, 2021; {PEI}",
-        statistics=sizes,
-        as_published=True,
+def _web(name: str, statistics: Statistics, edges_in_paper: int) -> Entry:
+    return _geom_gcn(
+        name,
+        name,
+        "Craven et al., Learning to Extract Symbolic Knowledge from the World Wide Web, AAAI 1998",
+        loader=partial(from_pyg, cls="WebKB", name=name),
+        description=f"web pages of the computer science department of {name.capitalize()}, joined by hyperlinks",
+        statistics=statistics,
+        paper=statistics._replace(edges=edges_in_paper),
+    )
+
+
+def _citations(title: str, statistics: Statistics, edges_in_paper: int) -> Entry:
+    name, folder = title.lower(), f"{title}/geom-gcn/raw"
+    tables = [f"ind.{name}.{table}" for table in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")]
+    return Entry(
+        loader=partial(from_pyg, cls="Planetoid", name=title, split="geom-gcn"),
+        remote=_downloads(PLANETOID_URL, folder, tables) + _geom_gcn_splits(folder, name),
+        description=f"papers in {title}, joined by citations",
+        source=f"the GitHub repository kimiyoung/planetoid (folder data); the splits from {GEOM_GCN}",
+        citation=f"Sen et al., Collective Classification in Network Data, AI Magazine 2008; splits: {PEI}",
+        statistics=statistics,
+        paper=statistics._replace(edges=edges_in_paper),
         bag_of_words=True,
     )
 
 
-def _ogb(folder: str, split: str, download: str | None = None, **fields: Any) -> Entry:
-    tables = ("raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz")
-    parts = tuple(f"split/{split}/{part}.csv.gz" for part in ("train", "valid", "test"))
-    archive = _archive(f"{OGB_URL}/{download}.zip", f"{folder}/{download}.zip", folder, (*tables, *parts))
+def _heterophilous(name: str, description: str, statistics: Statistics, **fields: Any) -> Entry:
+    stem = name.replace("-", "_")
+    return Entry(
+        loader=partial(heterophilous_npz, file=f"{stem}/raw/{stem}.npz"),
+        remote=_downloads(HETEROPHILOUS_URL, f"{stem}/raw", [f"{stem}.npz"]),
+        description=description,
+        source="the GitHub repository yandex-research/heterophilous-graphs (folder data)",
+        citation=fields.pop("citation", PLATONOV),
+        statistics=statistics,
+        **fields,
+    )
+
+
+def _wikipedia(animal: str, statistics: Statistics) -> Entry:
+    description = f"Wikipedia articles on {animal}s, joined by links; classes of traffic; duplicates removed"
+    citation = f"{PLATONOV}; Rozemberczki et al., Multi-scale Attributed Node Embedding, 2021; {PEI}"
+    return _heterophilous(f"{animal}-filtered", description, statistics, citation=citation, bag_of_words=True)
+
+
+def _ogb(folder: str, split: str, download: str | None, **fields: Any) -> Entry:
+    members = ["raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz"]
+    members += [f"split/{split}/{part}.csv.gz" for part in ("train", "valid", "test")]
+    archive = _archive(f"{OGB_URL}/{download}.zip", f"{folder}/{download}.zip", folder, members)
     return Entry(
         loader=partial(ogb, folder=folder, split=split),
-        files=tuple(archive.members),
+        files=archive.files,
         remote=() if download is None else (archive,),
         citation="Hu et al., Open Graph Benchmark: Datasets for Machine Learning on Graphs, NeurIPS 2020",
         **fields,
@@ -361,61 +324,66 @@ def _ogb(folder: str, split: str, download: str | None = None, **fields: Any) ->
 
 def _ppi(folder: str, download: bool, **fields: Any) -> Entry:
     tables = ("feats.npy", "graph_id.npy", "graph.json", "labels.npy")
-    names = tuple(f"{part}_{table}" for part in ("train", "valid", "test") for table in tables)
-    archive = _archive(PPI_URL, f"{folder}/ppi.zip", f"{folder}/raw", names)
+    members = [f"{part}_{table}" for part in ("train", "valid", "test") for table in tables]
+    archive = _archive(PPI_URL, f"{folder}/ppi.zip", f"{folder}/raw", members)
     return Entry(
         loader=partial(ppi, folder=folder),
-        files=tuple(archive.members),
+        files=archive.files,
         remote=(archive,) if download else (),
         citation="Zitnik and Leskovec, Predicting Multicellular Function through Multi-layer Tissue Networks, 2017; "
         "Hamilton, Ying and Leskovec, Inductive Representation Learning on Large Graphs, NeurIPS 2017",
         statistics=Statistics(56_944, 793_632, 50, 121),
         metric="micro_f1",
-        task="labels of nodes, many at once, in graphs not seen in training",
         graphs=24,
         **fields,
     )
 
 
-ARXIV = Statistics(169_343, 1_157_799, 128, 40)
-
 DATASETS: dict[str, Entry] = {
     "dimensions": Entry(
-        loader=_dimensions,
-        description="generated: edges of several reasons, the smooth dimensions known",
+        loader=lambda root: dimensions(),
+        description="generated graph whose edges form for several reasons, with known smooth feature dimensions",
         source="gfgn.data.generators.dimensions",
         citation="this package",
-        licence="MIT",
+        license="MIT",
         statistics=Statistics(1_200, 11_842, 36, 6),
     ),
     "karate": Entry(
         loader=karate,
-        description="members of a karate club, joined where they met outside it; four communities found by modularity",
+        description="members of a karate club, joined if they met outside it; four communities by modularity",
         source="PyG's KarateClub, part of the package",
         citation="Zachary, An Information Flow Model for Conflict and Fission in Small Groups, 1977",
         statistics=Statistics(34, 78, 34, 4),
     ),
     "digits": Entry(
         loader=digits,
-        description=f"images of handwritten digits, each joined with the {NEIGHBOURS} nearest",
+        description=f"images of handwritten digits, each joined with its {NEAREST} nearest neighbors",
         source="scikit-learn's load_digits, part of the package, from the UCI repository",
         citation="Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998",
-        licence="CC BY 4.0",
+        license="CC BY 4.0",
         statistics=Statistics(1_797, 6_309, 64, 10),
     ),
     "blogcatalog": _social(
         "blogcatalog",
         "178PqGqh67RUYMMP6-SoRHDoIBh8ku5FS",
-        "bloggers who follow each other, with their keywords",
+        "bloggers who follow each other, with keywords as features",
         Statistics(5_196, 171_743, 8_189, 6),
     ),
     "flickr": _social(
         "flickr",
         "1tZp3EB20fAC27SYWwa-x66_8uGsuU62X",
-        "photographers who follow each other, with their tags",
+        "photographers who follow each other, with tags as features",
         Statistics(7_575, 239_738, 12_047, 9),
     ),
-    "actor": _actor(Statistics(7_600, 26_659, 932, 5)),
+    "actor": _geom_gcn(
+        "actor",
+        "film",
+        "Tang et al., Social Influence Analysis in Large-scale Networks, KDD 2009",
+        loader=partial(from_pyg, cls="Actor", folder="actor"),
+        description="actors, joined if they appear on the same Wikipedia page",
+        statistics=Statistics(7_600, 26_659, 932, 5),
+        paper=Statistics(7_600, 33_544, 931, 5),
+    ),
     "cornell": _web("cornell", Statistics(183, 277, 1_703, 5), 295),
     "texas": _web("texas", Statistics(183, 279, 1_703, 5), 309),
     "wisconsin": _web("wisconsin", Statistics(251, 450, 1_703, 5), 499),
@@ -427,64 +395,60 @@ DATASETS: dict[str, Entry] = {
         "time",
         "arxiv",
         description="computer science papers on arXiv, joined by citations, split by year",
-        source="the Open Graph Benchmark of Stanford's SNAP group (arxiv.zip, its folder arxiv named ogbn_arxiv)",
-        licence="ODC-BY",
-        statistics=ARXIV,
-        paper=ARXIV._replace(edges=1_166_243),
+        source="the Open Graph Benchmark of Stanford's SNAP group (arxiv.zip, its folder arxiv renamed to ogbn_arxiv)",
+        license="ODC-BY",
+        statistics=Statistics(169_343, 1_157_799, 128, 40),
+        paper=Statistics(169_343, 1_166_243, 128, 40),
     ),
     "ogbn-arxiv-structure": _ogb(
         "ogbn_arxiv_structure",
         "time",
+        None,
         description="a stand-in, not ogbn-arxiv: its edges, labels and split, but features drawn at random by class",
         source="the development files of this package (a stand-in in the raw layout of ogbn-arxiv)",
-        licence="ODC-BY",
-        statistics=ARXIV,
+        license="ODC-BY",
+        statistics=Statistics(169_343, 1_157_799, 128, 40),
         standin=True,
     ),
     "ppi": _ppi(
         "ppi",
         download=True,
-        description="proteins of 24 human tissues, a graph each, joined where they interact; their functions",
-        source="the copy of GraphSAGE's files that DGL's authors keep (ppi.zip)",
+        description="protein interactions in 24 human tissues, one graph per tissue; protein functions as labels",
+        source="the copy of GraphSAGE's files kept by the authors of DGL (ppi.zip)",
         paper=Statistics(56_944, 818_716, 50, 121),
     ),
     "ppi-relabelled": _ppi(
         "ppi-relabelled",
         download=False,
-        description="a stand-in, not ppi: its graphs, features (as 0 and 1) and split, but labels derived anew from "
-        "gene ontology annotations of other dates",
+        description="a stand-in, not ppi: its graphs, features (as 0 and 1) and split, but labels from gene ontology "
+        "annotations of other dates",
         source="the development files of this package (a stand-in in the raw layout of PPI)",
         standin=True,
     ),
     "minesweeper": _heterophilous(
-        "minesweeper",
-        description="cells of a grid, some of them mines",
-        statistics=Statistics(10_000, 39_402, 7, 2),
-        metric="roc_auc",
+        "minesweeper", "cells of a grid, some of which are mines", Statistics(10_000, 39_402, 7, 2), metric="roc_auc"
     ),
     "tolokers": _heterophilous(
         "tolokers",
-        description="crowd workers, joined by common tasks; who was banned?",
-        statistics=Statistics(11_758, 519_000, 10, 2),
+        "crowd workers, joined by common tasks; predicts who was banned",
+        Statistics(11_758, 519_000, 10, 2),
         metric="roc_auc",
     ),
+    # Sizes from here on are as published by the authors.
     "roman-empire": _heterophilous(
         "roman-empire",
-        description="words of an encyclopedia's article, by syntactic role",
-        statistics=Statistics(22_662, 32_927, 300, 18),
-        as_published=True,
+        "words of the Wikipedia article on the Roman Empire, with syntactic roles as classes",
+        Statistics(22_662, 32_927, 300, 18),
     ),
     "amazon-ratings": _heterophilous(
         "amazon-ratings",
-        description="products bought together, by mean rating",
-        statistics=Statistics(24_492, 93_050, 300, 5),
-        as_published=True,
+        "products, joined if bought together, with mean ratings as classes",
+        Statistics(24_492, 93_050, 300, 5),
     ),
     "questions": _heterophilous(
         "questions",
-        description="users who answered each other; who stayed active?",
-        statistics=Statistics(48_921, 153_540, 301, 2),
-        as_published=True,
+        "users who answered each other's questions; predicts who stayed active",
+        Statistics(48_921, 153_540, 301, 2),
         metric="roc_auc",
     ),
     "chameleon-filtered": _wikipedia("chameleon", Statistics(890, 8_854, 2_325, 5)),
@@ -493,11 +457,10 @@ DATASETS: dict[str, Entry] = {
         "ogbn_products",
         "sales_ranking",
         "products",
-        description="products of a shop, joined where they are bought together, split by sales",
-        source="the Open Graph Benchmark of Stanford's SNAP group (products.zip, its folder named ogbn_products)",
-        licence="Amazon license, see source",
-        # Its authors count 61,859,140 lines of the file, 128 of which join a node with itself.
+        description="products of an online shop, joined if bought together, split by sales rank",
+        source="the Open Graph Benchmark of Stanford's SNAP group (products.zip, its folder renamed to ogbn_products)",
+        license="Amazon license, see source",
+        # The authors count 61,859,140 lines of the file, of which 128 are self-loops.
         statistics=Statistics(2_449_029, 61_859_012, 100, 47),
-        as_published=True,
     ),
 }

@@ -1,8 +1,8 @@
-"""The contextual stochastic block model: classes that edges follow or avoid, and features that tell of the class.
+"""The contextual stochastic block model: edges that depend on the classes, and features that depend on the class.
 
-It has one dial for each of the two sources of information: `homophily`, the share of edges inside a class, and
-`signal`, how far the classes' mean features are from each other (Deshpande et al., Contextual Stochastic Block Models,
-NeurIPS 2018; several classes instead of two, and the dial as the share of edges that is measured).
+One parameter controls each source of information: `homophily`, the fraction of edges within a class, and `signal`, the
+distance between the mean features of the classes (Deshpande et al., Contextual Stochastic Block Models, NeurIPS 2018;
+here with any number of classes).
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ def contextual_sbm(
     splits: int = 10,
     seed: int = 0,
 ) -> Dataset:
-    """Generates a graph.
+    """Generates a graph in time and memory proportional to its edges.
 
-    Every edge is drawn by itself, so that time and memory are those of the edges: a million of them is no matter. The
-    same arguments give the same graph on every machine, see `Stream`.
+    The same arguments give the same graph on every machine, see `Stream`.
 
     Args:
         num_nodes: Number of nodes, divided evenly among the classes.
         classes: Number of classes.
         features: Number of feature dimensions.
-        degree: Mean degree; met exactly, up to the rounding to whole edges.
-        homophily: Share of the edges whose ends are of one class, from 0 to 1; met exactly, up to rounding. With
-            `1 / classes` the edges know next to nothing of the classes.
-        signal: Distance of every class's mean features from the origin, where the noise around it has standard
-            deviation 1 in every dimension; 0 makes features pure noise.
+        degree: Mean degree, exact up to rounding to whole edges.
+        homophily: Fraction of the edges within a class, from 0 to 1, exact up to rounding. With `1 / classes`, edges
+            carry almost no information about the classes.
+        signal: Distance of the mean features of each class from the origin, in standard deviations of the noise; with
+            0, features are pure noise.
         splits: Number of random splits.
         seed: Seed of graph, features and splits.
     """
@@ -51,9 +50,9 @@ def contextual_sbm(
     label = Stream(seed, 1).permutation(num_nodes) % classes
     count = round(num_nodes * degree / 2)
     inside = round(count * homophily)
-    _check_room(np.bincount(label), inside, count - inside, degree, homophily)
-    pairs = [_pairs(label, classes, inside, Stream(seed, 2), True)]
-    pairs += [_pairs(label, classes, count - inside, Stream(seed, 3), False)]
+    _check_density(np.bincount(label), inside, count - inside, degree, homophily)
+    pairs = [_draw_pairs(label, classes, inside, Stream(seed, 2), True)]
+    pairs += [_draw_pairs(label, classes, count - inside, Stream(seed, 3), False)]
     source, target = np.divmod(np.concatenate(pairs), num_nodes)
     means = Stream(seed, 4).normal(classes * features).reshape(classes, features)
     means *= signal / np.linalg.norm(means, axis=1, keepdims=True)
@@ -67,31 +66,26 @@ def contextual_sbm(
         metric="accuracy",
         feature_names=[f"feature {k + 1}" for k in range(features)],
         splits=random_splits(num_nodes, splits, seed),
-        description=f"A contextual stochastic block model of {classes} classes, edge homophily {homophily:g}, features "
-        f"of signal {signal:g}.",
+        description=f"A contextual stochastic block model with {classes} classes, edge homophily {homophily:g} and "
+        f"feature signal {signal:g}.",
     )
 
 
-def _pairs(label: Integers, classes: int, count: int, stream: Stream, same: bool) -> Integers:
-    """`count` different pairs of nodes of one class, or of two, as `smaller * N + larger`."""
+def _draw_pairs(label: Integers, classes: int, count: int, stream: Stream, same: bool) -> Integers:
+    """`count` distinct pairs of nodes of the same class or of different ones, encoded as `smaller * N + larger`."""
     size = np.bincount(label, minlength=classes)
     members = np.argsort(label, kind="stable")
     first = np.cumsum(size) - size
-    found = np.empty(0, dtype=np.int64)
-    while found.size < count:
-        draws = (count - found.size) * 5 // 4 + 16
+    pairs = np.empty(0, dtype=np.int64)
+    while pairs.size < count:
+        draws = (count - pairs.size) * 5 // 4 + 16
         one = stream.integers(label.size, draws)
         other_class = label[one] if same else (label[one] + 1 + stream.integers(classes - 1, draws)) % classes
         two = members[first[other_class] + (stream.uniform(draws) * size[other_class]).astype(np.int64)]
-        keys = np.minimum(one, two) * label.size + np.maximum(one, two)
-        found = _first_of_each(np.concatenate([found, keys[one != two]]))[:count]
-    return found
-
-
-def _first_of_each(keys: Integers) -> Integers:
-    """The keys without repetitions, in the order of their first appearance."""
-    _, first = np.unique(keys, return_index=True)
-    return keys[np.sort(first)]
+        drawn = np.minimum(one, two) * label.size + np.maximum(one, two)
+        pairs = np.concatenate([pairs, drawn[one != two]])
+        pairs = pairs[np.sort(np.unique(pairs, return_index=True)[1])][:count]  # distinct, in order of the draw
+    return pairs
 
 
 def _check(num_nodes: int, classes: int, features: int, degree: float, homophily: float, signal: float) -> None:
@@ -100,19 +94,19 @@ def _check(num_nodes: int, classes: int, features: int, degree: float, homophily
     if features < 1:
         raise ValueError(f"features must be 1 or larger, got {features}")
     if num_nodes < 2 * classes:
-        raise ValueError(f"num_nodes must be at least two a class, {2 * classes}, got {num_nodes}")
+        raise ValueError(f"num_nodes must be at least two per class, {2 * classes}, got {num_nodes}")
     if not (degree >= 0 and signal >= 0 and np.isfinite([degree, signal]).all()):
         raise ValueError(f"degree and signal must be finite and not negative, got {degree} and {signal}")
     if not 0 <= homophily <= 1:
         raise ValueError(f"homophily must be from 0 to 1, got {homophily}")
 
 
-def _check_room(size: Integers, inside: int, across: int, degree: float, homophily: float) -> None:
-    """Pairs are drawn until enough are different, which takes ever longer as the last ones are sought."""
+def _check_density(size: Integers, inside: int, across: int, degree: float, homophily: float) -> None:
+    """Rejection of repeated pairs becomes slow if most pairs are needed."""
     pairs = int((size * (size - 1) // 2).sum())
     others = int(size.sum() * (size.sum() - 1) // 2) - pairs
     if 2 * inside > pairs or 2 * across > others:
         raise ValueError(
-            f"degree must be small enough that edges take half of the possible pairs at most, got {degree} with "
-            f"homophily={homophily}: {inside} of {pairs} pairs inside classes, {across} of {others} across them"
+            f"degree must be small enough that edges use at most half of the possible pairs, got {degree} with "
+            f"homophily={homophily}: {inside} of {pairs} pairs within classes, {across} of {others} between them"
         )

@@ -1,17 +1,17 @@
-"""The generated graph `dimensions`, after the paper's first motivation: edges form for several reasons.
+"""The generated graph `dimensions`, after the first motivation of the paper: edges form for several reasons.
 
-Nodes are grouped once for each reason (say, where people live, where they work, what they play). Every edge
-picks one reason and links two nodes of one group under it. Every node also has an attribute of its own, of
-which its neighbours know nothing: it says which of the reasons the node identifies with. The label is that
-reason, crossed with the node's group under it.
+For each reason (say, where people live, where they work, what they play), nodes are partitioned into groups. Every edge
+picks a reason and joins two nodes of the same group under it. Every node also has an attribute that is independent of
+its neighbors: the reason the node identifies with. The label combines that reason with the node's group under it.
 
-A feature dimension follows one of the reasons or none:
+There are two kinds of feature dimensions:
 
-- a *smooth* one is its group's value under much noise, and shows only after averaging over neighbours;
-- an *own* one tells of the attribute under little noise, and averaging destroys it.
+- *smooth*: the value of the node's group under one reason, with strong noise, visible only after averaging over
+  neighbors;
+- *own*: whether the attribute is one reason, with weak noise, which averaging over neighbors destroys.
 
-So a model that ignores the graph misses the group, a model that smooths all dimensions alike misses the
-attribute, and every dimension matters. Which dimensions are smooth is known by construction.
+A model that ignores the graph misses the group, a model that smooths all dimensions equally misses the attribute, and
+every dimension matters. Which dimensions are smooth is known by construction.
 """
 
 from __future__ import annotations
@@ -45,22 +45,21 @@ def dimensions(
 ) -> Dataset:
     """Generates the graph.
 
-    The defaults are set by what they have to do. A neighbour shares a node's group under a given reason with
-    probability `1/reasons + (1 − 1/reasons)/groups` = 2/3, so that twenty neighbours of known groups would tell the
-    node's in about 19 cases of 20. With a noise of 3 on values of ±1, the eight dimensions of a reason, read at the
-    node alone, tell it in about 5 cases of 6.
+    With the defaults, a neighbor shares a node's group under a given reason with probability
+    `1/reasons + (1 − 1/reasons)/groups` = 2/3, so that the groups of twenty neighbors would reveal the node's group in
+    about 19 of 20 cases, whereas its own eight noisy dimensions reveal it in about 5 of 6.
 
     Args:
         num_nodes: Number of nodes.
-        reasons: Number of reasons for edges, and of values of a node's own attribute.
+        reasons: Number of reasons for edges, and of values of a node's attribute.
         groups: Number of groups under each reason.
-        degree: Edges drawn per node, times two: the mean degree, before repeated edges are merged.
-        smooth_per_reason: Feature dimensions that follow each reason.
-        own_per_reason: Feature dimensions that tell whether the attribute points to each reason.
-        smooth_noise: Standard deviation of the noise on smooth dimensions, whose signal lies in −1 … 1.
-        own_noise: The same on own dimensions, whose signal is ±1.
-        baseline: Added to every feature. A graph-level gate reads the mean features, so that a dimension with
-            mean 0 would be silent there.
+        degree: Mean degree before repeated edges are merged.
+        smooth_per_reason: Number of smooth feature dimensions for each reason.
+        own_per_reason: Number of own feature dimensions for each reason.
+        smooth_noise: Standard deviation of the noise on smooth dimensions, whose signal is in [−1, 1].
+        own_noise: Standard deviation of the noise on own dimensions, whose signal is ±1.
+        baseline: Added to every feature. The graph-level gate reads the mean features, so that a dimension of mean 0
+            would be invisible to it.
         splits: Number of random splits.
         seed: Seed of graph, features and splits.
     """
@@ -72,7 +71,7 @@ def dimensions(
         )
     group = np.stack([Stream(seed, 1, r).permutation(num_nodes) % groups for r in range(reasons)])
     attribute = Stream(seed, 2).permutation(num_nodes) % reasons
-    edges = _edges(group, groups, round(num_nodes * degree / 2), Stream(seed, 3))
+    edges = _draw_edges(group, groups, round(num_nodes * degree / 2), Stream(seed, 3))
     smooth = _smooth_features(group, groups, smooth_per_reason, smooth_noise, Stream(seed, 4))
     own = _own_features(attribute, reasons, own_per_reason, own_noise, Stream(seed, 5))
     label = attribute * groups + group[attribute, np.arange(num_nodes)]
@@ -89,16 +88,14 @@ def dimensions(
         metric="accuracy",
         feature_names=names,
         splits=random_splits(num_nodes, splits, seed),
-        description=(
-            f"A generated graph whose edges form for {reasons} reasons; {len(smooth)} feature dimensions follow one of "
-            f"them, {len(own)} tell of the node alone, and the label needs both."
-        ),
+        description=f"A generated graph whose edges form for {reasons} reasons; {len(smooth)} feature dimensions "
+        f"follow one of them, {len(own)} describe the node alone, and the label needs both.",
         smooth_dimensions=torch.arange(len(names)) < len(smooth),
     )
 
 
-def _edges(group: Integers, groups: int, count: int, stream: Stream) -> Integers:
-    """`[2, count]`: pairs of nodes that share a group under the reason that the pair has picked."""
+def _draw_edges(group: Integers, groups: int, count: int, stream: Stream) -> Integers:
+    """`[2, count]`: pairs of nodes that share a group under the reason of the edge."""
     reasons, num_nodes = group.shape
     source = stream.integers(num_nodes, count)
     reason = stream.integers(reasons, count)
@@ -107,14 +104,13 @@ def _edges(group: Integers, groups: int, count: int, stream: Stream) -> Integers
     for r in range(reasons):
         for g in range(groups):
             members = np.flatnonzero(group[r] == g)
-            ours = (reason == r) & (group[r, source] == g)
-            target[ours] = members[(pick[ours] * members.size).astype(np.int64)]
+            edges = (reason == r) & (group[r, source] == g)
+            target[edges] = members[(pick[edges] * members.size).astype(np.int64)]
     return np.stack([source, target])
 
 
 def _smooth_features(group: Integers, groups: int, count: int, noise: float, stream: Stream) -> Floats:
-    """`[reasons * count, N]`: in each dimension the groups have evenly spaced values, in an order of its
-    own."""
+    """`[reasons * count, N]`: evenly spaced values of the groups, in a random order for each dimension."""
     levels = np.linspace(-1.0, 1.0, groups)
     rows = []
     for labels in group:
@@ -125,20 +121,15 @@ def _smooth_features(group: Integers, groups: int, count: int, noise: float, str
 
 
 def _own_features(attribute: Integers, reasons: int, count: int, noise: float, stream: Stream) -> Floats:
-    """`[reasons * count, N]`: +1 where the attribute points to the reason, −1 elsewhere."""
-    return np.stack(
-        [
-            np.where(attribute == r, 1.0, -1.0) + noise * stream.normal(attribute.size)
-            for r in range(reasons)
-            for _ in range(count)
-        ]
-    )
+    """`[reasons * count, N]`: +1 where the attribute is the reason, −1 elsewhere."""
+    signals = [np.where(attribute == r, 1.0, -1.0) for r in range(reasons) for _ in range(count)]
+    return np.stack([signal + noise * stream.normal(attribute.size) for signal in signals])
 
 
 def _check(num_nodes: int, reasons: int, groups: int, smooth_per_reason: int, own_per_reason: int) -> None:
     sizes = {"reasons": (reasons, 2), "groups": (groups, 2)}
     sizes |= {"smooth_per_reason": (smooth_per_reason, 1), "own_per_reason": (own_per_reason, 1)}
     sizes["num_nodes"] = (num_nodes, 2 * reasons * groups)
-    for name, (value, least) in sizes.items():
-        if value < least:
-            raise ValueError(f"{name} must be {least} or larger, got {value}")
+    for name, (value, minimum) in sizes.items():
+        if value < minimum:
+            raise ValueError(f"{name} must be {minimum} or larger, got {value}")

@@ -1,7 +1,7 @@
-"""Noise for studies of robustness: random edges added or removed, and noise on features.
+"""Noise for robustness studies: random edges added or removed, and noise on features.
 
-All of it is drawn from `Stream`, so that a seed gives the same graph on every machine and with every release.
-An edge here is a pair of nodes: both directions come and go together.
+All random numbers come from `Stream`, so that a seed gives the same graph on every machine and with every release. An
+edge here is a pair of nodes: both directions are added and removed together.
 """
 
 from __future__ import annotations
@@ -18,72 +18,72 @@ from gfgn.graph import Graph
 
 Integers = NDArray[np.int64]
 
-ADDED, REMOVED, FEATURES = 101, 102, 103  # the streams of one seed, apart from each other and from those of generators
+ADDED, REMOVED, FEATURES = 101, 102, 103  # keys of independent streams, also independent of those of the generators
 
 
 def add_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
-    """The graph with random edges added between nodes that had none.
+    """Adds random edges between nodes that are not joined, drawn uniformly.
 
-    Every pair of nodes without an edge is as likely as every other. A larger ratio adds to what a smaller one with the
-    same seed has added, as long as no more than half of the free pairs are taken.
+    With the same seed, a larger ratio adds a superset of the edges of a smaller one, up to half of the free pairs.
 
     Args:
-        graph: An undirected graph without self-loops or repeated edges. New edges of a weighted one weigh 1.
-        ratio: Number of new edges as a share of those there are, 0 or larger; the paper goes up to 1.
-        seed: Seed of the draw.
+        graph: An undirected graph without self-loops or duplicate edges. If it is weighted, new edges have weight 1.
+        ratio: Number of new edges relative to the number of edges, 0 or larger; the paper uses up to 1.
+        seed: Random seed.
     """
     if not 0 <= ratio < math.inf:
         raise ValueError(f"ratio must be 0 or larger and finite, got {ratio}")
-    _, code = _pairs(graph)
+    edge_index = graph.edge_index
+    _, code = _pairs(graph, edge_index)
     count, free = round(ratio * code.size), graph.num_nodes * (graph.num_nodes - 1) // 2 - code.size
     if count > free:
         raise ValueError(
-            f"ratio must leave room: {ratio} asks for {count} new edges, "
-            f"but {graph.num_nodes} nodes with {code.size} edges have room for {free}"
+            f"ratio must be small enough: {ratio} asks for {count} new edges, "
+            f"but {graph.num_nodes} nodes with {code.size} edges have only {free} free pairs"
         )
-    # The pair of rank r among the free ones: as many of its predecessors are taken as have at most r free before them.
-    rank = _distinct(free, count, Stream(seed, ADDED))
+    # The code of the free pair of rank r is r plus the number of taken pairs before it.
+    rank = _draw_distinct(free, count, Stream(seed, ADDED))
     taken = np.sort(code)
     low, high = _ends(rank + np.searchsorted(taken - np.arange(taken.size), rank, side="right"))
     new = torch.from_numpy(np.stack([np.concatenate([low, high]), np.concatenate([high, low])])).to(graph.device)
     weight = None if graph.weight is None else torch.cat([graph.weight, graph.weight.new_ones(new.size(1))])
-    edge_index = torch.cat([graph.edge_index, new], dim=1)
-    return Graph.from_edge_index(edge_index, graph.num_nodes, weight, dtype=graph.dtype)
+    return Graph.from_edge_index(torch.cat([edge_index, new], dim=1), graph.num_nodes, weight, dtype=graph.dtype)
 
 
 def remove_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
-    """The graph with random edges removed.
+    """Removes random edges.
 
-    A larger ratio removes what a smaller one with the same seed has removed, and more.
+    With the same seed, a larger ratio removes a superset of the edges of a smaller one.
 
     Args:
-        graph: An undirected graph without self-loops or repeated edges.
-        ratio: Share of the edges to remove, 0 to 1.
-        seed: Seed of the draw.
+        graph: An undirected graph without self-loops or duplicate edges.
+        ratio: Fraction of the edges to remove, 0 to 1.
+        seed: Random seed.
     """
     if not 0 <= ratio <= 1:
         raise ValueError(f"ratio must be 0 to 1, got {ratio}")
-    place, code = _pairs(graph)
+    edge_index = graph.edge_index
+    index, code = _pairs(graph, edge_index)
     order = Stream(seed, REMOVED).permutation(code.size)
     kept = np.ones(code.size, dtype=bool)
     kept[order[: round(ratio * code.size)]] = False
-    stays = torch.from_numpy(kept[place]).to(graph.device)
+    stays = torch.from_numpy(kept[index]).to(graph.device)
     weight = None if graph.weight is None else graph.weight[stays]
-    return Graph.from_edge_index(graph.edge_index[:, stays], graph.num_nodes, weight, dtype=graph.dtype)
+    return Graph.from_edge_index(edge_index[:, stays], graph.num_nodes, weight, dtype=graph.dtype)
 
 
 def add_feature_noise(x: Tensor, std: float, seed: int = 0) -> Tensor:
-    """Features with independent normal noise added.
+    """Adds independent normal noise to features.
 
     Args:
         x: `[N, F]`, dense and floating point.
         std: Standard deviation of the noise, 0 or larger.
-        seed: Seed of the draw.
+        seed: Random seed.
     """
     if x.layout != torch.strided or not x.is_floating_point():
         raise ValueError(
             f"x must be dense and floating point, got layout {x.layout} of {x.dtype}; "
-            "noise fills every zero of a sparse matrix, so ask for that with x.to_dense()"
+            "noise would fill a sparse matrix, so convert it with x.to_dense() first"
         )
     if not 0 <= std < math.inf:
         raise ValueError(f"std must be 0 or larger and finite, got {std}")
@@ -91,42 +91,42 @@ def add_feature_noise(x: Tensor, std: float, seed: int = 0) -> Tensor:
     return x + torch.from_numpy(std * noise).to(x)
 
 
-def _pairs(graph: Graph) -> tuple[Integers, Integers]:
-    """For every stored edge its pair's place among the pairs, and the codes of the pairs, ascending."""
+def _pairs(graph: Graph, edge_index: Tensor) -> tuple[Integers, Integers]:
+    """The index of every edge's pair, and the codes of the pairs in ascending order, see `_ends`."""
     if graph.batch is not None:
         raise ValueError(f"graph must be a single graph, got a batch of {graph.num_graphs}")
-    source, target = graph.edge_index.cpu().numpy()
+    source, target = edge_index.cpu().numpy()
     low, high = np.minimum(source, target), np.maximum(source, target)
-    code, place, times = np.unique(high * (high - 1) // 2 + low, return_inverse=True, return_counts=True)
+    code, index, times = np.unique(high * (high - 1) // 2 + low, return_inverse=True, return_counts=True)
     loops = int((low == high).sum())
     if loops:
         raise ValueError(f"graph must have no self-loops, got {loops}")
-    forward = np.bincount(place[source < target], minlength=code.size)
+    forward = np.bincount(index[source < target], minlength=code.size)
     odd = int(((times != 2) | (forward != 1)).sum())
     if odd:
         raise ValueError(
-            f"graph must be undirected without repeated edges, got {odd} pairs of nodes "
+            f"graph must be undirected without duplicate edges, got {odd} pairs of nodes "
             "that are not joined exactly once in each direction"
         )
-    return place, code
+    return index, code
 
 
 def _ends(code: Integers) -> tuple[Integers, Integers]:
     """The nodes `low < high` of the pairs with code `high (high − 1) / 2 + low`."""
     high = ((1 + np.sqrt(1 + 8 * code.astype(np.float64))) / 2).astype(np.int64)
-    high -= high * (high - 1) // 2 > code  # the root may round up to the next node, or down to the one before
+    high -= high * (high - 1) // 2 > code  # the square root may be rounded to the next or the previous node
     high += high * (high + 1) // 2 <= code
     return code - high * (high - 1) // 2, high
 
 
-def _distinct(high: int, count: int, stream: Stream) -> Integers:
-    """`count` different integers among 0 … `high` − 1, each set of them equally likely."""
+def _draw_distinct(high: int, count: int, stream: Stream) -> Integers:
+    """`count` distinct integers from 0 to `high` − 1; all sets are equally likely."""
     if 2 * count > high:
         chosen = np.ones(high, dtype=bool)
-        chosen[_distinct(high, high - count, stream)] = False
+        chosen[_draw_distinct(high, high - count, stream)] = False
         return np.flatnonzero(chosen)
     drawn = np.empty(0, dtype=np.int64)
     while drawn.size < count:
         both = np.concatenate([drawn, stream.integers(high, count)])
-        drawn = both[np.sort(np.unique(both, return_index=True)[1])]  # in the order of their first draw
+        drawn = both[np.sort(np.unique(both, return_index=True)[1])]  # in the order of the draw
     return drawn[:count]

@@ -1,19 +1,21 @@
-"""A graph in arrays: a NumPy `.npz` file or a PyG `Data` object. Nothing is unpickled."""
+"""Graphs in arrays: a NumPy `.npz` file or a PyG `Data`. Nothing is unpickled."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.io.assemble import Array, DataError, Edges, Parts, some, to_float32
+from gfgn.data.io.assemble import Array, Contents, DataError, Edges, first_bad_weight, listed, reason, to_float32
 from gfgn.data.splits import Split
 from gfgn.graph import MAX_NODES
+from gfgn.ops.features import sparse_csr
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -23,29 +25,26 @@ CSR = ("x_data", "x_indices", "x_indptr", "x_shape")
 KNOWN = ("edge_index", "x", *CSR, "y", "edge_weight", *MASKS)
 
 
-def read_npz(path: Path) -> Parts:
+def read_npz(path: Path) -> Contents:
     """Reads a `.npz` file."""
     label = path.name
-    arrays: dict[str, Array] = {}
     try:
-        # An own handle: NumPy leaves the one it opens open where the file is damaged.
+        # NumPy does not close a file that it opens itself if the file is damaged.
         with path.open("rb") as handle:
             file = np.load(handle, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise DataError(f"{label} is a single array, expected a .npz of named arrays")
             names = list(file.files)
-            for name in KNOWN:
-                if name in names:
-                    arrays[name] = _load(file, name, label)
+            arrays = {name: _load(file, name, label) for name in KNOWN if name in names}
     except DataError:
         raise
-    except Exception as error:  # a damaged file can raise nearly anything inside NumPy and zipfile
-        raise DataError(f"{label} cannot be read as a .npz file ({_first_line(error)})") from error
-    parts = _parts(arrays, label)
+    except Exception as error:  # NumPy and zipfile raise nearly anything on a damaged file
+        raise DataError(f"{label} cannot be read as a .npz file ({reason(error)})") from error
+    contents = _contents(arrays, label)
     ignored = [name for name in names if name not in KNOWN]
     if ignored:
-        parts.notes.append(f"{label}: arrays without a meaning here left out: {some(ignored)}")
-    return parts
+        contents.notes.append(f"{label}: unknown arrays ignored: {listed(ignored)}")
+    return contents
 
 
 def _load(file: Mapping[str, Array], name: str, label: str) -> Array:
@@ -53,15 +52,15 @@ def _load(file: Mapping[str, Array], name: str, label: str) -> Array:
         array = file[name]
     except Exception as error:
         if "allow_pickle" in str(error):
-            message = f"{label}: {name} is an array of Python objects, which is never unpickled, expected plain numbers"
+            message = f"{label}: {name} is an array of Python objects, which are never unpickled, expected numbers"
             raise DataError(message) from error
-        raise DataError(f"{label}: {name} is damaged ({_first_line(error)}), expected a NumPy array") from error
-    if not isinstance(array, np.ndarray):  # a member that is not in NumPy's format comes as bytes
+        raise DataError(f"{label}: {name} is damaged ({reason(error)}), expected a NumPy array") from error
+    if not isinstance(array, np.ndarray):  # a member in another format is returned as bytes
         raise DataError(f"{label}: {name} is not in NumPy's format, expected a NumPy array")
     return array
 
 
-def read_data(data: Data) -> Parts:
+def read_data(data: Data) -> Contents:
     """Reads a PyG `Data`."""
     arrays: dict[str, Array] = {}
     for name in ("edge_index", "x", "y", "edge_weight", *MASKS):
@@ -75,70 +74,57 @@ def read_data(data: Data) -> Parts:
             arrays |= _csr_arrays(value)
         else:
             arrays[name] = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    return _parts(arrays, "Data")
+    return _contents(arrays, "Data")
 
 
 def _csr_arrays(x: Tensor) -> dict[str, Array]:
     if x.dim() != 2:
         raise DataError(f"Data: x has shape {list(x.shape)}, expected [N, F]")
     x = x.to_sparse_csr()
-    values = x.values().float()
-    return dict(
-        zip(CSR, (values.numpy(), x.col_indices().numpy(), x.crow_indices().numpy(), np.array(x.shape)), strict=True)
-    )
+    values = (x.values().float().numpy(), x.col_indices().numpy(), x.crow_indices().numpy(), np.array(x.shape))
+    return dict(zip(CSR, values, strict=True))
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-# --- checks, the same for both --------------------------------------------------------------------
-
-
-def _parts(arrays: Mapping[str, Array], label: str) -> Parts:
+def _contents(arrays: Mapping[str, Array], label: str) -> Contents:
     x = _features(arrays, label)
     size = x.size(0)
     if size == 0 or x.size(1) == 0:
         raise DataError(f"{label}: x has shape {list(x.shape)}, expected one node and one feature or more")
     edges = _edges(arrays, label, size)
-    labels, names = _labels(arrays["y"], label, size) if "y" in arrays else (None, [])
+    labels, class_names = _labels(arrays["y"], label, size) if "y" in arrays else (None, [])
     kind = "numeric, sparse" if x.layout == torch.sparse_csr else "numeric"
-    return Parts(
+    return Contents(
         origin=label,
         edges=edges,
         x=x,
         feature_names=[f"x{k}" for k in range(x.size(1))],
         kinds={kind: x.size(1)},
         labels=labels,
-        label_names=names,
-        splits=_masks(arrays, label, size),
-        ids=np.arange(size),
+        class_names=class_names,
+        splits=_splits(arrays, label, size),
+        node_ids=np.arange(size),
     )
 
 
-def _is_number(array: Array) -> bool:
-    return array.dtype.kind in "fiub"
-
-
-def _described(array: Array) -> str:
+def _shape(array: Array) -> str:
     return f"shape {list(array.shape)} of {array.dtype}"
 
 
-def _need(arrays: Mapping[str, Array], name: str, label: str) -> Array:
+def _required(arrays: Mapping[str, Array], name: str, label: str) -> Array:
     if name not in arrays:
-        raise DataError(f"{label} has no {name}, found {some(list(arrays), 12) or 'nothing'}")
+        raise DataError(f"{label} has no {name}, only {listed(list(arrays), 12) or 'nothing'}")
     return arrays[name]
 
 
 def _features(arrays: Mapping[str, Array], label: str) -> Tensor:
     sparse = [name for name in CSR if name in arrays]
     if sparse and "x" in arrays:
-        raise DataError(f"{label} has both x and {sparse[0]}, expected features once, dense or sparse")
+        raise DataError(f"{label} has both x and {sparse[0]}, expected either dense or sparse features")
     if sparse:
         return _sparse_features(arrays, label)
-    x = _need(arrays, "x", label)
-    if x.ndim != 2 or not _is_number(x):
-        raise DataError(f"{label}: x has {_described(x)}, expected numbers of shape [N, F]")
+    x = _required(arrays, "x", label)
+    if x.ndim != 2 or x.dtype.kind not in "fiub":
+        raise DataError(f"{label}: x has {_shape(x)}, expected numbers of shape [N, F]")
     values = to_float32(x)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
@@ -148,17 +134,16 @@ def _features(arrays: Mapping[str, Array], label: str) -> Tensor:
 
 
 def _sparse_features(arrays: Mapping[str, Array], label: str) -> Tensor:
-    data, indices, indptr, shape = (_need(arrays, name, label) for name in CSR)
+    data, indices, indptr, shape = (_required(arrays, name, label) for name in CSR)
     for name, array in zip(CSR, (data, indices, indptr, shape), strict=True):
-        whole = array.dtype.kind in "iu" or (name == "x_data" and _is_number(array))
-        if array.ndim != 1 or not whole:
-            wanted = "numbers" if name == "x_data" else "integers"
-            raise DataError(f"{label}: {name} has {_described(array)}, expected {wanted} in one dimension")
+        kinds, expected = ("fiub", "numbers") if name == "x_data" else ("iu", "integers")
+        if array.ndim != 1 or array.dtype.kind not in kinds:
+            raise DataError(f"{label}: {name} has {_shape(array)}, expected {expected} in one dimension")
     if shape.size != 2 or (shape < 0).any() or (shape > MAX_NODES).any():
-        raise DataError(f"{label}: x_shape is {some(shape.tolist())}, expected the numbers of nodes and features")
+        raise DataError(f"{label}: x_shape is {listed(shape.tolist())}, expected the numbers of nodes and features")
     rows, columns = map(int, shape)
     if indptr.size != rows + 1 or indptr[0] != 0 or indptr[-1] != data.size or (indptr[1:] < indptr[:-1]).any():
-        raise DataError(f"{label}: x_indptr must be {rows + 1} offsets that rise from 0 to {data.size}")
+        raise DataError(f"{label}: x_indptr must be {rows + 1} non-decreasing offsets from 0 to {data.size}")
     if indices.size != data.size:
         raise DataError(f"{label}: x_indices has {indices.size} entries, expected {data.size} as in x_data")
     bad = np.flatnonzero((indices < 0) | (indices >= columns))
@@ -171,13 +156,13 @@ def _sparse_features(arrays: Mapping[str, Array], label: str) -> Tensor:
     if bad.size:
         raise DataError(f"{label}: x_data holds {matrix.data[bad[0]]}, expected finite numbers")
     crow, col = (torch.from_numpy(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices))
-    return torch.sparse_csr_tensor(crow, col, torch.from_numpy(matrix.data), (rows, columns), check_invariants=True)
+    return sparse_csr(crow, col, torch.from_numpy(matrix.data), torch.Size([rows, columns]))
 
 
 def _edges(arrays: Mapping[str, Array], label: str, size: int) -> Edges:
-    index = _need(arrays, "edge_index", label)
+    index = _required(arrays, "edge_index", label)
     if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
-        raise DataError(f"{label}: edge_index has {_described(index)}, expected integers of shape [2, E]")
+        raise DataError(f"{label}: edge_index has {_shape(index)}, expected integers of shape [2, E]")
     if index.shape[1] == 0:
         raise DataError(f"{label}: edge_index holds no edge, expected one or more")
     if index.min() < 0 or index.max() >= size:
@@ -189,20 +174,20 @@ def _edges(arrays: Mapping[str, Array], label: str, size: int) -> Edges:
     return Edges(source, target, None if weight is None else _weights(weight, label, source.size))
 
 
-def _weights(weight: Array, label: str, size: int) -> Any:
-    if weight.shape not in ((size,), (size, 1)) or not _is_number(weight):
-        raise DataError(f"{label}: edge_weight has {_described(weight)}, expected numbers of shape [{size}]")
+def _weights(weight: Array, label: str, size: int) -> NDArray[np.float32]:
+    if weight.shape not in ((size,), (size, 1)) or weight.dtype.kind not in "fiub":
+        raise DataError(f"{label}: edge_weight has {_shape(weight)}, expected numbers of shape [{size}]")
     values = to_float32(weight.reshape(size))
-    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-    if bad.size:
-        found = weight.reshape(size)[bad[0]]
-        raise DataError(f"{label}: edge_weight holds {found} at edge {bad[0]}, expected a finite number, 0 or larger")
+    bad = first_bad_weight(values)
+    if bad is not None:
+        got = weight.reshape(size)[bad]
+        raise DataError(f"{label}: edge_weight holds {got} at edge {bad}, expected a finite number, 0 or larger")
     return values
 
 
-def _labels(y: Array, label: str, size: int) -> tuple[Any, list[str]]:
+def _labels(y: Array, label: str, size: int) -> tuple[NDArray[np.int64], list[str]]:
     if y.shape not in ((size,), (size, 1)) or y.dtype.kind not in "iub":
-        raise DataError(f"{label}: y has {_described(y)}, expected integers of shape [{size}]")
+        raise DataError(f"{label}: y has {_shape(y)}, expected integers of shape [{size}]")
     values = y.reshape(size)
     bad = np.flatnonzero(values < -1) if y.dtype.kind == "i" else np.empty(0)
     if bad.size:
@@ -214,11 +199,10 @@ def _labels(y: Array, label: str, size: int) -> tuple[Any, list[str]]:
     return codes.astype(np.int64) - missing, [str(name) for name in classes[missing:].tolist()]
 
 
-def _masks(arrays: Mapping[str, Array], label: str, size: int) -> list[Split] | None:
-    found = [name for name in MASKS if name in arrays]
-    if not found:
+def _splits(arrays: Mapping[str, Array], label: str, size: int) -> list[Split] | None:
+    if not any(name in arrays for name in MASKS):
         return None
-    masks = [_mask(_need(arrays, name, label), name, label, size) for name in MASKS]
+    masks = [_mask(_required(arrays, name, label), name, label, size) for name in MASKS]
     count = max(mask.shape[1] for mask in masks)
     for name, mask in zip(MASKS, masks, strict=True):
         if mask.shape[1] not in (1, count):
@@ -234,11 +218,11 @@ def _masks(arrays: Mapping[str, Array], label: str, size: int) -> list[Split] | 
     return splits
 
 
-def _mask(mask: Array, name: str, label: str, size: int) -> Array:
+def _mask(mask: Array, name: str, label: str, size: int) -> NDArray[np.bool_]:
     """The mask as `[N, S]` booleans."""
     wide = mask[:, None] if mask.ndim == 1 else mask
     if wide.ndim != 2 or wide.shape[0] != size or wide.shape[1] == 0 or mask.dtype.kind not in "biu":
-        raise DataError(f"{label}: {name} has {_described(mask)}, expected booleans of shape [{size}] or [{size}, S]")
+        raise DataError(f"{label}: {name} has {_shape(mask)}, expected booleans of shape [{size}] or [{size}, S]")
     if mask.dtype.kind != "b" and not np.isin(mask, (0, 1)).all():
         raise DataError(f"{label}: {name} holds numbers other than 0 and 1, expected booleans")
     return wide.astype(bool)

@@ -1,5 +1,4 @@
-"""`read`: a user's own graph, from a folder or zip of two tables, a `.npz` file or a PyG `Data`, with a note on every
-repair that was made."""
+"""`read`: a user's own graph, from a folder or zip of two tables, a `.npz` file or a PyG `Data`."""
 
 from __future__ import annotations
 
@@ -7,22 +6,18 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.io.arrays import read_data, read_npz
-from gfgn.data.io.assemble import Array, DataError, Parts, Progress, assemble, some
-from gfgn.data.io.tables import read_tables
+from gfgn.data.io.assemble import Contents, DataError, Progress, assemble, listed, reason
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-
-__all__ = ["DataError", "Progress", "Reading", "describe_reading", "read", "read_with_notes"]
 
 TABLES = ("nodes", "edges")
 FORMATS = (".csv", ".parquet")
@@ -30,21 +25,17 @@ FORMATS = (".csv", ".parquet")
 
 @dataclass(frozen=True)
 class Reading:
-    """A dataset and what was understood on the way to it.
+    """A dataset, and how its files were understood.
 
     Attributes:
         dataset: The dataset.
-        notes: Every repair and every choice that was made, one sentence each.
-        ids: `[N]`: the id of every node, strings or integers; 0 … N − 1 for arrays.
-        label_names: The name of every class.
-        kinds: How many features there are of each kind.
+        notes: One sentence per repair or choice.
+        kinds: Number of features of each kind.
     """
 
     dataset: Dataset
     notes: list[str]
-    ids: Array
-    label_names: list[str]
-    kinds: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, int]
 
 
 def read(
@@ -58,118 +49,115 @@ def read(
     """Reads a graph of your own.
 
     Args:
-        source: A folder or `.zip` with `nodes.csv` or `.parquet` (`id`, optional `label` and `split`, every other
-            column a feature) and `edges.csv` or `.parquet` (`source`, `target`, optional `weight`); a `.npz` with
+        source: A folder or `.zip` with `nodes.csv` or `.parquet` (`id`, optional `label` and `split`, all other
+            columns are features) and `edges.csv` or `.parquet` (`source`, `target`, optional `weight`); a `.npz` with
             `edge_index`, `x` (or `x_data`, `x_indices`, `x_indptr`, `x_shape`) and optional `y`, `edge_weight`,
             `train_mask`, `val_mask`, `test_mask`; or a PyG `Data` with the same attributes.
-        undirected: Adds the opposite of every edge.
-        stratify: Where no split is given, meets its shares in every class.
-        normalize: Makes the absolute values of every row of the features add up to 1.
-        progress: Called while edges of a table are read, with the rows done and the rows in all.
+        undirected: Whether to add the opposite of every edge.
+        stratify: Whether random splits keep the proportions of the classes. Given splits are used as they are.
+        normalize: Whether to divide each row of the features by the sum of its absolute values.
+        progress: Called while an edge table is read, with the number of rows that are read and of all rows.
 
     Raises:
-        DataError: With one sentence on what is wrong, and where.
+        DataError: The data cannot be read; the message is one sentence that says what is wrong and where.
     """
-    name, parts = _parts(source, progress)
-    parts.ids = np.empty(0)  # nobody will ask for them, and a million strings take memory
-    return assemble(parts, name, undirected=undirected, stratify=stratify, normalize=normalize)
+    options = {"undirected": undirected, "stratify": stratify, "normalize": normalize}
+    return read_with_notes(source, progress=progress, **options).dataset
 
 
-def read_with_notes(
-    source: str | Path | Data,
-    *,
-    undirected: bool = True,
-    stratify: bool = False,
-    normalize: bool = False,
-    progress: Progress | None = None,
-) -> Reading:
-    """Reads a graph as `read` does, and says what was understood and repaired."""
-    name, parts = _parts(source, progress)
-    dataset = assemble(parts, name, undirected=undirected, stratify=stratify, normalize=normalize)
-    return Reading(dataset, parts.notes, parts.ids, parts.label_names, parts.kinds)
+def read_with_notes(source: str | Path | Data, *, progress: Progress | None = None, **options: bool) -> Reading:
+    """Reads a graph like `read`, with the same arguments, and reports how it was understood and repaired."""
+    name, contents = _read_contents(source, progress)
+    options = {"undirected": True, "stratify": False, "normalize": False} | options
+    return Reading(assemble(contents, name, **options), contents.notes, contents.kinds)
 
 
-def _parts(source: object, progress: Progress | None) -> tuple[str, Parts]:
-    """The name of the graph, and what is in its files."""
+def _read_contents(source: object, progress: Progress | None) -> tuple[str, Contents]:
+    """The name of the graph, and the contents of its files."""
     if isinstance(source, str | Path):
         path = Path(source)
-        whole = path.resolve()
-        return whole.stem if path.is_file() else whole.name, _read_path(path, progress)
-    from torch_geometric.data import Data  # 100 MiB of modules, which files do without
+        absolute = path.resolve()
+        return absolute.stem if path.is_file() else absolute.name, _read_path(path, progress)
+    from torch_geometric.data import Data  # 100 MiB of modules that files do not need
 
     if not isinstance(source, Data):
         raise DataError(f"source is of type {type(source).__name__}, expected a path or a PyG Data")
     return "data", read_data(source)
 
 
-def _read_path(path: Path, progress: Progress | None) -> Parts:
+def _read_path(path: Path, progress: Progress | None) -> Contents:
     if path.is_dir():
-        return read_tables(*_find_tables(path), prefix="", progress=progress)
+        return _read_folder(path, str(path), "", progress)
     if not path.is_file():
         raise DataError(f"{path} does not exist, expected a folder, a .zip or a .npz file")
     if path.suffix == ".npz":
         return read_npz(path)
     if path.suffix == ".zip":
         with tempfile.TemporaryDirectory(prefix="gfgn-") as folder:
-            _unzip_tables(path, Path(folder))
-            return read_tables(*_find_tables(Path(folder), path.name), prefix=f"{path.name}/", progress=progress)
-    raise DataError(f"{path.name} ends in {path.suffix!r}, expected a folder, a .zip or a .npz file")
+            _extract_tables(path, Path(folder))
+            return _read_folder(Path(folder), path.name, f"{path.name}/", progress)
+    raise DataError(f"{path.name} has the suffix {path.suffix!r}, expected a folder, a .zip or a .npz file")
 
 
-def _find_tables(folder: Path, label: str = "") -> tuple[Path, Path]:
-    found = []
+def _read_folder(folder: Path, label: str, prefix: str, progress: Progress | None) -> Contents:
+    """Reads the two tables; messages name the folder `label` and put `prefix` before file names."""
+    paths = []
     for table in TABLES:
-        files = [folder / f"{table}{ending}" for ending in FORMATS if (folder / f"{table}{ending}").is_file()]
-        wanted = " or ".join(f"{table}{ending}" for ending in FORMATS)
+        files = [folder / f"{table}{suffix}" for suffix in FORMATS if (folder / f"{table}{suffix}").is_file()]
         if len(files) != 1:
-            raise DataError(f"{label or folder} has {'no' if not files else 'both'} {wanted}, expected one of the two")
-        found += files
-    return found[0], found[1]
+            got, word = ("both", " and ") if files else ("no", " or ")
+            names = word.join(f"{table}{suffix}" for suffix in FORMATS)
+            raise DataError(f"{label} has {got} {names}, expected one of them")
+        paths += files
+    try:
+        from gfgn.data.io.tables import read_tables
+    except ImportError as error:
+        raise DataError("reading tables needs PyArrow, which is not installed: pip install gfgn[tables]") from error
+    return read_tables(paths[0], paths[1], prefix, progress)
 
 
-def _unzip_tables(path: Path, folder: Path) -> None:
-    """Copies the tables out of the archive, whose top level or only folder they are in; nothing else is written."""
-    wanted = {table + ending for table in TABLES for ending in FORMATS}
+def _extract_tables(path: Path, folder: Path) -> None:
+    """Copies the tables from the top level or the only folder of the archive; writes nothing else."""
+    wanted = {table + suffix for table in TABLES for suffix in FORMATS}
     try:
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
                 name = PurePosixPath(entry.filename.replace("\\", "/"))
                 if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
-                    raise DataError(f"{path.name}: entry {entry.filename!r} lies outside the folder, expected none")
+                    raise DataError(f"{path.name}: entry {entry.filename!r} is outside the folder, expected none")
                 if name.name not in wanted or len(name.parts) > 2 or name.parts[0] == "__MACOSX" or entry.is_dir():
                     continue
                 target = folder / name.name
                 if target.exists():
-                    raise DataError(f"{path.name} holds {name.name} more than once, expected one graph")
+                    raise DataError(f"{path.name} has {name.name} more than once, expected one graph")
                 with archive.open(entry) as packed, target.open("wb") as file:
                     shutil.copyfileobj(packed, file, 2**20)
     except DataError:
         raise
-    # A damaged archive fails as any of these, an encrypted one as a RuntimeError.
+    # A damaged archive raises any of these, an encrypted one a RuntimeError.
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, IndexError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DataError(f"{path.name} cannot be read as a zip archive ({reason})") from error
+        raise DataError(f"{path.name} cannot be read as a zip archive ({reason(error)})") from error
 
 
 def describe_reading(reading: Reading) -> str:
-    """What was understood, in lines for a terminal."""
+    """How the files were understood, as lines for a terminal."""
     data = reading.dataset
+    assert data.node_ids is not None
     direction = "both directions counted" if data.graph.by_source is data.graph.by_target else "directed"
     weighted = "" if data.graph.weight is None else ", weighted"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in reading.kinds.items())
-    lines = [
-        data.name,
-        f"  nodes     {data.num_nodes:,} (ids such as {some([repr(name) for name in reading.ids[:3].tolist()])})",
-        f"  edges     {data.graph.num_edges:,}, {direction}{weighted}",
-        f"  features  {data.num_features:,}: {kinds} ({some(data.feature_names)})",
-    ]
     sizes = torch.bincount(data.y[data.y >= 0], minlength=data.num_classes).tolist()
-    classes = [f"{name} ({size:,})" for name, size in zip(reading.label_names, sizes, strict=True)]
-    lines.append(f"  classes   {data.num_classes:,}{': ' if classes else ''}{some(classes, 10)}")
+    classes = [f"{name} ({size:,})" for name, size in zip(data.class_names or [], sizes, strict=True)]
+    splits = "none"
     if data.splits:
         parts = ", ".join(f"{part} {int(mask.sum()):,}" for part, mask in data.splits[0]._asdict().items())
-        lines.append(f"  splits    {len(data.splits)}; the first: {parts}")
-    else:
-        lines.append("  splits    none")
-    lines += [f"  note      {note}" for note in reading.notes] or ["  note      nothing was changed"]
-    return "\n".join(lines)
+        splits = f"{len(data.splits)}; the first: {parts}"
+    lines = [
+        data.name,
+        f"  nodes     {data.num_nodes:,} (ids such as {listed([repr(name) for name in data.node_ids[:3].tolist()])})",
+        f"  edges     {data.graph.num_edges:,}, {direction}{weighted}",
+        f"  features  {data.num_features:,}: {kinds} ({listed(data.feature_names)})",
+        f"  classes   {data.num_classes:,}{': ' if classes else ''}{listed(classes, 10)}",
+        f"  splits    {splits}",
+    ]
+    return "\n".join([*lines, *(f"  note      {note}" for note in reading.notes or ["nothing was changed"])])

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.sparse.csgraph import shortest_path
 
 from gfgn.data.diagnosis import connected_components, undirected_adjacency
+from gfgn.data.files import atomic_write
 from gfgn.graph import Graph
 
 Points: TypeAlias = npt.NDArray[np.float64]
@@ -42,11 +43,8 @@ def embed(graph: Graph, method: str, cache: Path | None = None, fingerprint: str
         return points
     points = EMBEDDINGS[method](graph)
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{np.random.SeedSequence().entropy}.tmp")
-        with partial.open("wb") as file:
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
             np.save(file, points)
-        partial.replace(path)  # another process never reads half a file
     return points
 
 
