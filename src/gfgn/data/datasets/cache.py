@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.adjacency import graph_from_rows, rows_from_pointers
 from gfgn.data.datasets.loaders import Raw
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
+from gfgn.ops.csr import CSR
 from gfgn.ops.features import row_normalize, sparse_csr
 
 Arrays = dict[str, NDArray[Any]]
@@ -71,7 +71,8 @@ def pack(raw: Raw, sparse: bool) -> Arrays:
     """The dataset as arrays; `sparse` says to leave zeros out of the features, whichever their layout is."""
     graph, x = raw.graph, raw.x
     masks = torch.stack([torch.stack(list(split)) for split in raw.splits])
-    tensors = {"indptr": graph.by_target.ptr, "indices": graph.by_target.idx, "transpose": graph.transpose, "y": raw.y}
+    tensors = {"indptr": graph.by_target.ptr, "indices": graph.by_target.idx, "y": raw.y}
+    tensors["transpose"] = graph.transpose.int()  # half the size on disk
     if graph.batch is not None:
         tensors["batch"] = graph.batch
     if sparse:
@@ -119,9 +120,9 @@ def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:
 
 def _unpack_graph(arrays: Arrays) -> Graph:
     """The graph without sorting its edges again: they were stored in order, and both directions of each."""
-    rows = rows_from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
+    rows = CSR.from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
     batch = torch.from_numpy(arrays["batch"]) if "batch" in arrays else None
-    return graph_from_rows(rows, rows, torch.from_numpy(arrays["transpose"]), symmetric=True, batch=batch)
+    return Graph.from_rows(rows, rows, torch.from_numpy(arrays["transpose"]), symmetric=True, batch=batch)
 
 
 def _to_csr(x: Tensor) -> Tensor:

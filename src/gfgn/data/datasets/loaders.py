@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.adjacency import undirected_graph
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 
@@ -38,7 +37,7 @@ class Raw(NamedTuple):
 
 def _undirected(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Graph:
     source, target = edge_index.int().numpy()
-    return undirected_graph(source, target, num_nodes, batch)
+    return Graph.from_undirected(source, target, num_nodes, batch)
 
 
 # --- by PyG's classes ------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ def ogb(root: Path, folder: str, split: str) -> Raw:
     source, target = (np.concatenate([chunk[end] for chunk in chunks]) for end in (0, 1))
     del chunks
     _check_edges(source, target, y.numel(), base / "raw/edge.csv.gz")
-    return Raw(undirected_graph(source, target, y.numel()), x, y, [Split(*masks)])
+    return Raw(Graph.from_undirected(source, target, y.numel()), x, y, [Split(*masks)])
 
 
 def _rows(path: Path, dtype: type[np.generic]) -> Iterator[NDArray[Any]]:

@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.adjacency import graph_of, merged, symmetric
 from gfgn.data.dataset import Dataset
 from gfgn.data.splits import Split, random_splits
+from gfgn.graph import Graph, merge_edges, symmetrize
 
 Array: TypeAlias = NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -83,7 +83,7 @@ def assemble(parts: Parts, name: str, *, undirected: bool, stratify: bool, norma
     # The graph last: it is the largest, and what the others need on the way is free again by then.
     y, splits = _labels_and_splits(parts, stratify)
     x = _normalized(parts) if normalize else parts.x
-    graph = graph_of(_adjacency(parts, undirected), undirected=undirected)
+    graph = Graph.from_csr(_adjacency(parts, undirected), undirected=undirected)
     return Dataset(
         name=name,
         graph=graph,
@@ -109,7 +109,7 @@ def _adjacency(parts: Parts, undirected: bool) -> scipy.sparse.csr_array:
         parts.notes.append(f"{number(loops, 'self-loop')} dropped")
     _drop_weightless(edges, parts.notes)
     given, weighted = edges.source.size - int((edges.source == edges.target).sum()), edges.weight is not None
-    matrix = merged(edges.source, edges.target, edges.weight, parts.x.size(0))
+    matrix = merge_edges(edges.source, edges.target, edges.weight, parts.x.size(0))
     del edges
     if weighted and not np.isfinite(matrix.data).all():
         raise DataError(f"{parts.origin}: weights of repeated edges add up to infinity, expected a finite sum")
@@ -129,7 +129,7 @@ def _drop_weightless(edges: Edges, notes: list[str]) -> None:
 
 
 def _symmetric(matrix: scipy.sparse.csr_array, notes: list[str], weighted: bool) -> scipy.sparse.csr_array:
-    both = symmetric(matrix)
+    both = symmetrize(matrix)
     added = both.nnz - matrix.nnz
     raised = weighted and not added and bool((both.data != matrix.data).any())
     if added or raised:

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.adjacency import return_free_memory
 from gfgn.data.io.assemble import Array, DataError, Edges, Parts, Progress, number, some, to_float32
 from gfgn.data.splits import Split
 
@@ -166,9 +165,8 @@ def read_tables(nodes: Path, edges: Path, prefix: str, progress: Progress | None
 
 
 def _return_memory() -> None:
-    """Gives back what PyArrow and the C library keep of freed memory."""
+    """Gives back what PyArrow keeps of freed memory."""
     _arrow().default_memory_pool().release_unused()
-    return_free_memory()
 
 
 # --- ids ------------------------------------------------------------------------------------------
