@@ -56,7 +56,7 @@ class Graph:
         weight: `[E]`, `A` in the order of `by_target`, or `None` where every weight is 1.
         degree: `[N]`, the weighted in-degree.
         transpose: `[E]`, for every edge of `by_source` its index in `by_target`.
-        edge_position: For every edge *as it was given* its index in `by_target`, or −1 for a removed self-loop.
+        given_order: `edge_position`, or `None` if the edges were given in the order of `by_target`.
         batch: `[N]`, the graph that each node belongs to, or `None` for a single graph.
     """
 
@@ -71,7 +71,7 @@ class Graph:
     weight: Tensor | None
     degree: Tensor
     transpose: Tensor
-    edge_position: Tensor
+    given_order: Tensor | None
     batch: Tensor | None
 
     # --- constructors -----------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Graph:
             by_source=by_source,
             weight=weight,
             transpose=transpose,
-            edge_position=edge_position[: edge_index.size(1)],
+            given_order=edge_position[: edge_index.size(1)],
             batch=batch,
             **_normalization(by_target, by_source, transpose, weight, dtype),
         )
@@ -175,7 +175,7 @@ class Graph:
         flipped = scipy.sparse.csr_array((numbers, matrix.indices, matrix.indptr), shape=matrix.shape).tocsc()
         del numbers, matrix
         by_source = by_target if undirected else _csr(flipped.indptr, flipped.indices)
-        transpose = torch.from_numpy(flipped.data)
+        transpose = torch.from_numpy(flipped.data).long()
         del flipped
         return Graph.from_rows(by_target, by_source, transpose, weight, symmetric=undirected, batch=batch)
 
@@ -205,9 +205,9 @@ class Graph:
             by_source=by_source,
             weight=weight,
             transpose=transpose,
+            given_order=None,
             batch=batch,
             **_normalization(by_target, by_source, transpose, weight, dtype, symmetric),
-            edge_position=torch.arange(by_target.idx.numel()),
         )
 
     @staticmethod
@@ -289,8 +289,13 @@ class Graph:
         return torch.stack([self.by_target.idx.long(), self.targets])
 
     @property
+    def edge_position(self) -> Tensor:
+        """For every edge *as it was given* its index in `by_target`, or −1 for a removed self-loop."""
+        return torch.arange(self.num_edges, device=self.device) if self.given_order is None else self.given_order
+
+    @property
     def device(self) -> torch.device:
-        return self.edge_position.device
+        return self.by_target.ptr.device
 
     @property
     def dtype(self) -> torch.dtype:

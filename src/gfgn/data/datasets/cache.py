@@ -122,7 +122,7 @@ def _unpack_graph(arrays: Arrays) -> Graph:
     """The graph without sorting its edges again: they were stored in order, and both directions of each."""
     rows = CSR.from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
     batch = torch.from_numpy(arrays["batch"]) if "batch" in arrays else None
-    return Graph.from_rows(rows, rows, torch.from_numpy(arrays["transpose"]), symmetric=True, batch=batch)
+    return Graph.from_rows(rows, rows, torch.from_numpy(arrays.pop("transpose")), symmetric=True, batch=batch)
 
 
 def _to_csr(x: Tensor) -> Tensor:
