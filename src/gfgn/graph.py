@@ -228,10 +228,7 @@ class Graph:
             outer = torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr.diff())
             target, source = (outer, inner) if by_row else (inner, outer)
             value = adjacency.values()
-        if not value.is_floating_point():
-            value = value.to(torch.get_default_dtype())
-        edge_index = torch.stack([source, target])
-        return Graph.from_edge_index(edge_index, adjacency.size(0), value, **options)
+        return Graph.from_edge_index(torch.stack([source, target]), adjacency.size(0), value, **options)
 
     @staticmethod
     def from_scipy(adjacency: scipy.sparse.sparray | scipy.sparse.spmatrix, **options: Any) -> Graph:
@@ -240,10 +237,7 @@ class Graph:
         if coo.shape[0] != coo.shape[1]:
             raise ValueError(f"adjacency must be a square matrix, got shape {tuple(coo.shape)}")
         edge_index = torch.stack([torch.as_tensor(coo.col).long(), torch.as_tensor(coo.row).long()])
-        value = torch.as_tensor(coo.data)
-        if not value.is_floating_point():
-            value = value.to(torch.get_default_dtype())
-        return Graph.from_edge_index(edge_index, coo.shape[0], value, **options)
+        return Graph.from_edge_index(edge_index, coo.shape[0], torch.as_tensor(coo.data), **options)
 
     @staticmethod
     def from_networkx(graph: networkx.Graph[Any], weight: str | None = None, **options: Any) -> Graph:
@@ -499,13 +493,8 @@ def _normalization(
         row_norm.mul_(weight)
         reverse_row_norm.mul_(weight if symmetric else weight.index_select(0, transpose))
     reverse_norm = norm if symmetric else norm.index_select(0, transpose)
-    return {
-        "degree": degree,
-        "norm": norm,
-        "row_norm": row_norm,
-        "reverse_norm": reverse_norm,
-        "reverse_row_norm": reverse_row_norm,
-    }
+    reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
+    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
 
 
 def _targets(by_target: CSR) -> Tensor:

@@ -11,9 +11,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gfgn.ops.csr import CSR, Adjacency, per_graph
+from gfgn.ops.csr import Adjacency, per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
-from gfgn.ops.registration import CSRTensors, Operator
+from gfgn.ops.registration import Operator, Tensors
 
 
 def attend(alpha: Tensor, z: Tensor, graph: Adjacency) -> Tensor:
@@ -33,75 +33,52 @@ def edge_dot(q: Tensor, k: Tensor, heads: int, graph: Adjacency) -> Tensor:
 
 
 @per_graph
-def _edge_numbers(graph: Adjacency) -> Tensor:
-    return torch.arange(graph.num_edges, device=graph.device)
-
-
-def _edges(graph: Adjacency) -> tuple[list[Tensor], Tensor, list[Tensor], Tensor]:
+def _edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
     """Both orders of the edges; of every entry the number of its edge in the order of `by_target`."""
-    return list(graph.by_target), _edge_numbers(graph), list(graph.by_source), graph.transpose
+    return [*graph.by_target, torch.arange(graph.num_edges, device=graph.device)], [*graph.by_source, graph.transpose]
 
 
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _attend(
-    alpha: Tensor,
-    z: Tensor,
-    rows: CSRTensors,
-    entry: Tensor,
-    reverse_rows: CSRTensors,
-    reverse_entry: Tensor,
-    backend: str,
-) -> Tensor:
-    return kernels(backend).attend(alpha, z, CSR(*rows), entry)
+def _attend(alpha: Tensor, z: Tensor, edges: Tensors, reverse: Tensors, backend: str) -> Tensor:
+    rows, (entry,) = unpack(edges)
+    return kernels(backend).attend(alpha, z, rows, entry)
 
 
-def _attend_fake(alpha: Tensor, z: Tensor, rows: CSRTensors, *_: Any) -> Tensor:
-    return z.new_empty(rows[0].size(0) - 1, z.size(1))
+def _attend_fake(alpha: Tensor, z: Tensor, edges: Tensors, *_: Any) -> Tensor:
+    return z.new_empty(edges[0].size(0) - 1, z.size(1))
 
 
 def _attend_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    alpha, z, *ctx.edges, ctx.backend = inputs
+    alpha, z, ctx.edges, ctx.reverse, ctx.backend = inputs
     ctx.save_for_backward(alpha, z)
 
 
 def _attend_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    alpha, z = ctx.saved_tensors
-    rows, entry, reverse_rows, reverse_entry = ctx.edges
-    grad = grad.contiguous()
-    grad_alpha = edge_dot_op(grad, z, *ctx.edges, z.size(1) // alpha.size(1), ctx.backend)
-    return grad_alpha, attend_op(alpha, grad, reverse_rows, reverse_entry, rows, entry, ctx.backend)
+    (alpha, z), grad = ctx.saved_tensors, grad.contiguous()
+    grad_alpha = edge_dot_op(grad, z, ctx.edges, ctx.reverse, z.size(1) // alpha.size(1), ctx.backend)
+    return grad_alpha, attend_op(alpha, grad, ctx.reverse, ctx.edges, ctx.backend)
 
 
-def _edge_dot(
-    q: Tensor,
-    k: Tensor,
-    rows: CSRTensors,
-    entry: Tensor,
-    reverse_rows: CSRTensors,
-    reverse_entry: Tensor,
-    width: int,
-    backend: str,
-) -> Tensor:
-    return kernels(backend).edge_dot(q, k, CSR(*rows), entry, width)
+def _edge_dot(q: Tensor, k: Tensor, edges: Tensors, reverse: Tensors, width: int, backend: str) -> Tensor:
+    rows, (entry,) = unpack(edges)
+    return kernels(backend).edge_dot(q, k, rows, entry, width)
 
 
-def _edge_dot_fake(q: Tensor, k: Tensor, rows: CSRTensors, entry: Tensor, *rest: Any) -> Tensor:
-    return q.new_empty(entry.size(0), q.size(1) // rest[-2])
+def _edge_dot_fake(q: Tensor, k: Tensor, edges: Tensors, reverse: Tensors, width: int, backend: str) -> Tensor:
+    return q.new_empty(edges[-1].size(0), q.size(1) // width)
 
 
 def _edge_dot_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    q, k, *ctx.edges, _, ctx.backend = inputs
+    q, k, ctx.edges, ctx.reverse, _, ctx.backend = inputs
     ctx.save_for_backward(q, k)
 
 
 def _edge_dot_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    q, k = ctx.saved_tensors
-    rows, entry, reverse_rows, reverse_entry = ctx.edges
-    grad = grad.contiguous()
-    grad_q = attend_op(grad, k, *ctx.edges, ctx.backend)
-    return grad_q, attend_op(grad, q, reverse_rows, reverse_entry, rows, entry, ctx.backend)
+    (q, k), grad = ctx.saved_tensors, grad.contiguous()
+    grad_q = attend_op(grad, k, ctx.edges, ctx.reverse, ctx.backend)
+    return grad_q, attend_op(grad, q, ctx.reverse, ctx.edges, ctx.backend)
 
 
 attend_op = Operator(_attend, _attend_fake, _attend_context, _attend_backward, features=2)

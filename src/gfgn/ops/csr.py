@@ -7,7 +7,7 @@ its sum does not depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -60,6 +60,11 @@ class CSR(NamedTuple):
 def compress(row: Tensor, idx: Tensor, num_rows: int) -> CSR:
     """Builds the pattern from the rows and columns of entries that are already sorted by row."""
     return CSR.from_pointers(_cumulative(torch.bincount(row, minlength=num_rows)), idx)
+
+
+def unpack(tensors: Sequence[Tensor]) -> tuple[CSR, Sequence[Tensor]]:
+    """A `CSR` and what follows its fields in a list: how operators receive a pattern and the values of its entries."""
+    return CSR(*tensors[:5]), tensors[5:]
 
 
 def _cumulative(length: Tensor) -> Tensor:

@@ -22,11 +22,7 @@ from gfgn.ops.torch_internals import is_batched
 
 
 def dropout(
-    x: Tensor,
-    rate: float | Tensor,
-    training: bool = True,
-    key: Tensor | None = None,
-    backend: str | None = None,
+    x: Tensor, rate: float | Tensor, training: bool = True, key: Tensor | None = None, backend: str | None = None
 ) -> Tensor:
     """Sets each value of `x` to 0 with probability `rate` and scales up the others; returns `x` when not training.
 
@@ -63,11 +59,7 @@ def dropout(
 
 
 def linear(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    dropout: float | Tensor = 0.0,
-    training: bool = False,
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, dropout: float | Tensor = 0.0, training: bool = False
 ) -> Tensor:
     """`x Wᵀ + b`, with dropout of `x` before it when training.
 

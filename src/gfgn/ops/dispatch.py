@@ -19,11 +19,7 @@ from torch import Tensor
 from gfgn.ops.csr import CSR
 from gfgn.ops.torch_internals import constant_under_compile
 
-DESCRIPTIONS = {
-    "reference": "plain PyTorch, any device",
-    "numba": "fused CPU kernels",
-    "triton": "fused CUDA kernels",
-}
+DESCRIPTIONS = {"reference": "plain PyTorch, any device", "numba": "fused CPU kernels", "triton": "fused CUDA kernels"}
 KERNELS = {"reference": "reference", "numba": "cpu.kernels", "triton": "cuda.kernels"}
 ELEMENTWISE = {"numba": "cpu.dense", "triton": "cuda.dense"}
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -63,15 +59,7 @@ class Kernels(Protocol):
     ) -> Tensor: ...
 
     def pair_forward(
-        self,
-        a: Tensor,
-        b: Tensor,
-        z: Tensor,
-        lam: Tensor,
-        norm: Tensor,
-        row_norm: Tensor,
-        rows: CSR,
-        save: bool,
+        self, a: Tensor, b: Tensor, z: Tensor, lam: Tensor, norm: Tensor, row_norm: Tensor, rows: CSR, save: bool
     ) -> tuple[Tensor, Tensor, Tensor]: ...
 
     def pair_backward(

@@ -6,36 +6,27 @@ runs in the same kernels as the sums over neighbors, in a fixed order. Each move
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from gfgn.ops.csr import CSR, Adjacency, per_graph
+from gfgn.ops.csr import Adjacency, per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
-from gfgn.ops.registration import CSRTensors, Operator, empty_like
-
-
-class EdgeEnds(NamedTuple):
-    """One end of every edge."""
-
-    nodes: Tensor
-    """`[E]`, int64: the node at that end of each edge."""
-    edges: CSR
-    """`N` rows: the edges that have node `i` at that end."""
+from gfgn.ops.registration import Operator, Tensors, empty_like
 
 
 @per_graph
-def source_ends(graph: Adjacency) -> EdgeEnds:
-    """The sources of all edges."""
-    return EdgeEnds(graph.by_target.idx.long(), graph.by_source._replace(idx=graph.transpose.to(torch.int32)))
+def source_ends(graph: Adjacency) -> list[Tensor]:
+    """A `CSR` with one row per node that holds its outgoing edges, and `[E]`, the source of every edge."""
+    return [*graph.by_source._replace(idx=graph.transpose.to(torch.int32)), graph.by_target.idx.long()]
 
 
 @per_graph
-def target_ends(graph: Adjacency) -> EdgeEnds:
-    """The targets of all edges."""
+def target_ends(graph: Adjacency) -> list[Tensor]:
+    """A `CSR` with one row per node that holds its incoming edges, and `[E]`, the target of every edge."""
     edges = torch.arange(graph.num_edges, device=graph.device, dtype=torch.int32)
-    return EdgeEnds(graph.targets, graph.by_target._replace(idx=edges))
+    return [*graph.by_target._replace(idx=edges), graph.targets]
 
 
 def from_source(x: Tensor, graph: Adjacency) -> Tensor:
@@ -58,40 +49,39 @@ def edge_softmax(scores: Tensor, graph: Adjacency) -> Tensor:
     ends = target_ends(graph)
     backend = choose(scores.device.type, scores.dtype, None)
     if backend == "triton":  # fused where that is faster: on a GPU
-        return cast(Tensor, edge_softmax_op(scores, ends.nodes, list(ends.edges), backend))
-    index = ends.nodes.unsqueeze(1).expand(-1, scores.size(1))
+        return cast(Tensor, edge_softmax_op(scores, ends, backend))
+    index = ends[-1].unsqueeze(1).expand(-1, scores.size(1))
     top = scores.new_zeros(graph.num_nodes, scores.size(1))
     top = top.scatter_reduce(0, index, scores.detach(), "amax", include_self=False)
     weight = (scores - from_target(top, graph)).exp()
     return weight / from_target(sum_by_target(weight, graph), graph)
 
 
-def _move(operator: Operator, x: Tensor, ends: EdgeEnds) -> Tensor:
-    backend = choose(x.device.type, x.dtype, None)
-    return cast(Tensor, operator(x.contiguous(), ends.nodes, list(ends.edges), backend))
+def _move(operator: Operator, x: Tensor, ends: list[Tensor]) -> Tensor:
+    return cast(Tensor, operator(x.contiguous(), ends, choose(x.device.type, x.dtype, None)))
 
 
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _to_edges(x: Tensor, nodes: Tensor, edges: CSRTensors, backend: str) -> Tensor:
-    return x.index_select(0, nodes)
+def _to_edges(x: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return x.index_select(0, ends[-1])
 
 
-def _to_edges_fake(x: Tensor, nodes: Tensor, edges: CSRTensors, backend: str) -> Tensor:
-    return x.new_empty(nodes.size(0), x.size(1))
+def _to_edges_fake(x: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return x.new_empty(ends[-1].size(0), x.size(1))
 
 
 def _to_edges_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return (to_nodes_op(grad.contiguous(), *ctx.ends),)
 
 
-def _to_nodes(values: Tensor, nodes: Tensor, edges: CSRTensors, backend: str) -> Tensor:
-    return kernels(backend).spmm(values, CSR(*edges), None)
+def _to_nodes(values: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return kernels(backend).spmm(values, unpack(ends)[0], None)
 
 
-def _to_nodes_fake(values: Tensor, nodes: Tensor, edges: CSRTensors, backend: str) -> Tensor:
-    return values.new_empty(edges[0].size(0) - 1, values.size(1))
+def _to_nodes_fake(values: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return values.new_empty(ends[0].size(0) - 1, values.size(1))
 
 
 def _to_nodes_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -106,8 +96,8 @@ to_edges_op = Operator(_to_edges, _to_edges_fake, _ends_context, _to_edges_backw
 to_nodes_op = Operator(_to_nodes, _to_nodes_fake, _ends_context, _to_nodes_backward, features=1)
 
 
-def _edge_softmax(scores: Tensor, nodes: Tensor, edges: CSRTensors, backend: str) -> Tensor:
-    return kernels(backend).softmax(scores, CSR(*edges))
+def _edge_softmax(scores: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return kernels(backend).softmax(scores, unpack(ends)[0])
 
 
 def _softmax_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -119,8 +109,8 @@ def _softmax_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return (edge_softmax_backward_op(grad.contiguous(), *ctx.saved_tensors, *ctx.ends),)
 
 
-def _edge_softmax_backward(grad: Tensor, alpha: Tensor, nodes: Tensor, edges: CSRTensors, backend: str) -> Tensor:
-    return kernels(backend).softmax_backward(grad, alpha, CSR(*edges))
+def _edge_softmax_backward(grad: Tensor, alpha: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return kernels(backend).softmax_backward(grad, alpha, unpack(ends)[0])
 
 
 def _second_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

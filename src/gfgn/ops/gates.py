@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import reference
-from gfgn.ops.csr import CSR, Adjacency
+from gfgn.ops.csr import Adjacency, unpack
 from gfgn.ops.dense import head_linear_op
 from gfgn.ops.dispatch import choose, elementwise, kernels
 from gfgn.ops.heads import halves, halves_backward
-from gfgn.ops.registration import CSRTensors, EdgeTensors, Operator, empty_like, is_plain
-from gfgn.ops.sums import check_features, needs_reference, propagate, spmm_op
+from gfgn.ops.registration import Operator, Tensors, empty_like, is_plain
+from gfgn.ops.sums import check_features, needs_reference, propagate, spmm_op, weighted_edges
 from gfgn.ops.torch_internals import graph_is_retained, is_batched, unwrapped
 
 
@@ -37,10 +37,7 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None 
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph))
     if backend != "triton":
         return torch.lerp(z, propagate(z, graph, backend), s)
-    rows, reverse = list(graph.by_target), list(graph.by_source)
-    out: Tensor = gated_propagate_op(
-        z, s.to(z.dtype), rows, graph.norm, reverse, graph.reverse_norm, _needs_gradient(z, s), backend
-    )[0]
+    out: Tensor = gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), _needs_gradient(z, s), backend)[0]
     return out
 
 
@@ -129,8 +126,8 @@ def pair_scores(a: Tensor, b: Tensor, graph: Adjacency, lam: float | Tensor = 1.
 
 def _pair_edges(lam: float | Tensor, z: Tensor, graph: Adjacency) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """λ and the edges in both orders as the pair operators take them."""
-    by_target = [graph.norm, graph.row_norm, *graph.by_target]
-    by_source = [graph.reverse_norm, graph.reverse_row_norm, *graph.by_source]
+    by_target = [*graph.by_target, graph.norm, graph.row_norm]
+    by_source = [*graph.by_source, graph.reverse_norm, graph.reverse_row_norm]
     return _lam_by_column(lam, z, graph.norm.dtype), by_target, by_source
 
 
@@ -161,40 +158,32 @@ def _needs_gradient(*inputs: Tensor) -> bool:
 
 
 def _pair_aggregate(
-    a: Tensor, b: Tensor, z: Tensor, lam: Tensor, edges: EdgeTensors, reverse: EdgeTensors, save: bool, backend: str
+    a: Tensor, b: Tensor, z: Tensor, lam: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`out_i = z_i + λ Σ_j σ(a_i + b_j)(Â_ij z_j − A_ij/d_i z_i)`, with one `λ` per column.
 
     With `save`, also the two sums over the neighbors that the gradient needs and would otherwise recompute:
     `p_i = Σ_j σ'(Â_ij z_j − A_ij/d_i z_i)` and `q_i = Σ_j σ A_ij/d_i`.
     """
-    norm, row_norm, *rows = edges
-    return kernels(backend).pair_forward(a, b, z, lam, norm, row_norm, CSR(*rows), save)
+    rows, (norm, row_norm) = unpack(edges)
+    return kernels(backend).pair_forward(a, b, z, lam, norm, row_norm, rows, save)
 
 
 def _pair_gradient(
-    grad: Tensor,
-    a: Tensor,
-    b: Tensor,
-    z: Tensor,
-    p: Tensor,
-    q: Tensor,
-    lam: Tensor,
-    reverse: EdgeTensors,
-    backend: str,
+    grad: Tensor, a: Tensor, b: Tensor, z: Tensor, p: Tensor, q: Tensor, lam: Tensor, reverse: Tensors, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients with respect to `a`, `b` and `z`, from one pass over the edges by source."""
-    norm, row_norm, *rows = reverse
-    return kernels(backend).pair_backward(grad, a, b, z, p, q, lam, norm, row_norm, CSR(*rows))
+    rows, (norm, row_norm) = unpack(reverse)
+    return kernels(backend).pair_backward(grad, a, b, z, p, q, lam, norm, row_norm, rows)
 
 
 def _gated_pair(
-    z: Tensor, gate: Tensor, lam: Tensor, edges: EdgeTensors, reverse: EdgeTensors, save: bool, backend: str
+    z: Tensor, gate: Tensor, lam: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`pair_aggregate` with `a` and `b` computed from `z` by the halves of the gate."""
-    norm, row_norm, *rows = edges
+    rows, (norm, row_norm) = unpack(edges)
     a, b = halves(z, gate)
-    return kernels(backend).pair_forward(a, b, z, lam, norm, row_norm, CSR(*rows), save)
+    return kernels(backend).pair_forward(a, b, z, lam, norm, row_norm, rows, save)
 
 
 def _gated_pair_gradient(
@@ -204,15 +193,15 @@ def _gated_pair_gradient(
     q: Tensor,
     gate: Tensor,
     lam: Tensor,
-    reverse: EdgeTensors,
+    reverse: Tensors,
     reuse: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     """The gradients with respect to `z` and the gate. `a` and `b` are recomputed rather than kept; with `reuse` the
     gradients overwrite `p` and `q`."""
-    norm, row_norm, *rows = reverse
+    rows, (norm, row_norm) = unpack(reverse)
     a, b = halves(z, gate)
-    grad_a, grad_b, grad_z = kernels(backend).pair_backward(grad, a, b, z, p, q, lam, norm, row_norm, CSR(*rows), reuse)
+    grad_a, grad_b, grad_z = kernels(backend).pair_backward(grad, a, b, z, p, q, lam, norm, row_norm, rows, reuse)
     del a, b
     return halves_backward(grad_a, grad_b, grad_z, z, gate)
 
@@ -260,13 +249,13 @@ def _halves_and_features(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 
 def _reference_gradient(
-    grad: Tensor, inputs: Sequence[Tensor], lam: Tensor, edges: EdgeTensors, gate_inputs: Any
+    grad: Tensor, inputs: Sequence[Tensor], lam: Tensor, edges: Tensors, gate_inputs: Any
 ) -> tuple[Tensor, ...]:
     """The differentiable gradient of `pair_aggregate`, whose `a`, `b` and `z` are `gate_inputs(*inputs)`."""
-    norm, row_norm, *rows = edges
+    rows, (norm, row_norm) = unpack(edges)
     inputs = tuple(x.clone() for x in inputs)
     a, b, z = gate_inputs(*inputs)
-    out = reference.pair_aggregate(a, b, z, lam, norm, row_norm, CSR(*rows))
+    out = reference.pair_aggregate(a, b, z, lam, norm, row_norm, rows)
     return torch.autograd.grad(out, inputs, grad, create_graph=True)
 
 
@@ -322,49 +311,40 @@ gated_neighbor_gradient_op = Operator(
 
 
 def _gated_propagate(
-    z: Tensor,
-    s: Tensor,
-    rows: CSRTensors,
-    norm: Tensor,
-    reverse_rows: CSRTensors,
-    reverse_norm: Tensor,
-    save: bool,
-    backend: str,
+    z: Tensor, s: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
 ) -> tuple[Tensor, Tensor]:
     """`z + s (Âz − z)`, and with `save` also `Âz − z`; `s` has one row per node, or one for all."""
-    return kernels(backend).gated_propagate(z, s, CSR(*rows), norm, save)
+    rows, (norm,) = unpack(edges)
+    return kernels(backend).gated_propagate(z, s, rows, norm, save)
 
 
 def _gated_propagate_fake(z: Tensor, s: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(z), z.new_empty(z.shape if rest[-2] else (0,))
 
 
-def _gated_gradient(
-    grad: Tensor, s: Tensor, diff: Tensor, reverse_rows: CSRTensors, reverse_norm: Tensor, backend: str
-) -> tuple[Tensor, Tensor]:
+def _gated_gradient(grad: Tensor, s: Tensor, diff: Tensor, reverse: Tensors, backend: str) -> tuple[Tensor, Tensor]:
     """The gradients with respect to `z` and to `s`, the latter with one row per node."""
-    return kernels(backend).gated_propagate_backward(grad, s, diff, CSR(*reverse_rows), reverse_norm)
+    rows, (norm,) = unpack(reverse)
+    return kernels(backend).gated_propagate_backward(grad, s, diff, rows, norm)
 
 
 def _gated_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    z, s, rows, norm, reverse_rows, reverse_norm, _, ctx.backend = inputs
+    z, s, ctx.edges, ctx.reverse, _, ctx.backend = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(z, s, norm, reverse_norm, output[1])
-    ctx.patterns = (rows, reverse_rows)
+    ctx.save_for_backward(z, s, output[1])
 
 
 def _gated_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if grad is None:
         return ()
-    z, s, norm, reverse_norm, diff = ctx.saved_tensors
-    rows, reverse_rows = ctx.patterns
+    z, s, diff = ctx.saved_tensors
     if torch.is_grad_enabled() or diff.dim() != 2:  # to be differentiated again, or nothing was saved
-        forward = spmm_op(z, rows, norm, reverse_rows, reverse_norm, ctx.backend) - z
-        backward = spmm_op(grad * s, reverse_rows, reverse_norm, rows, norm, ctx.backend)
+        forward = spmm_op(z, ctx.edges, ctx.reverse, ctx.backend) - z
+        backward = spmm_op(grad * s, ctx.reverse, ctx.edges, ctx.backend)
         grad_z, grad_s = grad * (1 - s) + backward, grad * forward
     else:
-        grad_z, grad_s = gated_gradient_op(grad, s, diff, reverse_rows, reverse_norm, ctx.backend)
+        grad_z, grad_s = gated_gradient_op(grad, s, diff, ctx.reverse, ctx.backend)
     return grad_z, grad_s if s.size(0) == z.size(0) else grad_s.sum(0, keepdim=True)
 
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from gfgn.ops.csr import CSR
 from gfgn.ops.torch_internals import (
     add_batch_dim,
     batch_dim,
@@ -26,10 +25,7 @@ from gfgn.ops.torch_internals import (
     unwrapped,
 )
 
-# Operators accept lists of tensors, but no tuples.
-CSRTensors: TypeAlias = Sequence[Tensor]  # the fields of a `CSR`
-EdgeTensors: TypeAlias = Sequence[Tensor]  # norm, row_norm and the fields of a `CSR`
-LIST_LENGTHS = {"CSRTensors": len(CSR._fields), "EdgeTensors": 2 + len(CSR._fields)}
+Tensors: TypeAlias = Sequence[Tensor]  # a `CSR` and values of its entries: operators accept lists, but no tuples
 Context: TypeAlias = Callable[[Any, tuple[Any, ...], Any], None]
 Backward: TypeAlias = Callable[..., tuple[Any, ...]]
 
@@ -42,8 +38,7 @@ class Operator:
     the kernel directly, or through an `autograd.Function` with the same gradient. So does a call inside one `vmap`.
 
     Args:
-        kernel: The function. Arguments that have a gradient come first: feature matrices, then matrices of heads. Lists
-            of tensors are annotated `CSRTensors` or `EdgeTensors`.
+        kernel: The function. Arguments that have a gradient come first: feature matrices, then matrices of heads.
         fake: Takes the same arguments and returns empty tensors of the result's shapes.
         context: Saves what the gradient needs, as for `torch.library.register_autograd`.
         backward: Returns the gradients of the arguments that have one.
@@ -71,13 +66,21 @@ class Operator:
         registered.register_vmap(self._batched)
         self.function: Any = None
         if context is not None and backward is not None:
-            parameters = inspect.signature(kernel).parameters.values()
-            # `torch.library` expects a gradient for every tensor of a list.
-            lengths = [LIST_LENGTHS.get(p.annotation) for p in parameters]
-            none = [None if length is None else [None] * length for length in lengths]
-            registered.register_autograd(_padded(backward, none), setup_context=context)
-            self.function = _eager_function(name, kernel, context, _padded(backward, [None] * len(none)))
+            self._register_gradient(registered, context, backward)
+            self.function = _eager_function(name, kernel, context, backward)
         self.registered = overload(registered)
+
+    def _register_gradient(self, registered: Any, context: Context, backward: Backward) -> None:
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            # `torch.library` expects a gradient for every tensor of a list.
+            ctx.none = [[None] * len(x) if isinstance(x, list) else None for x in inputs]
+            context(ctx, inputs, output)
+
+        def padded(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+            result = backward(ctx, *grads)
+            return *result, *ctx.none[len(result) :]
+
+        registered.register_autograd(padded, setup_context=setup_context)
 
     def __call__(self, *args: Any) -> Any:
         if torch.compiler.is_compiling() or not is_plain(args[0]):
@@ -136,26 +139,20 @@ def _split_replicas(out: Tensor, size: int) -> tuple[Tensor, int | None]:
     return out, None  # an optional result that was not requested: empty
 
 
-def _padded(backward: Backward, none: Sequence[Any]) -> Backward:
-    """`backward` with `none` for the arguments that have no gradient."""
-
-    def padded(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        result = backward(ctx, *grads)
-        return *result, *none[len(result) :]
-
-    return padded
-
-
 def _eager_function(name: str, kernel: Callable[..., Any], context: Context, backward: Backward) -> Any:
+    arguments = len(inspect.signature(kernel).parameters)
+
     # A `forward` that takes the context itself: PyTorch calls it with less overhead than one with `setup_context`.
     def forward(ctx: Any, *args: Any) -> Any:
         out = kernel(*args)
         context(ctx, args, out)
         return out
 
-    return type(
-        name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    )
+    def padded(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        result = backward(ctx, *grads)
+        return *result, *[None] * (arguments - len(result))
+
+    return type(name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(padded)})
 
 
 def is_plain(x: Tensor) -> bool:

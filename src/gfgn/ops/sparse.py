@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import bf16_split, reference
-from gfgn.ops.csr import CSR, compress
+from gfgn.ops.csr import CSR, compress, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.random import keep, next_key, rate_dtype
-from gfgn.ops.registration import CSRTensors, Operator
-from gfgn.ops.sums import row_per_row, spmm_op
+from gfgn.ops.registration import Operator, Tensors
+from gfgn.ops.sums import spmm_op, sum_fake
 from gfgn.ops.torch_internals import WeakIdKeyDictionary, in_place_version
 
 DENSE_FROM = 0.05
@@ -40,6 +40,10 @@ class _BothOrders:
     version: int
     _dense: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
 
+    def orders(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Both orders as operators take them."""
+        return [*self.rows, self.values], [*self.reverse_rows, self.reverse_values, self.reverse_entry]
+
     def dense(self, x: Tensor) -> tuple[Tensor, Tensor | None] | None:
         """The dense matrix and, where it is faster, its bfloat16 split, if a GPU is faster with a dense product; built
         once."""
@@ -55,11 +59,7 @@ _both_orders_of: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def sparse_linear(
-    x: Tensor,
-    weight: Tensor,
-    dropout: float | Tensor = 0.0,
-    key: Tensor | None = None,
-    backend: str | None = None,
+    x: Tensor, weight: Tensor, dropout: float | Tensor = 0.0, key: Tensor | None = None, backend: str | None = None
 ) -> Tensor:
     """`X W` with each stored value of `X` dropped with probability `dropout`, and the rest scaled up.
 
@@ -86,9 +86,7 @@ def sparse_linear(
         entry = torch.arange(matrix.values.numel(), device=weight.device)
         kept = keep(entry, key, rate).to(weight.dtype) / (1 - rate).to(weight.dtype)
         return reference.spmm(weight, matrix.rows, matrix.values.to(weight.dtype) * kept)
-    by_rows = (list(matrix.rows), matrix.values, None)
-    by_columns = (list(matrix.reverse_rows), matrix.reverse_values, matrix.reverse_entry)
-    return cast(Tensor, sparse_linear_op(weight, *by_rows, *by_columns, key.reshape(1), rate.reshape(1), backend))
+    return cast(Tensor, sparse_linear_op(weight, *matrix.orders(), key.reshape(1), rate.reshape(1), backend))
 
 
 def _without_dropout(x: Tensor, matrix: _BothOrders, weight: Tensor, backend: str) -> Tensor:
@@ -97,8 +95,7 @@ def _without_dropout(x: Tensor, matrix: _BothOrders, weight: Tensor, backend: st
     dense = matrix.dense(x) if weight.is_cuda else None
     if dense is not None:
         return cast(Tensor, shared_linear_op(weight, dense[0].to(weight.dtype), dense[1]))
-    reverse = (list(matrix.reverse_rows), matrix.reverse_values)
-    return cast(Tensor, spmm_op(weight, list(matrix.rows), matrix.values, *reverse, backend))
+    return cast(Tensor, spmm_op(weight, *matrix.orders(), backend))
 
 
 def _check(x: Tensor, weight: Tensor, dropout: float | Tensor) -> None:
@@ -138,31 +135,23 @@ def _both_orders(x: Tensor) -> _BothOrders:
 
 
 def _sparse_linear(
-    weight: Tensor,
-    rows: CSRTensors,
-    values: Tensor,
-    entry: Tensor | None,
-    reverse_rows: CSRTensors,
-    reverse_values: Tensor,
-    reverse_entry: Tensor | None,
-    keys: Tensor,
-    rate: Tensor,
-    backend: str,
+    weight: Tensor, matrix: Tensors, reverse: Tensors, keys: Tensor, rate: Tensor, backend: str
 ) -> Tensor:
     """`X W` with dropout on the stored values of `X`: `weight` is `[F, R·C]`, one block of columns for each of the `R`
-    keys, and a hash of `(e, keys[r])` decides whether block `r` keeps entry `e`."""
+    keys, and a hash of `(e, keys[r])` decides whether block `r` keeps entry `e`. `matrix` holds the values of the
+    entries and, if they are not `0, 1, …`, their numbers."""
+    rows, (values, *entry) = unpack(matrix)
     columns = weight.size(1) // max(keys.numel(), 1)
-    return kernels(backend).sparse_linear(weight, CSR(*rows), values, keys, rate, entry, columns)
+    return kernels(backend).sparse_linear(weight, rows, values, keys, rate, entry[0] if entry else None, columns)
 
 
 def _sparse_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, *ctx.orders, keys, rate, ctx.backend = inputs
+    _, ctx.matrix, ctx.reverse, keys, rate, ctx.backend = inputs
     ctx.save_for_backward(keys, rate)
 
 
 def _sparse_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    transposed = (*ctx.orders[3:], *ctx.orders[:3])
-    return (sparse_linear_op(grad, *transposed, *ctx.saved_tensors, ctx.backend),)
+    return (sparse_linear_op(grad, ctx.reverse, ctx.matrix, *ctx.saved_tensors, ctx.backend),)
 
 
 def _shared_linear(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
@@ -185,7 +174,7 @@ def _shared_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 sparse_linear_op = Operator(
-    _sparse_linear, row_per_row, _sparse_linear_context, _sparse_linear_backward, features=1, columns=(7, 8)
+    _sparse_linear, sum_fake, _sparse_linear_context, _sparse_linear_backward, features=1, columns=(3, 4)
 )
 shared_linear_op = Operator(
     _shared_linear, _shared_linear_fake, _shared_linear_context, _shared_linear_backward, features=1

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import reference
-from gfgn.ops.csr import CSR, Adjacency
+from gfgn.ops.csr import Adjacency, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.edges import to_edges_op
-from gfgn.ops.registration import CSRTensors, Operator
+from gfgn.ops.registration import Operator, Tensors
 
 
 def propagate(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -23,7 +23,7 @@ def propagate(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor
     backend = choose(x.device.type, x.dtype, backend, needs_reference(graph))
     if backend == "reference":
         return reference.spmm(x, graph.by_target, graph.norm)
-    return _sum(x, graph, graph.norm, graph.reverse_norm, backend)
+    return cast(Tensor, spmm_op(x, *weighted_edges(graph), backend))
 
 
 def neighbor_sum(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -32,7 +32,7 @@ def neighbor_sum(x: Tensor, graph: Adjacency, backend: str | None = None) -> Ten
     backend = choose(x.device.type, x.dtype, backend)
     if backend == "reference":
         return reference.spmm(x, graph.by_target, None)
-    return _sum(x, graph, None, None, backend)
+    return cast(Tensor, spmm_op(x, list(graph.by_target), list(graph.by_source), backend))
 
 
 def neighbor_mean(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -48,12 +48,12 @@ def neighbor_max(x: Tensor, graph: Adjacency, backend: str | None = None) -> Ten
     """
     check_features("neighbor_max", graph, x=x)
     backend = choose(x.device.type, x.dtype, backend)
-    source, target, rows, edges = graph.by_target.idx.long(), graph.targets, list(graph.by_target), graph.num_edges
+    source, target, edges = graph.by_target.idx.long(), graph.targets, graph.num_edges
     with torch.no_grad():
         index = target.unsqueeze(1).expand(-1, x.size(1))
-        value = to_edges_op(x, source, rows, backend)
+        value = to_edges_op(x, [*graph.by_target, source], backend)
         top = torch.zeros_like(x).scatter_reduce(0, index, value, "amax", include_self=False)
-        is_top = (value == to_edges_op(top, target, rows, backend)) | value.isnan()
+        is_top = (value == to_edges_op(top, [*graph.by_target, target], backend)) | value.isnan()
         edge = torch.where(is_top, torch.arange(edges, device=x.device).unsqueeze(1), edges)
         first = torch.full_like(x, edges, dtype=torch.int64).scatter_reduce(0, index, edge, "amin")
         winner = torch.cat([source, source.new_zeros(1)])[first]  # any node where there is no neighbor
@@ -66,17 +66,13 @@ def propagate_and_mean(x: Tensor, graph: Adjacency, backend: str | None = None) 
     backend = choose(x.device.type, x.dtype, backend, needs_reference(graph))
     if backend == "reference":
         return propagate(x, graph, backend), neighbor_mean(x, graph, backend)
-    rows, reverse_rows = list(graph.by_target), list(graph.by_source)
-    inverse = _inverse_count(graph)
-    both: tuple[Tensor, Tensor] = propagate_and_mean_op(
-        x, rows, graph.norm, inverse, reverse_rows, graph.reverse_norm, backend
-    )
+    both: tuple[Tensor, Tensor] = propagate_and_mean_op(x, *weighted_edges(graph), _inverse_count(graph), backend)
     return both
 
 
-def _sum(x: Tensor, graph: Adjacency, values: Tensor | None, reverse_values: Tensor | None, backend: str) -> Tensor:
-    rows, reverse_rows = list(graph.by_target), list(graph.by_source)
-    return cast(Tensor, spmm_op(x, rows, values, reverse_rows, reverse_values, backend))
+def weighted_edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
+    """The pattern and `Â` by target, and the same by source."""
+    return [*graph.by_target, graph.norm], [*graph.by_source, graph.reverse_norm]
 
 
 def _inverse_count(graph: Adjacency) -> Tensor:
@@ -106,83 +102,63 @@ def check_features(operator: str, graph: Adjacency, **features: Tensor) -> None:
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _spmm(
-    x: Tensor,
-    rows: CSRTensors,
-    values: Tensor | None,
-    reverse_rows: CSRTensors,
-    reverse_values: Tensor | None,
-    backend: str,
-) -> Tensor:
-    """`out_i = Σ_j v_ij x_j` (`v = 1` without `values`)."""
-    return kernels(backend).spmm(x, CSR(*rows), values)
+def _spmm(x: Tensor, edges: Tensors, reverse: Tensors, backend: str) -> Tensor:
+    """`out_i = Σ_j v_ij x_j`, with `v = 1` if `edges` holds no values."""
+    rows, values = unpack(edges)
+    return kernels(backend).spmm(x, rows, values[0] if values else None)
 
 
-def row_per_row(x: Tensor, rows: CSRTensors, *_: Any) -> Tensor:
+def sum_fake(x: Tensor, edges: Tensors, *_: Any) -> Tensor:
     """The shape of a sum over the entries of each row."""
-    return x.new_empty(rows[0].size(0) - 1, x.size(1))
+    return x.new_empty(edges[0].size(0) - 1, x.size(1))
 
 
 def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, rows, values, reverse_rows, reverse_values, ctx.backend = inputs
-    ctx.transposed = (reverse_rows, reverse_values, rows, values)
+    _, ctx.edges, ctx.reverse, ctx.backend = inputs
 
 
 def _spmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (spmm_op(grad, *ctx.transposed, ctx.backend),)
-
-
-spmm_op = Operator(_spmm, row_per_row, _spmm_context, _spmm_backward, features=1)
+    return (spmm_op(grad, ctx.reverse, ctx.edges, ctx.backend),)
 
 
 def _propagate_and_mean(
-    x: Tensor,
-    rows: CSRTensors,
-    values: Tensor,
-    inverse: Tensor,
-    reverse_rows: CSRTensors,
-    reverse_values: Tensor,
-    backend: str,
+    x: Tensor, edges: Tensors, reverse: Tensors, inverse: Tensor, backend: str
 ) -> tuple[Tensor, Tensor]:
     """`Σ_j v_ij x_j` and `inverse_i Σ_j x_j` from one pass."""
-    return kernels(backend).spmm_pair(x, CSR(*rows), values, inverse)
+    rows, (values,) = unpack(edges)
+    return kernels(backend).spmm_pair(x, rows, values, inverse)
 
 
-def _propagate_and_mean_fake(x: Tensor, rows: CSRTensors, *_: Any) -> tuple[Tensor, Tensor]:
-    return row_per_row(x, rows), row_per_row(x, rows)
+def _propagate_and_mean_fake(x: Tensor, edges: Tensors, *_: Any) -> tuple[Tensor, Tensor]:
+    return sum_fake(x, edges), sum_fake(x, edges)
 
 
 def _both_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    *_, rows, values, inverse, reverse_rows, reverse_values, ctx.backend = inputs
-    ctx.transposed = (reverse_rows, reverse_values, inverse, rows, values)
+    *_, edges, reverse, inverse, backend = inputs
+    ctx.transposed = (reverse, edges, inverse, backend)
 
 
 def _propagate_and_mean_backward(ctx: Any, weighted: Tensor, mean: Tensor) -> tuple[Any, ...]:
-    return (propagate_and_mean_transposed_op(weighted, mean, *ctx.transposed, ctx.backend),)
+    return (propagate_and_mean_transposed_op(weighted, mean, *ctx.transposed),)
 
 
 def _propagate_and_mean_transposed(
-    weighted: Tensor,
-    mean: Tensor,
-    rows: CSRTensors,
-    values: Tensor,
-    inverse: Tensor,
-    reverse_rows: CSRTensors,
-    reverse_values: Tensor,
-    backend: str,
+    weighted: Tensor, mean: Tensor, edges: Tensors, reverse: Tensors, inverse: Tensor, backend: str
 ) -> Tensor:
     """`Σ_i v_ij weighted_i + inverse_i mean_i` from one pass: the transpose of `propagate_and_mean`."""
-    return kernels(backend).spmm_pair_backward(weighted, mean, CSR(*rows), values, inverse)
+    rows, (values,) = unpack(edges)
+    return kernels(backend).spmm_pair_backward(weighted, mean, rows, values, inverse)
 
 
-def _propagate_and_mean_transposed_fake(weighted: Tensor, mean: Tensor, rows: CSRTensors, *_: Any) -> Tensor:
-    return row_per_row(weighted, rows)
+def _propagate_and_mean_transposed_fake(weighted: Tensor, mean: Tensor, edges: Tensors, *_: Any) -> Tensor:
+    return sum_fake(weighted, edges)
 
 
 def _propagate_and_mean_transposed_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return tuple(propagate_and_mean_op(grad, *ctx.transposed, ctx.backend))
+    return tuple(propagate_and_mean_op(grad, *ctx.transposed))
 
 
+spmm_op = Operator(_spmm, sum_fake, _spmm_context, _spmm_backward, features=1)
 propagate_and_mean_op = Operator(
     _propagate_and_mean, _propagate_and_mean_fake, _both_context, _propagate_and_mean_backward, features=1
 )

@@ -7,38 +7,17 @@ says which function of this module broke.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch._functorch.pyfunctorch import temporarily_pop_interpreter_stack
-from torch.utils.weak import WeakIdKeyDictionary
-
-__all__ = [
-    "WeakIdKeyDictionary",
-    "add_batch_dim",
-    "batch_dim",
-    "constant_under_compile",
-    "coo_entries",
-    "graph_is_retained",
-    "has_dispatch_modes",
-    "has_transforms",
-    "in_place_version",
-    "is_batched",
-    "is_wrapped",
-    "only_vmap_level",
-    "outside_of_transforms",
-    "overload",
-    "parse_to",
-    "unwrapped",
-]
+from torch._functorch import pyfunctorch
+from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
 _functorch = torch._C._functorch
-
-
-# --- functorch ------------------------------------------------------------------------------------
+outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack
+"""A context manager that suspends the innermost functorch transform."""
 
 
 def is_batched(x: Any) -> bool:
@@ -82,14 +61,6 @@ def only_vmap_level() -> int | None:
     return level
 
 
-def outside_of_transforms() -> AbstractContextManager[Any]:
-    """Inside, the innermost functorch transform is suspended."""
-    return temporarily_pop_interpreter_stack()
-
-
-# --- dispatch, compilation, autograd --------------------------------------------------------------
-
-
 def has_dispatch_modes() -> bool:
     """Whether a `TorchDispatchMode` is active."""
     return torch._C._len_torch_dispatch_stack() != 0
@@ -109,9 +80,6 @@ def constant_under_compile(function: F) -> F:
 def graph_is_retained() -> bool:
     """Whether the running backward pass may be repeated (`retain_graph=True`); true outside of one."""
     return torch._C._autograd._get_current_graph_task_keep_graph()
-
-
-# --- tensors --------------------------------------------------------------------------------------
 
 
 def in_place_version(x: Tensor) -> int:

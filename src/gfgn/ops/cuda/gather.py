@@ -435,13 +435,7 @@ def spmm_pair_backward(g_weighted: Tensor, g_mean: Tensor, rows_t: CSR, values_t
 
 
 def sparse_linear(
-    weight: Tensor,
-    rows: CSR,
-    values: Tensor,
-    keys: Tensor,
-    rate: Tensor,
-    entry: Tensor | None,
-    out_columns: int,
+    weight: Tensor, rows: CSR, values: Tensor, keys: Tensor, rate: Tensor, entry: Tensor | None, out_columns: int
 ) -> Tensor:
     """A sparse matrix times a dense one, with dropout on the sparse values, for several replicas at once.
 
