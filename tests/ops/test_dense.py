@@ -128,10 +128,10 @@ def test_linear_of_replicas_with_features_of_their_own() -> None:
     out, expected = torch.vmap(ops.linear)(x, weight), torch.einsum("rnf,rdf->rnd", x, weight)
     torch.testing.assert_close(out, expected)
     grad = normal(3, 7, 4, seed=3)
-    for got, wanted in zip(
+    for got, expected_grad in zip(
         torch.autograd.grad(out, (x, weight), grad), torch.autograd.grad(expected, (x, weight), grad), strict=True
     ):
-        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(got, expected_grad)
 
 
 def test_linear_alone_is_pytorchs() -> None:
@@ -180,11 +180,11 @@ def test_gated_neighbor_gradients(backend: str, rows: int, heads: int, d: int) -
     inputs = [normal(rows, heads * d, seed=k, where=where).requires_grad_() for k in range(3)]
     inputs.append(normal(heads, 2 * d, d, seed=3, where=where).requires_grad_())
     lam, grad = torch.rand(heads * d, device=where), normal(rows, heads * d, seed=4, where=where)
-    found, expected = (
+    gradients, expected = (
         torch.autograd.grad(ops.gated_neighbor(*inputs, lam, name), inputs, grad) for name in (backend, "reference")
     )
-    for got, wanted in zip(found, expected, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=2e-5, atol=2e-5)
+    for got, expected_grad in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(got, expected_grad, rtol=2e-5, atol=2e-5)
 
 
 def test_gated_neighbor_twice_differentiable() -> None:
