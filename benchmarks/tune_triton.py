@@ -1,10 +1,10 @@
-"""Checks the Triton kernels against float64 on a GPU, and times tile shapes: how `_plan` was chosen.
+"""Checks the Triton kernels against float64 on a GPU, and times tile shapes: how `gather.plan` was chosen.
 
     PYTHONPATH=src python benchmarks/tune_triton.py check
     PYTHONPATH=src python benchmarks/tune_triton.py tune --arxiv edges.npz --out results.json
     PYTHONPATH=src python benchmarks/tune_triton.py final --arxiv edges.npz --out results.json
 
-`tune` times the shapes below for the pair operator and the plain sum; `final` times every operator as `_plan` sets
+`tune` times the shapes below for the pair operator and the plain sum; `final` times every operator as `plan` sets
 it, against eager PyTorch and against the time its bytes need at the copy bandwidth of the same run. The archive
 holds `edges`, `[E, 2]`, of a graph to be symmetrised (ogbn-arxiv's for the numbers in the documentation).
 """
@@ -23,9 +23,9 @@ import triton
 from torch import Tensor
 
 from gfgn.ops.csr import CSR, compress
-from gfgn.ops.cuda import kernels
+from gfgn.ops.cuda import gather, kernels
 
-PLAN = kernels._plan
+PLAN = gather.plan
 
 
 class Graph(NamedTuple):
@@ -219,7 +219,7 @@ TUNED = ("pair_forward", "pair_backward", "spmm")
 
 
 def use(shape: tuple[Any, ...] | None) -> None:
-    kernels._plan = PLAN if shape is None else lambda *_: kernels._Tile(*shape)
+    gather.plan = PLAN if shape is None else lambda *_: gather.Tile(*shape)
 
 
 def warm(job: tuple[tuple[Any, ...], str]) -> str | None:

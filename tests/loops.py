@@ -1,4 +1,4 @@
-"""The layer as loops over Python floats, written from the paper's equations and sharing no code with the package."""
+"""One layer as loops over Python floats, written from the paper's equations; it shares no code with the package."""
 
 import math
 
@@ -79,7 +79,7 @@ def layer(
 
 
 def random_edges(num_nodes: int, num_edges: int, generator: torch.Generator) -> Tensor:
-    """Directed edges, self-loops and repetitions among them."""
+    """Directed edges, possibly with self-loops and repetitions."""
     return torch.randint(0, num_nodes, (2, num_edges), generator=generator)
 
 

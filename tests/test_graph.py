@@ -1,6 +1,7 @@
-"""`Graph`: both orders, normalisation, the place of every given edge, every source format, every refusal."""
+"""`Graph`: both orders, normalization, the position of every given edge, every constructor, every error."""
 
 import copy
+import dataclasses
 import pickle
 
 import networkx as nx
@@ -17,6 +18,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import remove_self_loops
 
 from gfgn import Graph
+from gfgn.graph import merge_edges, symmetrize
 from gfgn.ops.csr import CSR, SEGMENT
 
 
@@ -30,7 +32,7 @@ def dense(graph: Graph, rows: CSR, values: torch.Tensor) -> torch.Tensor:
 
 
 @given(n=st.integers(1, 12), e=st.integers(0, 40), seed=st.integers(0, 10_000), weighted=st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_both_orders_hold_the_same_matrix(n: int, e: int, seed: int, weighted: bool) -> None:
     edges = random_edges(n, e, generator(seed))
     weight = torch.rand(e, generator=generator(seed), dtype=torch.float64) if weighted else None
@@ -52,8 +54,8 @@ def test_both_orders_hold_the_same_matrix(n: int, e: int, seed: int, weighted: b
 
 
 @given(n=st.integers(1, 10), e=st.integers(0, 40), seed=st.integers(0, 10_000), merge=st.booleans())
-@settings(deadline=None, max_examples=60)
-def test_slot_finds_every_given_edge(n: int, e: int, seed: int, merge: bool) -> None:
+@settings(deadline=None, max_examples=40)
+def test_edge_position_of_every_given_edge(n: int, e: int, seed: int, merge: bool) -> None:
     edges = random_edges(n, e, generator(seed))
     graph = Graph.from_edge_index(edges, n, duplicates="merge" if merge else "keep")
     loop = edges[0] == edges[1]
@@ -64,7 +66,7 @@ def test_slot_finds_every_given_edge(n: int, e: int, seed: int, merge: bool) -> 
         assert graph.edge_position[~loop].unique().numel() == graph.num_edges
 
 
-def test_normalisation_is_pygs_on_directed_edges() -> None:
+def test_normalization_equals_pygs_on_directed_edges() -> None:
     edges, _ = remove_self_loops(random_edges(30, 90, generator()).unique(dim=1))
     graph = Graph.from_edge_index(edges, 30)
     index, weight = gcn_norm(edges, num_nodes=30, add_self_loops=False, dtype=torch.float32)
@@ -92,7 +94,7 @@ def test_rows_of_an_undirected_graph_are_shared() -> None:
     assert moved.by_source is moved.by_target
 
 
-def test_hubs_are_planned_in_segments() -> None:
+def test_hubs_are_split_into_segments() -> None:
     leaves = torch.arange(1, 2 * SEGMENT + 2)
     graph = Graph.from_edge_index(torch.stack([leaves, torch.zeros_like(leaves)]))
     rows = graph.by_target
@@ -136,6 +138,43 @@ def test_every_source_gives_the_same_graph() -> None:
         torch.testing.assert_close(graph.norm, expected.norm, msg=name)
 
 
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lean_constructors_equal_from_edge_index(undirected: bool, weighted: bool) -> None:
+    """Every attribute, dtypes included; the graph has a hub, repeated edges and self-loops."""
+    n = SEGMENT + 40
+    star = torch.stack([torch.arange(1, n), torch.zeros(n - 1, dtype=torch.int64)])
+    edges = torch.cat([star, random_edges(n, 300, generator()), torch.tensor([[3, 4, 4], [3, 5, 5]])], dim=1)
+    weight = torch.rand(edges.size(1), generator=generator(1)) if weighted else None
+    source, target = edges.int().numpy()
+    matrix = merge_edges(source, target, None if weight is None else weight.numpy(), n)
+    graph = Graph.from_csr(symmetrize(matrix) if undirected else matrix, undirected=undirected)
+    if undirected:
+        dense = torch.zeros(n, n).index_put((edges[1], edges[0]), torch.ones(1) if weight is None else weight, True)
+        dense = torch.maximum(dense, dense.t()).fill_diagonal_(0)
+        edges = dense.t().nonzero().t()
+        weight = None if weight is None else dense[edges[1], edges[0]]
+    expected = Graph.from_edge_index(edges, n, weight)
+    for field in dataclasses.fields(Graph):
+        if field.name != "given_order":
+            for got, value in zip(
+                leaves(getattr(graph, field.name)), leaves(getattr(expected, field.name)), strict=True
+            ):
+                torch.testing.assert_close(got, value, rtol=0, atol=0, msg=field.name)
+    assert torch.equal(graph.edge_position, torch.arange(graph.num_edges))
+    assert (graph.by_source is graph.by_target) == undirected
+    if undirected and not weighted:
+        batch = (torch.arange(n) >= n - 1).long()
+        again = Graph.from_undirected(source, target, n, batch)
+        assert torch.equal(again.norm, graph.norm)
+        assert again.num_graphs == 2
+
+
+def leaves(value: object) -> list[object]:
+    """The tensors of a `CSR`, or the value itself."""
+    return list(value) if isinstance(value, CSR) else [value]
+
+
 def test_undirected_networkx_gives_both_directions() -> None:
     graph = Graph.from_networkx(nx.path_graph(["a", "b", "c"]))
     assert graph.edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
@@ -160,7 +199,7 @@ def test_batch_of_pyg() -> None:
     assert graph.batch.tolist() == [0, 0, 1, 1, 1]
 
 
-def test_to_changes_dtype_exactly_and_leaves_the_rest() -> None:
+def test_to_changes_the_dtype() -> None:
     edges = random_edges(8, 30, generator())
     graph, wide = Graph.from_edge_index(edges, 8), Graph.from_edge_index(edges, 8, dtype=torch.float64)
     assert torch.equal(graph.to(torch.float64).norm, wide.norm)
@@ -188,7 +227,7 @@ def test_gradient_reaches_the_weights() -> None:
 
 
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
-REFUSALS = {
+BAD_ARGUMENTS = {
     "shape": (lambda: Graph.from_edge_index(EDGES.t()), ValueError, r"shape \[2, E\], got \[3, 2\]"),
     "type": (lambda: Graph.from_edge_index([[0], [1]]), TypeError, "got list"),
     "dtype": (
@@ -248,7 +287,7 @@ REFUSALS = {
         ValueError,
         "batch is on meta",
     ),
-    "batch_size alone": (lambda: Graph.from_edge_index(EDGES, 3, batch_size=2), ValueError, "needs a batch"),
+    "batch_size alone": (lambda: Graph.from_edge_index(EDGES, 3, batch_size=2), ValueError, "needs batch"),
     "self_loops": (lambda: Graph.from_edge_index(EDGES, 3, self_loops="maybe"), ValueError, "got 'maybe'"),
     "duplicates": (lambda: Graph.from_edge_index(EDGES, 3, duplicates="drop"), ValueError, "got 'drop'"),
     "not square": (
@@ -265,8 +304,8 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_refusals_say_what_was_wrong(case: str) -> None:
-    build, error, message = REFUSALS[case]
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_errors_name_the_argument(case: str) -> None:
+    build, error, message = BAD_ARGUMENTS[case]
     with pytest.raises(error, match=message):
         build()

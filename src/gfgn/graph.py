@@ -1,7 +1,7 @@
-"""`Graph`: the adjacency in the two orders that aggregation needs, normalised once and reused by every layer.
+"""`Graph`: the adjacency in the two orders that aggregation needs, normalized once and reused by every layer.
 
-The forward pass walks the edges by target, the backward pass by source; both orders, the normalised weights `Â` and
-the place of every edge in the `edge_index` it came from are worked out here, so that layers and kernels only read.
+The forward pass walks the edges by target, the backward pass by source. Both orders, the normalized weights `Â` and
+the position of every edge of the given `edge_index` are computed here, so that layers and kernels only read them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.ops.csr import CSR, compress
+from gfgn.ops.csr import CSR, compress, per_graph
+from gfgn.ops.torch_internals import coo_entries, parse_to
 
 if TYPE_CHECKING:
     import networkx
     from torch_geometric.data import Data
+
+__all__ = ["Graph", "as_graph", "merge_edges", "per_graph", "symmetrize", "with_self_loops"]
 
 SelfLoops: TypeAlias = Literal["remove", "add"]
 Duplicates: TypeAlias = Literal["merge", "keep"]
@@ -33,7 +37,7 @@ SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 class Graph:
     r"""An adjacency `A`, ready for aggregation from source to target.
 
-    With the weighted in-degree `d_i = Σ_j A_ij` it holds, for every edge from `j` to `i`, the symmetrically normalised
+    With the weighted in-degree `d_i = Σ_j A_ij` it holds, for every edge from `j` to `i`, the symmetrically normalized
     weight `Â_ij = A_ij / √(d_i d_j)` (0 where a degree is 0) and `A_ij / d_i`. Build it once with one of the
     `from_…` constructors and pass it wherever an `edge_index` is expected:
 
@@ -43,16 +47,16 @@ class Graph:
     Attributes:
         num_nodes: Number of nodes.
         num_graphs: Number of graphs that the nodes belong to; 1 unless `batch` was given.
-        by_target: The edges in compressed rows, one row a target holding its sources in ascending order.
-        by_source: The same edges, one row a source holding its targets.
+        by_target: The edges in compressed rows: one row per target with its sources in ascending order.
+        by_source: The same edges: one row per source with its targets in ascending order.
         norm: `[E]`, `Â` in the order of `by_target`.
         row_norm: `[E]`, `A_ij / d_i` in the order of `by_target`.
         reverse_norm: `[E]`, `Â` in the order of `by_source`.
         reverse_row_norm: `[E]`, `A_ij / d_i` in the order of `by_source`.
-        weight: `[E]`, `A` in the order of `by_target`, or `None` where every edge weighs 1.
+        weight: `[E]`, `A` in the order of `by_target`, or `None` where every weight is 1.
         degree: `[N]`, the weighted in-degree.
-        transpose: `[E]`, for every edge of `by_source` its place in `by_target`.
-        edge_position: For every edge *as it was given* its index in `by_target`, or −1 for a removed self-loop.
+        transpose: `[E]`, for every edge of `by_source` its index in `by_target`.
+        given_order: `edge_position`, or `None` if the edges were given in the order of `by_target`.
         batch: `[N]`, the graph that each node belongs to, or `None` for a single graph.
     """
 
@@ -67,7 +71,7 @@ class Graph:
     weight: Tensor | None
     degree: Tensor
     transpose: Tensor
-    edge_position: Tensor
+    given_order: Tensor | None
     batch: Tensor | None
 
     # --- constructors -----------------------------------------------------------------------------
@@ -84,7 +88,7 @@ class Graph:
         duplicates: Duplicates = "merge",
         dtype: torch.dtype | None = None,
     ) -> Graph:
-        """Builds the graph from an `edge_index` of shape `[2, E]` (source, target), as PyG has it.
+        """Builds the graph from a PyG `edge_index` of shape `[2, E]` (source, target).
 
         Args:
             edge_index: Source and target ids; a plain tensor or a PyG `EdgeIndex`.
@@ -94,9 +98,9 @@ class Graph:
             batch_size: Number of graphs; by default one more than the largest value in `batch`.
             self_loops: `"remove"` drops given self-loops, as the paper's `A` has none; `"add"` replaces them by one
                 of weight 1 at every node, which is GCN's `Ã`.
-            duplicates: `"merge"` joins repeated edges into one, adding their weights if there are any and weighing 1
-                if there are none; `"keep"` leaves each one an edge of its own.
-            dtype: Of `norm` and `row_norm`; by default that of `edge_weight`, else the default dtype.
+            duplicates: `"merge"` merges repeated edges into one, with the sum of their weights, or weight 1 if there
+                are no weights; `"keep"` keeps all of them.
+            dtype: Dtype of `norm` and `row_norm`; by default that of `edge_weight`, else the default dtype.
         """
         _one_of("self_loops", self_loops, ("remove", "add"))
         _one_of("duplicates", duplicates, ("merge", "keep"))
@@ -121,53 +125,110 @@ class Graph:
 
         weight = None
         if edge_weight is not None:
-            # The extra place at the end takes the removed self-loops, whose edge_position is −1.
+            # One more element at the end takes the removed self-loops, whose edge_position is −1.
             size = by_target.idx.numel()
-            place = torch.where(edge_position < 0, size, edge_position)
-            weight = edge_weight.new_zeros(size + 1).index_add(0, place, edge_weight)[:-1]
-        edge_position = edge_position[: edge_index.size(1)]
-        if not torch.compiler.is_compiling() and _same_pattern(by_target, by_source):
-            by_source = by_target  # an undirected graph: one copy serves both orders
-        return _weigh(
-            Graph(
-                num_nodes=num_nodes,
-                num_graphs=num_graphs,
-                by_target=by_target,
-                by_source=by_source,
-                weight=weight,
-                transpose=transpose,
-                edge_position=edge_position,
-                batch=batch,
-                **dict.fromkeys(("norm", "row_norm", "reverse_norm", "reverse_row_norm", "degree"), edges),
-            ),
-            dtype,
+            index = torch.where(edge_position < 0, size, edge_position)
+            weight = edge_weight.new_zeros(size + 1).index_add(0, index, edge_weight)[:-1].to(dtype)
+        if not torch.compiler.is_compiling() and by_source.same_pattern(by_target):
+            by_source = by_target  # an undirected graph: one copy for both orders
+        return Graph(
+            num_nodes=num_nodes,
+            num_graphs=num_graphs,
+            by_target=by_target,
+            by_source=by_source,
+            weight=weight,
+            transpose=transpose,
+            given_order=edge_position[: edge_index.size(1)],
+            batch=batch,
+            **_normalization(by_target, by_source, transpose, weight, dtype),
+        )
+
+    @staticmethod
+    def from_undirected(
+        source: NDArray[Any], target: NDArray[Any], num_nodes: int, batch: Tensor | None = None
+    ) -> Graph:
+        """Builds the graph of the given edges and their opposites, each once and without self-loops.
+
+        It needs a fraction of the memory of `from_edge_index`, and does not check its arguments.
+
+        Args:
+            source: `[E]`, integers from 0 to `num_nodes` − 1.
+            target: `[E]`, the same.
+            num_nodes: Number of nodes.
+            batch: `[N]`, the graph each node belongs to, where there are several; every graph has a node.
+        """
+        return Graph.from_csr(symmetrize(merge_edges(source, target, None, num_nodes)), undirected=True, batch=batch)
+
+    @staticmethod
+    def from_csr(matrix: scipy.sparse.csr_array, *, undirected: bool = False, batch: Tensor | None = None) -> Graph:
+        """Builds the graph from the result of `merge_edges` or `symmetrize`, in a small multiple of its own memory.
+
+        Args:
+            matrix: `A` with one row per target, sorted and without repeated entries; int8 if it has no weights.
+            undirected: States that `A` is symmetric.
+            batch: `[N]`, the graph each node belongs to.
+        """
+        weight = None if matrix.data.dtype == np.int8 else torch.from_numpy(matrix.data)
+        by_target = _csr(matrix.indptr, matrix.indices)
+        # SciPy's conversion is a counting sort: linear time. The numbers of the entries are int32 where that is enough.
+        numbers = np.arange(matrix.nnz, dtype=matrix.indices.dtype)
+        flipped = scipy.sparse.csr_array((numbers, matrix.indices, matrix.indptr), shape=matrix.shape).tocsc()
+        del numbers, matrix
+        by_source = by_target if undirected else _csr(flipped.indptr, flipped.indices)
+        transpose = torch.from_numpy(flipped.data).long()
+        del flipped
+        return Graph.from_rows(by_target, by_source, transpose, weight, symmetric=undirected, batch=batch)
+
+    @staticmethod
+    def from_rows(
+        by_target: CSR,
+        by_source: CSR,
+        transpose: Tensor,
+        weight: Tensor | None = None,
+        *,
+        symmetric: bool = False,
+        batch: Tensor | None = None,
+    ) -> Graph:
+        """Builds the graph from edges that are already sorted; the arguments are attributes of `Graph`.
+
+        Args:
+            symmetric: States that every edge has the weight of its opposite, so that `norm` serves both orders.
+        """
+        if by_source.same_pattern(by_target):
+            by_source = by_target
+        transpose = transpose.long()
+        dtype = torch.get_default_dtype() if weight is None else weight.dtype
+        return Graph(
+            num_nodes=by_target.ptr.numel() - 1,
+            num_graphs=1 if batch is None else int(batch.max()) + 1,
+            by_target=by_target,
+            by_source=by_source,
+            weight=weight,
+            transpose=transpose,
+            given_order=None,
+            batch=batch,
+            **_normalization(by_target, by_source, transpose, weight, dtype, symmetric),
         )
 
     @staticmethod
     def from_sparse(adjacency: Tensor, **options: Any) -> Graph:
-        """Builds the graph from a square sparse CSR, CSC or COO tensor `A`, where `A[i, j]` is the edge by which `i`
-        takes from `j`: rows are targets, as in the paper and in PyG's `adj_t`. Every stored entry is an edge; its
-        value is the weight. `options` are those of `from_edge_index`."""
+        """Builds the graph from a square sparse CSR, CSC or COO tensor `A`, where `A[i, j]` is the edge from `j` to
+        `i`: rows are targets, as in the paper and in PyG's `adj_t`. Every stored entry is an edge, its value is the
+        weight. `options` are those of `from_edge_index`."""
         if adjacency.dim() != 2 or adjacency.size(0) != adjacency.size(1):
             raise ValueError(f"adjacency must be a square matrix, got shape {tuple(adjacency.shape)}")
         if adjacency.layout not in SPARSE_LAYOUTS:
             raise ValueError(f"adjacency must be a sparse CSR, CSC or COO tensor, got layout {adjacency.layout}")
         if adjacency.layout == torch.sparse_coo:
-            (target, source), value = adjacency._indices(), adjacency._values()
+            (target, source), value = coo_entries(adjacency)
         else:
-            rows = adjacency.layout == torch.sparse_csr
-            ptr, idx = (
-                (adjacency.crow_indices(), adjacency.col_indices())
-                if rows
-                else (adjacency.ccol_indices(), adjacency.row_indices())
-            )
+            by_row = adjacency.layout == torch.sparse_csr
+            ptr = adjacency.crow_indices() if by_row else adjacency.ccol_indices()
+            inner = (adjacency.col_indices() if by_row else adjacency.row_indices()).long()
             outer = torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr.diff())
-            target, source = (outer, idx.long()) if rows else (idx.long(), outer)
+            target, source = (outer, inner) if by_row else (inner, outer)
             value = adjacency.values()
-        if not value.is_floating_point():
-            value = value.to(torch.get_default_dtype())
-        edge_index = torch.stack([source, target])
-        return Graph.from_edge_index(edge_index, adjacency.size(0), value, **options)
+        return Graph.from_edge_index(torch.stack([source, target]), adjacency.size(0), value, **options)
 
     @staticmethod
     def from_scipy(adjacency: scipy.sparse.sparray | scipy.sparse.spmatrix, **options: Any) -> Graph:
@@ -176,24 +237,21 @@ class Graph:
         if coo.shape[0] != coo.shape[1]:
             raise ValueError(f"adjacency must be a square matrix, got shape {tuple(coo.shape)}")
         edge_index = torch.stack([torch.as_tensor(coo.col).long(), torch.as_tensor(coo.row).long()])
-        value = torch.as_tensor(coo.data)
-        if not value.is_floating_point():
-            value = value.to(torch.get_default_dtype())
-        return Graph.from_edge_index(edge_index, coo.shape[0], value, **options)
+        return Graph.from_edge_index(edge_index, coo.shape[0], torch.as_tensor(coo.data), **options)
 
     @staticmethod
     def from_networkx(graph: networkx.Graph[Any], weight: str | None = None, **options: Any) -> Graph:
         """Builds the graph from a NetworkX graph; node `k` is the `k`-th of `graph.nodes`. An undirected graph gives
         both directions. `weight` names the edge attribute that holds the weight (1 where it is missing)."""
-        place = {node: k for k, node in enumerate(graph.nodes)}
+        index = {node: k for k, node in enumerate(graph.nodes)}
         edges = [
-            (place[u], place[v], data.get(weight, 1.0) if weight else 1.0) for u, v, data in graph.edges(data=True)
+            (index[u], index[v], data.get(weight, 1.0) if weight else 1.0) for u, v, data in graph.edges(data=True)
         ]
         if not graph.is_directed():
             edges += [(v, u, w) for u, v, w in edges if u != v]
         edge_index = torch.tensor([[u for u, _, _ in edges], [v for _, v, _ in edges]], dtype=torch.int64)
         value = None if weight is None else torch.tensor([float(w) for *_, w in edges])
-        return Graph.from_edge_index(edge_index.view(2, -1), len(place), value, **options)
+        return Graph.from_edge_index(edge_index.view(2, -1), len(index), value, **options)
 
     @staticmethod
     def from_data(data: Data, **options: Any) -> Graph:
@@ -202,23 +260,22 @@ class Graph:
         sizes = {} if batch is None else {"batch": batch, "batch_size": getattr(data, "num_graphs", None)}
         return Graph.from_edge_index(data.edge_index, data.num_nodes, weight, **sizes, **options)
 
-    # --- what a layer or a kernel asks for --------------------------------------------------------
+    # --- derived tensors --------------------------------------------------------------------------
 
     @property
     def num_edges(self) -> int:
-        """Number of stored edges, each direction counted."""
+        """Number of stored edges; both directions of an undirected edge count."""
         return self.by_target.idx.numel()
 
     @property
     def row_lengths(self) -> Tensor:
-        """`[N]`: how many neighbours each node takes from, `|N(i)|`."""
+        """`[N]`: the number of incoming edges of each node, `|N(i)|`."""
         return self.by_target.ptr.diff()
 
     @property
     def targets(self) -> Tensor:
         """`[E]`: the target of every edge, in the order of `by_target`."""
-        nodes = torch.arange(self.num_nodes, device=self.device)
-        return torch.repeat_interleave(nodes, self.row_lengths, output_size=self.num_edges)
+        return self.by_target.row_of_each_entry()
 
     @property
     def edge_index(self) -> Tensor:
@@ -226,8 +283,13 @@ class Graph:
         return torch.stack([self.by_target.idx.long(), self.targets])
 
     @property
+    def edge_position(self) -> Tensor:
+        """For every edge *as it was given* its index in `by_target`, or −1 for a removed self-loop."""
+        return torch.arange(self.num_edges, device=self.device) if self.given_order is None else self.given_order
+
+    @property
     def device(self) -> torch.device:
-        return self.edge_position.device
+        return self.by_target.ptr.device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -236,7 +298,7 @@ class Graph:
 
     def to(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph on another device, in another floating dtype, or both; arguments as for `torch.Tensor.to`."""
-        device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
+        device, dtype, non_blocking = parse_to(*args, **kwargs)
         graph = self
         if device is not None and device != self.device:
 
@@ -251,15 +313,21 @@ class Graph:
             if self.reverse_norm is self.norm:
                 fields["reverse_norm"] = fields["norm"]
             graph = Graph(**fields)
-        return graph if dtype is None or dtype == graph.dtype else _weigh(graph, dtype)
+        if dtype is None or dtype == graph.dtype:
+            return graph
+        weight, symmetric = None if graph.weight is None else graph.weight.to(dtype), graph.reverse_norm is graph.norm
+        changes: dict[str, Any] = _normalization(
+            graph.by_target, graph.by_source, graph.transpose, weight, dtype, symmetric
+        )
+        return dataclasses.replace(graph, weight=weight, **changes)
 
     def __repr__(self) -> str:
-        parts = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}"]
+        facts = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}"]
         if self.batch is not None:
-            parts.append(f"num_graphs={self.num_graphs}")
+            facts.append(f"num_graphs={self.num_graphs}")
         if self.weight is not None:
-            parts.append("weighted")
-        return f"Graph({', '.join(parts)}, dtype={self.dtype}, device='{self.device}')"
+            facts.append("weighted")
+        return f"Graph({', '.join(facts)}, dtype={self.dtype}, device='{self.device}')"
 
 
 def as_graph(
@@ -270,11 +338,11 @@ def as_graph(
     batch_size: int | None = None,
     dtype: torch.dtype | None = None,
 ) -> Graph:
-    """The `Graph` a layer works on, from whatever the caller gave: a `Graph`, an `edge_index` or a sparse matrix."""
+    """The `Graph` that a layer needs, from a `Graph`, an `edge_index` or a sparse matrix."""
     if isinstance(edge_index, Graph):
         given = [name for name, value in (("edge_weight", edge_weight), ("batch", batch)) if value is not None]
         if given:
-            raise ValueError(f"{' and '.join(given)} cannot be given beside a Graph: build the Graph with it")
+            raise ValueError(f"{' and '.join(given)} cannot be combined with a Graph: build the Graph with it")
         if edge_index.num_nodes != num_nodes:
             raise ValueError(f"x has {num_nodes} rows, but the Graph has {edge_index.num_nodes} nodes")
         return edge_index if dtype is None or dtype == edge_index.dtype else edge_index.to(dtype)
@@ -282,19 +350,51 @@ def as_graph(
         raise TypeError(f"edge_index must be a Tensor, a PyG EdgeIndex or a Graph, got {type(edge_index).__name__}")
     if edge_index.layout in SPARSE_LAYOUTS:
         if edge_weight is not None:
-            raise ValueError("edge_weight cannot be given beside a sparse matrix, whose values are the weights")
+            raise ValueError("edge_weight cannot be combined with a sparse matrix, whose values are the weights")
         if edge_index.size(0) != num_nodes:
             raise ValueError(f"x has {num_nodes} rows, but the sparse matrix has {edge_index.size(0)}")
         return Graph.from_sparse(edge_index, batch=batch, batch_size=batch_size, dtype=dtype)
     return Graph.from_edge_index(edge_index, num_nodes, edge_weight, batch=batch, batch_size=batch_size, dtype=dtype)
 
 
-# --- sorting: integers only, in one opaque operator: compilers see no data-dependent code ---
+@per_graph
+def with_self_loops(graph: Graph) -> Graph:
+    """GCN's `Ã = A + I`."""
+    return Graph.from_edge_index(
+        graph.edge_index, graph.num_nodes, graph.weight, batch=graph.batch, self_loops="add", dtype=graph.dtype
+    )
+
+
+def merge_edges(
+    source: NDArray[Any], target: NDArray[Any], weight: NDArray[np.float32] | None, num_nodes: int
+) -> scipy.sparse.csr_array:
+    """`A` with one row per target, every edge once and no self-loops; weights of repeated edges are added.
+
+    Without weights the entries are ones of dtype int8.
+    """
+    keep = source != target
+    if not keep.all():
+        source, target, weight = source[keep], target[keep], None if weight is None else weight[keep]
+    del keep
+    values = np.ones(source.size, dtype=np.int8) if weight is None else weight
+    with np.errstate(over="ignore"):
+        matrix = scipy.sparse.coo_array((values, (target, source)), shape=(num_nodes, num_nodes)).tocsr()
+    if weight is None:
+        matrix.data[:] = 1  # it held the number of repetitions, which may have overflowed
+    return matrix
+
+
+def symmetrize(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+    """The maximum of `A` and its transpose, entry by entry."""
+    return scipy.sparse.csr_array(matrix.maximum(matrix.T))
+
+
+# --- sorting: integers only, in one opaque operator, so that compilers see no data-dependent code ---
 
 
 @torch.library.custom_op("gfgn::index_edges", mutates_args=())
 def _index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
-    """Sorts the edges both ways.
+    """Sorts the edges by target and by source.
 
     The last `num_loops` edges are self-loops to keep; all others are dropped. Returns the five tensors of `CSR` by
     target, the five by source, `transpose` and `edge_position` (see `Graph`).
@@ -303,15 +403,15 @@ def _index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> 
     kept = source != target
     if num_loops:
         kept[-num_loops:] = True
-    place = torch.nonzero(kept).view(-1)
-    source, target = source[place], target[place]
+    index = torch.nonzero(kept).view(-1)
+    source, target = source[index], target[index]
     order = _order(source, target, num_nodes)
     source, target = source[order], target[order]
     first = torch.ones_like(source, dtype=torch.bool)
     if merge:
         first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
     edge_position = torch.full_like(edges[0], -1, dtype=torch.int64)
-    edge_position[place[order]] = torch.cumsum(first, 0) - 1
+    edge_position[index[order]] = torch.cumsum(first, 0) - 1
     source, target = source[first], target[first]
     transpose = _order(target, source, num_nodes)
     return [
@@ -326,11 +426,11 @@ def _order(minor: Tensor, major: Tensor, num_nodes: int) -> Tensor:
     """The stable order of the entries by `major`, then `minor`."""
     if minor.device.type != "cpu":
         return torch.sort(major * num_nodes + minor, stable=True).indices
-    # SciPy's conversions are counting sorts: linear time, where a comparison sort takes most of the building.
+    # SciPy's conversions are counting sorts: linear time, where a comparison sort would take most of the time.
     matrix = scipy.sparse.coo_array(
         (np.arange(minor.numel()), (minor.numpy(), major.numpy())), shape=(num_nodes, num_nodes)
     )
-    matrix.has_canonical_format = True  # repeated entries stay apart
+    matrix.has_canonical_format = True  # do not merge repeated entries
     return torch.from_numpy(matrix.tocsr().tocsc().data.astype(np.int64, copy=False))
 
 
@@ -357,36 +457,55 @@ def _(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor
     ]
 
 
-def _weigh(graph: Graph, dtype: torch.dtype) -> Graph:
-    """The graph with `degree`, `norm` and `row_norm` worked out in `dtype`."""
-    source, target = graph.by_target.idx, graph.targets
-    if graph.weight is None:
-        weight, degree = None, graph.row_lengths.to(dtype)
+def _csr(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:
+    return CSR.from_pointers(torch.from_numpy(ptr.astype(np.int64)), torch.from_numpy(idx))
+
+
+# --- normalization --------------------------------------------------------------------------------
+
+
+def _normalization(
+    by_target: CSR,
+    by_source: CSR,
+    transpose: Tensor,
+    weight: Tensor | None,
+    dtype: torch.dtype,
+    symmetric: bool = False,
+) -> dict[str, Tensor]:
+    """The attributes `degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph.
+
+    Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory.
+    """
+    target = _targets(by_target)
+    if weight is None:
+        degree = by_target.ptr.diff().to(dtype)
     else:
-        weight = graph.weight.to(dtype)
-        degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
+        degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
     inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
     root = inverse.sqrt()
-    norm, row_norm = root[target] * root[source], inverse[target]
+    norm = root.index_select(0, target).mul_(root.index_select(0, by_target.idx))
+    row_norm = inverse.index_select(0, target)
+    del target
+    reverse_row_norm = inverse.index_select(0, by_source.idx)  # by_source holds the targets
+    symmetric = symmetric or (weight is None and by_source is by_target)
     if weight is not None:
-        norm, row_norm = weight * norm, weight * row_norm
-    shared = weight is None and graph.by_source is graph.by_target
-    return dataclasses.replace(
-        graph,
-        weight=weight,
-        degree=degree,
-        norm=norm,
-        row_norm=row_norm,
-        reverse_norm=norm if shared else norm[graph.transpose],
-        reverse_row_norm=row_norm[graph.transpose],
-    )
+        norm.mul_(weight)
+        row_norm.mul_(weight)
+        reverse_row_norm.mul_(weight if symmetric else weight.index_select(0, transpose))
+    reverse_norm = norm if symmetric else norm.index_select(0, transpose)
+    reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
+    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
 
 
-def _same_pattern(first: CSR, second: CSR) -> bool:
-    return torch.equal(first.ptr, second.ptr) and torch.equal(first.idx, second.idx)
+def _targets(by_target: CSR) -> Tensor:
+    """The row of every entry; on a CPU in int32 by NumPy, in less time and memory than by PyTorch in int64."""
+    if by_target.ptr.device.type != "cpu" or torch.compiler.is_compiling():
+        return by_target.row_of_each_entry()
+    length = by_target.ptr.diff().numpy()
+    return torch.from_numpy(np.repeat(np.arange(length.size, dtype=np.int32), length))
 
 
-# --- checks: what was given, what was expected ----------------------------------------------------
+# --- checks of arguments --------------------------------------------------------------------------
 
 
 def _one_of(name: str, value: object, allowed: Sequence[str]) -> None:
@@ -395,7 +514,7 @@ def _one_of(name: str, value: object, allowed: Sequence[str]) -> None:
 
 
 def _plain(edge_index: Tensor) -> Tensor:
-    """The tensor itself, without PyG's `EdgeIndex` around it."""
+    """The plain tensor of a PyG `EdgeIndex`."""
     if not isinstance(edge_index, Tensor):
         raise TypeError(f"edge_index must be a Tensor of shape [2, E], got {type(edge_index).__name__}")
     as_tensor = getattr(edge_index, "as_tensor", None)
@@ -431,7 +550,7 @@ def _check_weight(weight: Tensor, edges: Tensor) -> Tensor:
     if weight.shape == (edges.size(1), 1):
         weight = weight.view(-1)
     if weight.shape != (edges.size(1),):
-        raise ValueError(f"edge_weight must have shape [{edges.size(1)}], one an edge, got {list(weight.shape)}")
+        raise ValueError(f"edge_weight must have shape [{edges.size(1)}], one per edge, got {list(weight.shape)}")
     if not weight.is_floating_point():
         weight = weight.to(torch.get_default_dtype())
     if not torch.compiler.is_compiling():
@@ -447,7 +566,7 @@ def _check_batch(
 ) -> tuple[Tensor | None, int]:
     if batch is None:
         if batch_size not in (None, 1):
-            raise ValueError(f"batch_size={batch_size} needs a batch that says which graph each node belongs to")
+            raise ValueError(f"batch_size={batch_size} needs batch, the graph that each node belongs to")
         return None, 1
     if batch.device != edges.device:
         raise ValueError(f"batch is on {batch.device}, but edge_index is on {edges.device}")
@@ -462,9 +581,9 @@ def _check_batch(
     if low < 0 or high >= size:
         raise ValueError(f"batch must hold graph numbers from 0 to {size - 1}, got {low} to {high}")
     batch = batch.long()
-    crossing = batch[edges[0].long()] != batch[edges[1].long()]
-    if crossing.any():
-        edge = int(torch.nonzero(crossing)[0])
+    crosses = batch[edges[0].long()] != batch[edges[1].long()]
+    if crosses.any():
+        edge = int(torch.nonzero(crosses)[0])
         source, target = edges[:, edge].tolist()
         raise ValueError(
             f"edge {edge} of edge_index joins node {source} of graph {int(batch[source])} "

@@ -1,12 +1,13 @@
-"""Products in parts: as precise as float32, and used where many replicas row_norm their features."""
+"""Products of split matrices: as precise as float32, also where many replicas share their features."""
 
 import pytest
 import torch
 
-from gfgn.ops import bf16_split, registration
+from gfgn.ops import bf16_split
+from gfgn.ops.sparse import shared_linear_op
 
 
-def test_parts_add_up() -> None:
+def test_parts_sum_to_the_number() -> None:
     x = torch.randn(500) * torch.logspace(-20, 20, 500)
     high, middle, low = bf16_split.split(torch.cat([x, torch.tensor([0.0, -1.0, 3.0])]))
     assert high.dtype == middle.dtype == low.dtype == torch.bfloat16
@@ -22,7 +23,7 @@ def test_as_precise_as_float32(rows: int, inner: int, columns: int) -> None:
     assert error <= 4e-7 * exact.norm()
 
 
-def test_two_parts_would_not_do() -> None:
+def test_three_products_are_not_precise_enough() -> None:
     torch.manual_seed(0)
     x, weight = torch.rand(40, 300), torch.randn(300, 30)
     left = bf16_split.left_parts(x)
@@ -32,14 +33,14 @@ def test_two_parts_would_not_do() -> None:
 
 
 @pytest.mark.parametrize("columns", [8, bf16_split.FEWEST_COLUMNS])
-def test_shared_linear_in_parts(columns: int) -> None:
-    """For one model and for many: the same values, and the gradient of the plain product."""
+def test_shared_linear_of_a_split_matrix(columns: int) -> None:
+    """For one model and for many: the values and the gradient of the plain product."""
     torch.manual_seed(0)
     x, weight = torch.rand(30, 20), torch.randn(20, columns, requires_grad=True)
-    out = registration.shared_linear(weight, x, bf16_split.left_parts(x))
+    out = shared_linear_op(weight, x, bf16_split.left_parts(x))
     torch.testing.assert_close(out, x @ weight)
     grad = torch.randn_like(out)
     torch.testing.assert_close(torch.autograd.grad(out, weight, grad)[0], x.t() @ grad)
     weights = torch.randn(3, 20, columns)
-    found = torch.vmap(lambda w: registration.shared_linear(w, x, bf16_split.left_parts(x)))(weights)
-    torch.testing.assert_close(found, x @ weights)
+    together = torch.vmap(lambda w: shared_linear_op(w, x, bf16_split.left_parts(x)))(weights)
+    torch.testing.assert_close(together, x @ weights)

@@ -1,21 +1,25 @@
-"""Rows of sparse features, and their product with an adjacency."""
+"""Selection and normalization of rows, dense and sparse CSR."""
 
+import pytest
 import torch
-from train.minibatch.blocks import blocks
 
-from gfgn.ops.features import take_rows
-from gfgn.train.minibatch.propagation import propagated
+from gfgn.ops.features import row_normalize, take_rows
 
 
-def test_sparse_rows_are_dense_ones() -> None:
-    x, graph, _, _ = blocks()
-    x = x.relu()
-    sparse = x.to_sparse_csr()
-    for nodes in (torch.tensor([5, 0, 5, 149]), torch.tensor([], dtype=torch.int64)):
-        taken = take_rows(sparse, nodes)
-        assert taken.layout == torch.sparse_csr
-        assert torch.equal(taken.to_dense(), x[nodes])
-        assert torch.equal(take_rows(x, nodes), x[nodes])
-    product = propagated(sparse, graph)
-    assert product.layout == torch.sparse_csr
-    torch.testing.assert_close(product.to_dense(), propagated(x, graph))
+@pytest.mark.parametrize("rows", [[5, 0, 5, 7], []])
+def test_take_rows(rows: list[int]) -> None:
+    x, index = torch.randn(8, 4).relu(), torch.tensor(rows, dtype=torch.int64)
+    taken = take_rows(x.to_sparse_csr(), index)
+    assert taken.layout == torch.sparse_csr
+    assert torch.equal(taken.to_dense(), x[index])
+    assert torch.equal(take_rows(x, index), x[index])
+
+
+def test_row_normalize() -> None:
+    x = torch.randn(6, 4) * (torch.rand(6, 4) > 0.5)
+    x[0] = 0
+    expected = torch.stack([row / row.abs().sum() if row.any() else row for row in x])
+    torch.testing.assert_close(row_normalize(x), expected)
+    normalized = row_normalize(x.to_sparse_csr())
+    assert normalized.layout == torch.sparse_csr
+    torch.testing.assert_close(normalized.to_dense(), expected)

@@ -5,19 +5,12 @@ import weakref
 
 import pytest
 import torch
+from ops.backends import device, every_backend
 from torch import Tensor
 
 from gfgn import ops
 from gfgn.ops.random import keep
-from gfgn.ops.sparse import _sides
-
-CUDA = torch.cuda.is_available()
-BACKENDS = [name for name, backend in ops.backends().items() if backend.available]
-every_backend = pytest.mark.parametrize("backend", BACKENDS)
-
-
-def device(backend: str) -> str:
-    return "cuda" if backend == "triton" and CUDA else "cpu"
+from gfgn.ops.sparse import _both_orders_of
 
 
 def matrix(rows: int = 12, columns: int = 9, seed: int = 0) -> Tensor:
@@ -52,7 +45,7 @@ def test_hash() -> None:
             )
 
 
-def test_hash_drops_the_right_share_independently() -> None:
+def test_hash_drops_the_given_fraction_independently() -> None:
     entry, rate = torch.arange(200_000), torch.tensor(0.3, dtype=torch.float64)
     first, second = (keep(entry, torch.tensor(key), rate).double() for key in (1, 2))
     for kept in (first, second):
@@ -81,7 +74,7 @@ def test_values_and_gradients(backend: str, dropout: float) -> None:
 
 
 @every_backend
-def test_replicas_side_by_side_are_replicas_alone(backend: str) -> None:
+def test_replicas_equal_replicas_alone(backend: str) -> None:
     where = device(backend)
     x = matrix().to_sparse_csr().to(where)
     weights = torch.randn(3, 9, 5, generator=torch.Generator().manual_seed(2)).to(where).requires_grad_()
@@ -94,7 +87,7 @@ def test_replicas_side_by_side_are_replicas_alone(backend: str) -> None:
     torch.testing.assert_close(got, expected)
 
 
-def test_keys_are_drawn_from_pytorchs_generator() -> None:
+def test_keys_come_from_the_generator_of_pytorch() -> None:
     x = matrix().to_sparse_csr()
     torch.manual_seed(0)
     first = ops.sparse_linear(x, weight(), 0.5)
@@ -103,16 +96,16 @@ def test_keys_are_drawn_from_pytorchs_generator() -> None:
     assert torch.equal(ops.sparse_linear(x, weight(), 0.5), first)
 
 
-def test_what_is_worked_out_lives_as_long_as_the_tensor_and_follows_it() -> None:
+def test_transpose_is_cached_with_the_tensor_and_follows_its_values() -> None:
     x = matrix().to_sparse_csr()
     first = ops.sparse_linear(x, weight())
     x.values().mul_(2)
     torch.testing.assert_close(ops.sparse_linear(x, weight()), 2 * first)
-    assert x in _sides
-    rows = weakref.ref(_sides[x])
+    assert x in _both_orders_of
+    kept = weakref.ref(_both_orders_of[x])
     del x
     gc.collect()
-    assert rows() is None
+    assert kept() is None
 
 
 @pytest.mark.parametrize(
@@ -124,6 +117,6 @@ def test_what_is_worked_out_lives_as_long_as_the_tensor_and_follows_it() -> None
         (matrix().to_sparse_csr().requires_grad_(), {}, "x must not require a gradient"),
     ],
 )
-def test_refusals(x: Tensor, options: dict, message: str) -> None:
+def test_bad_arguments_are_named(x: Tensor, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ops.sparse_linear(x, weight(), **options)

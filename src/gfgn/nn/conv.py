@@ -13,6 +13,7 @@ from torch_geometric.nn.inits import glorot
 from gfgn import ops
 from gfgn.graph import Graph, as_graph
 from gfgn.nn.levels import LEVELS, POOLS
+from gfgn.ops.torch_internals import is_wrapped
 
 
 class GFGNConv(nn.Module):
@@ -233,11 +234,6 @@ def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, fini
         raise ValueError(f"x is on {x.device}, but edge_index is on {edge_index.device}")
     if finite and not torch.compiler.is_compiling() and not is_wrapped(x):
         check_finite(x)
-
-
-def is_wrapped(x: Tensor) -> bool:
-    """Whether `x` is inside a functorch transform, where values cannot be looked at."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def check_finite(x: Tensor) -> None:

@@ -1,7 +1,7 @@
-"""Steps of an optimiser on the parameters of many replicas at once.
+"""Optimizer steps on the parameters of many replicas at once.
 
-A stacked parameter is seen as `[outer, R, inner]`: the replicas may lie outermost (`outer = 1`) or further in, and what
-belongs to a replica (its learning rate, its weight decay) is a vector `[R]`.
+A stacked parameter is viewed as `[outer, R, inner]`, whether the replicas are its first dimension (`outer = 1`) or a
+later one. What differs between replicas (learning rate, weight decay) is a vector `[R]`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def adam_(
 
     Args:
         p, grad, m, v: `[outer, R, inner]`, contiguous.
-        scale: `[R]`, what the gradient is multiplied by (1, or less where it is clipped).
+        scale: `[R]`, the factor of the gradient (1, or less where it is clipped).
         decay: `[R]`, the L2 penalty.
         rate: `[R]`, the learning rate over `1 − β₁ᵗ`.
         correction: `[1]`, `√(1 − β₂ᵗ)`.
@@ -51,7 +51,7 @@ def adam_(
 
 
 def copy_where_(source: Tensor, target: Tensor, chosen: Tensor, backend: str | None = None) -> None:
-    """Copies the replicas of `source` that are `chosen`, `[R]`, to `target`; both are `[outer, R, inner]`."""
+    """Copies the replicas of `source` for which `chosen`, `[R]`, is true to `target`; both are `[outer, R, inner]`."""
     backend = choose(target.device.type, target.dtype, backend)
     if backend != "reference":
         elementwise(backend).copy_where(source, target, chosen)

@@ -1,7 +1,7 @@
-"""Attention with values on edges and no messages on edges: what is kept has a number an edge and head, not a vector.
+"""Attention without messages on edges: what is kept has one number per edge and head, not a vector.
 
-`attend` sums neighbours with a weight an edge and head, `edge_dot` takes the products of both ends of every edge; each
-is the other's gradient. Both are one walk over the edges; the reference goes through a few heads at a time.
+`attend` sums neighbors with one weight per edge and head, `edge_dot` takes the products of both ends of every edge;
+each is the other's gradient. `gfgn.ops.edges` has the softmax between them.
 """
 
 from __future__ import annotations
@@ -11,151 +11,75 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gfgn.graph import Graph
-from gfgn.nn.baselines.common import per_graph
-from gfgn.ops import reference
-from gfgn.ops.csr import CSR
-from gfgn.ops.dispatch import choose
-from gfgn.ops.registration import Operator, Pattern
-
-CHUNK_BYTES = 256 << 20
-"""Memory for the messages of some heads in the reference."""
+from gfgn.ops.csr import Adjacency, per_graph, unpack
+from gfgn.ops.dispatch import choose, kernels
+from gfgn.ops.registration import Operator, Tensors
 
 
-def attend(alpha: Tensor, z: Tensor, graph: Graph) -> Tensor:
-    """`out_i = Σ_j α_ij z_j` with an `α` a head: `[E, heads]` and `[N, heads·d]` give `[N, heads·d]`."""
+def attend(alpha: Tensor, z: Tensor, graph: Adjacency) -> Tensor:
+    """`out_i = Σ_j α_ij z_j` with one `α` per head: `[E, heads]` and `[N, heads·d]` give `[N, heads·d]`."""
     if alpha.dim() != 2 or z.dim() != 2 or alpha.size(1) == 0 or z.size(1) % alpha.size(1):
         raise ValueError(
             f"z must have a multiple of alpha's columns, got {list(z.shape)} for alpha of {list(alpha.shape)}"
         )
-    return cast(Tensor, attend_operator(alpha, z, *_edges(graph), _backend(z)))
+    return cast(Tensor, attend_op(alpha, z, *_edges(graph), choose(z.device.type, z.dtype, None)))
 
 
-def edge_dot(q: Tensor, k: Tensor, heads: int, graph: Graph) -> Tensor:
-    """`⟨q_i, k_j⟩` of every edge from `j` to `i` and every head: twice `[N, heads·d]` gives `[E, heads]`."""
+def edge_dot(q: Tensor, k: Tensor, heads: int, graph: Adjacency) -> Tensor:
+    """`⟨q_i, k_j⟩` for every edge from `j` to `i` and every head: two `[N, heads·d]` give `[E, heads]`."""
     if q.shape != k.shape or q.dim() != 2 or q.size(1) % heads:
         raise ValueError(f"q and k must have shape [N, {heads}·d], got {list(q.shape)} and {list(k.shape)}")
-    return cast(Tensor, dot_operator(q, k, *_edges(graph), q.size(1) // heads, _backend(q)))
+    return cast(Tensor, edge_dot_op(q, k, *_edges(graph), q.size(1) // heads, choose(q.device.type, q.dtype, None)))
 
 
 @per_graph
-def _entries(graph: Graph) -> tuple[Tensor, Tensor]:
-    """The edge, in the order of `by_target`, of every entry of `by_target` and of `by_source`."""
-    return torch.arange(graph.num_edges, device=graph.device), graph.transpose
-
-
-def _edges(graph: Graph) -> tuple[list[Tensor], Tensor, list[Tensor], Tensor]:
-    entry, reverse_entry = _entries(graph)
-    return list(graph.by_target), entry, list(graph.by_source), reverse_entry
-
-
-def _backend(x: Tensor) -> str:
-    backend: str = choose(x.device.type, x.dtype, None)
-    return backend
+def _edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
+    """Both orders of the edges; of every entry the number of its edge in the order of `by_target`."""
+    return [*graph.by_target, torch.arange(graph.num_edges, device=graph.device)], [*graph.by_source, graph.transpose]
 
 
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _attend(
-    alpha: Tensor,
-    z: Tensor,
-    rows: Pattern,
-    entry: Tensor,
-    reverse_rows: Pattern,
-    reverse_entry: Tensor,
-    backend: str,
-) -> Tensor:
-    if backend == "numba":
-        from gfgn.ops.cpu import attention as attention_kernels
-
-        return attention_kernels.attend(alpha, z, CSR(*rows), entry)
-    if backend == "triton":
-        from gfgn.ops.cuda import kernels as triton_kernels
-
-        return triton_kernels.attend(alpha, z, CSR(*rows), entry)
-    pattern, heads = CSR(*rows), alpha.size(1)
-    width = z.size(1) // heads
-    own = pattern._replace(idx=torch.arange(entry.numel(), device=z.device, dtype=torch.int32))
-    out = z.new_empty(pattern.ptr.numel() - 1, z.size(1))
-    for some in _chunks(entry.numel(), heads, z):
-        columns = slice(some.start * width, some.stop * width)
-        message = z[:, columns].index_select(0, pattern.idx).view(entry.numel(), -1, width)
-        message = (message * alpha[:, some].index_select(0, entry).unsqueeze(2)).flatten(1)
-        out[:, columns] = reference.spmm(message, own, None)
-    return out
+def _attend(alpha: Tensor, z: Tensor, edges: Tensors, reverse: Tensors, backend: str) -> Tensor:
+    rows, (entry,) = unpack(edges)
+    return kernels(backend).attend(alpha, z, rows, entry)
 
 
-def _edge_dot(
-    q: Tensor,
-    k: Tensor,
-    rows: Pattern,
-    entry: Tensor,
-    reverse_rows: Pattern,
-    reverse_entry: Tensor,
-    width: int,
-    backend: str,
-) -> Tensor:
-    if backend == "numba":
-        from gfgn.ops.cpu import attention as attention_kernels
-
-        return attention_kernels.edge_dot(q, k, CSR(*rows), entry, width)
-    if backend == "triton":
-        from gfgn.ops.cuda import attention as triton_edges
-
-        return triton_edges.edge_dot(q, k, CSR(*rows), entry, width)
-    pattern, heads = CSR(*rows), q.size(1) // width
-    target = reference.targets(pattern)
-    out = q.new_empty(entry.numel(), heads)
-    for some in _chunks(entry.numel(), heads, q):
-        columns = slice(some.start * width, some.stop * width)
-        product = q[:, columns].index_select(0, target) * k[:, columns].index_select(0, pattern.idx)
-        out[entry, some] = product.view(entry.numel(), -1, width).sum(2)
-    return out
-
-
-def _chunks(entries: int, heads: int, x: Tensor) -> list[slice]:
-    """Heads in so many groups that the messages of one fit `CHUNK_BYTES`."""
-    width = x.size(1) // heads
-    size = max(1, CHUNK_BYTES // max(1, entries * width * x.element_size()))
-    return [slice(first, min(first + size, heads)) for first in range(0, heads, size)]
-
-
-def _attend_fake(alpha: Tensor, z: Tensor, rows: Pattern, *_: Any) -> Tensor:
-    return z.new_empty(rows[0].size(0) - 1, z.size(1))
-
-
-def _edge_dot_fake(q: Tensor, k: Tensor, rows: Pattern, entry: Tensor, *rest: Any) -> Tensor:
-    return q.new_empty(entry.size(0), q.size(1) // rest[-2])
+def _attend_fake(alpha: Tensor, z: Tensor, edges: Tensors, *_: Any) -> Tensor:
+    return z.new_empty(edges[0].size(0) - 1, z.size(1))
 
 
 def _attend_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    alpha, z, *ctx.edges, ctx.backend = inputs
+    alpha, z, ctx.edges, ctx.reverse, ctx.backend = inputs
     ctx.save_for_backward(alpha, z)
 
 
 def _attend_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    alpha, z = ctx.saved_tensors
-    rows, entry, reverse_rows, reverse_entry = ctx.edges
-    grad = grad.contiguous()
-    grad_alpha = dot_operator(grad, z, *ctx.edges, z.size(1) // alpha.size(1), ctx.backend)
-    grad_z = attend_operator(alpha, grad, reverse_rows, reverse_entry, rows, entry, ctx.backend)
-    return grad_alpha, grad_z, *[None] * 5
+    (alpha, z), grad = ctx.saved_tensors, grad.contiguous()
+    grad_alpha = edge_dot_op(grad, z, ctx.edges, ctx.reverse, z.size(1) // alpha.size(1), ctx.backend)
+    return grad_alpha, attend_op(alpha, grad, ctx.reverse, ctx.edges, ctx.backend)
+
+
+def _edge_dot(q: Tensor, k: Tensor, edges: Tensors, reverse: Tensors, width: int, backend: str) -> Tensor:
+    rows, (entry,) = unpack(edges)
+    return kernels(backend).edge_dot(q, k, rows, entry, width)
+
+
+def _edge_dot_fake(q: Tensor, k: Tensor, edges: Tensors, reverse: Tensors, width: int, backend: str) -> Tensor:
+    return q.new_empty(edges[-1].size(0), q.size(1) // width)
 
 
 def _edge_dot_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    q, k, *ctx.edges, _, ctx.backend = inputs
+    q, k, ctx.edges, ctx.reverse, _, ctx.backend = inputs
     ctx.save_for_backward(q, k)
 
 
 def _edge_dot_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    q, k = ctx.saved_tensors
-    rows, entry, reverse_rows, reverse_entry = ctx.edges
-    grad = grad.contiguous()
-    grad_q = attend_operator(grad, k, *ctx.edges, ctx.backend)
-    grad_k = attend_operator(grad, q, reverse_rows, reverse_entry, rows, entry, ctx.backend)
-    return grad_q, grad_k, *[None] * 6
+    (q, k), grad = ctx.saved_tensors, grad.contiguous()
+    grad_q = attend_op(grad, k, ctx.edges, ctx.reverse, ctx.backend)
+    return grad_q, attend_op(grad, q, ctx.reverse, ctx.edges, ctx.backend)
 
 
-attend_operator = Operator(_attend, _attend_fake, _attend_context, _attend_backward, features=2)
-dot_operator = Operator(_edge_dot, _edge_dot_fake, _edge_dot_context, _edge_dot_backward, features=2)
+attend_op = Operator(_attend, _attend_fake, _attend_context, _attend_backward, features=2)
+edge_dot_op = Operator(_edge_dot, _edge_dot_fake, _edge_dot_context, _edge_dot_backward, features=2)

@@ -1,9 +1,9 @@
-"""Products of float32 matrices on matrix units, in parts.
+"""Products of float32 matrices on bfloat16 matrix units.
 
-A float32 number is the sum of three bfloat16 numbers of eight digits each. Of the nine products of two numbers' parts,
-the six largest are as precise as float32 together; side by side along the inner dimension they are one product of
-bfloat16 matrices that adds up in float32. On an H200 that takes half the time of a float32 product, which has no matrix
-units. The smallest terms come first, so that they are not lost in a large sum.
+A float32 number is the sum of three bfloat16 numbers with eight significant bits each. Of the nine products of two
+numbers' parts, the six largest together are as precise as float32; concatenated along the inner dimension they are one
+product of bfloat16 matrices that is summed in float32. On an H200 it takes half the time of a float32 product, which
+cannot use matrix units. The smallest terms come first, so that they are not lost in a large sum.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 FEWEST_COLUMNS = 1024
-"""Columns from which on the product is worth taking a matrix apart."""
+"""Columns from which splitting a matrix is worth its cost."""
 
 
 def split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -24,13 +24,13 @@ def split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def left_parts(x: Tensor) -> Tensor:
-    """`[N, 6F]` in bfloat16, what `product` takes in place of `x`, `[N, F]`."""
+    """`[N, 6F]` in bfloat16: the left argument of `product` for `x`, `[N, F]`."""
     high, middle, low = split(x)
     return torch.cat([low, middle, high, middle, high, high], dim=1)
 
 
 def product(left: Tensor, weight: Tensor) -> Tensor:
-    """`x W` from the parts of `x` and from `weight`, `[F, D]`, float32."""
+    """`x W` from `left_parts(x)` and `weight`, `[F, D]`, float32."""
     high, middle, low = split(weight)
     right = torch.cat([high, middle, low, high, middle, high])
     if left.is_cuda:
@@ -39,5 +39,5 @@ def product(left: Tensor, weight: Tensor) -> Tensor:
 
 
 def is_faster(x: Tensor) -> bool:
-    """Whether `x` is on a device where parts are faster: a GPU with matrix units for bfloat16."""
+    """Whether `x` is on a GPU with matrix units for bfloat16, where the split product is faster."""
     return x.dtype == torch.float32 and x.is_cuda and torch.cuda.get_device_capability(x.device) >= (8, 0)

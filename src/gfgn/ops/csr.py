@@ -1,11 +1,16 @@
-"""`CSR`: a sparse pattern in compressed rows, and the plan by which its long rows are split.
+"""Sparse patterns as the kernels read them: `CSR`, and `Adjacency`, what an operator needs to know about a graph.
 
-Every kernel of this package walks one `CSR` object, row by row. A row of more than `SEGMENT` entries (a hub) is
-cut into segments of `SEGMENT` entries whose partial sums are joined in order, so that one hub neither holds a
-launch up nor makes the sum depend on how many threads ran.
+Every kernel of this package walks one `CSR` object, row by row. A row with more than `SEGMENT` entries (a hub) is
+split into segments of `SEGMENT` entries whose partial sums are added in order: a hub does not delay the launch, and
+its sum does not depend on the number of threads.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -15,11 +20,11 @@ SEGMENT = 512
 
 
 class CSR(NamedTuple):
-    """A sparse pattern in compressed rows.
+    """A sparse pattern in compressed sparse rows.
 
     Row `i` holds the column indices `idx[ptr[i]:ptr[i + 1]]`. Hub `h` is row `hub_rows[h]`; its segments are numbered
-    `hub_ptr[h] … hub_ptr[h + 1] - 1`, and segment `s` of hub `h = seg_hub[s]` covers the entries from
-    `ptr[hub_rows[h]] + (s - hub_ptr[h]) * SEGMENT` on, at most `SEGMENT` of them.
+    `hub_ptr[h] … hub_ptr[h + 1] - 1`, and segment `s` of hub `h = seg_hub[s]` covers at most `SEGMENT` entries, the
+    first of which is `ptr[hub_rows[h]] + (s - hub_ptr[h]) * SEGMENT`.
     """
 
     ptr: Tensor
@@ -27,21 +32,98 @@ class CSR(NamedTuple):
     idx: Tensor
     """`[entries]`, int32."""
     hub_rows: Tensor
-    """`[hubs]`, int64: the rows of more than `SEGMENT` entries, ascending."""
+    """`[hubs]`, int64: the rows with more than `SEGMENT` entries, ascending."""
     hub_ptr: Tensor
     """`[hubs + 1]`, int64."""
     seg_hub: Tensor
     """`[segments]`, int64."""
 
+    @staticmethod
+    def from_pointers(ptr: Tensor, idx: Tensor) -> CSR:
+        """Builds the pattern from the start of every row and the column indices."""
+        length = ptr.diff()
+        hub_rows = torch.nonzero(length > SEGMENT).view(-1)
+        segments = (length[hub_rows] + (SEGMENT - 1)) // SEGMENT
+        seg_hub = torch.repeat_interleave(torch.arange(hub_rows.numel(), device=ptr.device), segments)
+        return CSR(ptr, idx.to(torch.int32), hub_rows, _cumulative(segments), seg_hub)
+
+    def row_of_each_entry(self) -> Tensor:
+        """`[entries]`, int64."""
+        rows = torch.arange(self.ptr.numel() - 1, device=self.ptr.device)
+        return torch.repeat_interleave(rows, self.ptr.diff(), output_size=self.idx.numel())
+
+    def same_pattern(self, other: CSR) -> bool:
+        """Whether both have the same entries in the same order."""
+        return self is other or (torch.equal(self.ptr, other.ptr) and torch.equal(self.idx, other.idx))
+
 
 def compress(row: Tensor, idx: Tensor, num_rows: int) -> CSR:
-    """Builds `CSR` from entries that are already sorted by `row`."""
-    length = torch.bincount(row, minlength=num_rows)
-    ptr = torch.zeros(num_rows + 1, dtype=torch.int64, device=row.device)
+    """Builds the pattern from the rows and columns of entries that are already sorted by row."""
+    return CSR.from_pointers(_cumulative(torch.bincount(row, minlength=num_rows)), idx)
+
+
+def unpack(tensors: Sequence[Tensor]) -> tuple[CSR, Sequence[Tensor]]:
+    """A `CSR` and what follows its fields in a list: how operators receive a pattern and the values of its entries."""
+    return CSR(*tensors[:5]), tensors[5:]
+
+
+def _cumulative(length: Tensor) -> Tensor:
+    """`[0, l_0, l_0 + l_1, …]`."""
+    ptr = length.new_zeros(length.numel() + 1)
     torch.cumsum(length, 0, out=ptr[1:])
-    hub_rows = torch.nonzero(length > SEGMENT).view(-1)
-    segments = (length[hub_rows] + (SEGMENT - 1)) // SEGMENT
-    hub_ptr = torch.zeros(hub_rows.numel() + 1, dtype=torch.int64, device=row.device)
-    torch.cumsum(segments, 0, out=hub_ptr[1:])
-    seg_hub = torch.repeat_interleave(torch.arange(hub_rows.numel(), device=row.device), segments)
-    return CSR(ptr, idx.to(torch.int32), hub_rows, hub_ptr, seg_hub)
+    return ptr
+
+
+class Adjacency(Protocol):
+    """The attributes of a graph that operators read; `gfgn.Graph` describes them."""
+
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_edges(self) -> int: ...
+    @property
+    def by_target(self) -> CSR: ...
+    @property
+    def by_source(self) -> CSR: ...
+    @property
+    def norm(self) -> Tensor: ...
+    @property
+    def row_norm(self) -> Tensor: ...
+    @property
+    def reverse_norm(self) -> Tensor: ...
+    @property
+    def reverse_row_norm(self) -> Tensor: ...
+    @property
+    def transpose(self) -> Tensor: ...
+    @property
+    def edge_position(self) -> Tensor: ...
+    @property
+    def targets(self) -> Tensor: ...
+    @property
+    def row_lengths(self) -> Tensor: ...
+    @property
+    def device(self) -> torch.device: ...
+
+
+G = TypeVar("G", bound=Adjacency)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def per_graph(function: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
+    """Caches the result of `function` for each graph (and its further, hashable arguments) while the graph is alive.
+
+    The function runs without gradients and outside inference mode, so that its result can be used in training too.
+    """
+    cache: WeakKeyDictionary[G, dict[Any, T]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def cached(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        results = cache.setdefault(graph, {})
+        key = (args, tuple(sorted(kwargs.items())))
+        if key not in results:
+            with torch.inference_mode(False), torch.no_grad():
+                results[key] = function(graph, *args, **kwargs)
+        return results[key]
+
+    return cached

@@ -1,38 +1,37 @@
 """Dropout and linear maps for one model or for a batch of replicas.
 
-A single model takes PyTorch's own functions. Under `vmap`, replicas lie side by side in the columns, where dropout is
-one pass with a hash, and a linear map one product for all: nothing is moved or expanded in between.
+A single model uses PyTorch's own functions. Under `vmap`, replicas are concatenated by columns: dropout is one pass
+with a hash and a linear map one product for all replicas, without moving or expanding anything in between.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gfgn.ops import registration
-from gfgn.ops.dispatch import choose
+from gfgn.ops import reference
+from gfgn.ops.dispatch import choose, elementwise
+from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient
 from gfgn.ops.random import is_keyed, keep, next_key, rate_dtype
-from gfgn.ops.sparse import sparse_linear
+from gfgn.ops.registration import Operator, empty_like
+from gfgn.ops.sparse import shared_linear_op, sparse_linear
+from gfgn.ops.torch_internals import is_batched
 
 
 def dropout(
-    x: Tensor,
-    rate: float | Tensor,
-    training: bool = True,
-    key: Tensor | None = None,
-    backend: str | None = None,
+    x: Tensor, rate: float | Tensor, training: bool = True, key: Tensor | None = None, backend: str | None = None
 ) -> Tensor:
-    """Sets each value of `x` to 0 with probability `rate` and scales the others up; `x` itself when not training.
+    """Sets each value of `x` to 0 with probability `rate` and scales up the others; returns `x` when not training.
 
     Args:
         x: `[N, D]`, dense.
         rate: At least 0 and below 1; a tensor with one value where replicas differ in it.
         training: Whether anything is dropped.
-        key: A 32-bit number in an int64 tensor that decides what is dropped, by a hash of it and of a value's place.
-            If `None`, see `gfgn.ops.keyed`; outside of it, PyTorch's generator decides.
+        key: A 32-bit number in an int64 tensor; a hash of it and of a value's index decides what is dropped. If
+            `None`, see `gfgn.ops.keyed`; outside of it, PyTorch's generator decides.
         backend: `None` for the automatic choice.
     """
     if not isinstance(rate, Tensor):
@@ -55,16 +54,12 @@ def dropout(
         entry = torch.arange(x.numel(), device=x.device).view(x.shape)
         return x * (keep(entry, key, rate) / (1 - rate)).to(x.dtype)
     if not is_batched(x) and not x.requires_grad and (is_batched(key) or is_batched(rate)):
-        return cast(Tensor, registration.dropout_shared(key.reshape(1), rate.reshape(1), x, backend))
-    return cast(Tensor, registration.dropout(x, key.reshape(1), rate.reshape(1), backend))
+        return cast(Tensor, dropout_shared_op(key.reshape(1), rate.reshape(1), x, backend))
+    return cast(Tensor, dropout_op(x, key.reshape(1), rate.reshape(1), backend))
 
 
 def linear(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    dropout: float | Tensor = 0.0,
-    training: bool = False,
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, dropout: float | Tensor = 0.0, training: bool = False
 ) -> Tensor:
     """`x Wᵀ + b`, with dropout of `x` before it when training.
 
@@ -78,21 +73,87 @@ def linear(
     if x.layout == torch.sparse_csr:
         out = sparse_linear(x, weight.t(), dropout if training else 0.0)
     else:
-        out = _product(_drop(x, dropout, training), weight)
+        out = _product(_dropout_of_input(x, dropout, training), weight)
     return out if bias is None else out + bias
 
 
-_drop = dropout  # under a name that no argument hides
+_dropout_of_input = dropout  # a name that the argument of `linear` does not hide
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:
     if not (is_batched(x) or is_batched(weight)):
         return functional.linear(x, weight)
-    if not is_batched(x):  # the same features for all replicas: one product with all their weights
-        return cast(Tensor, registration.shared_linear(weight.t(), x, None))
-    return cast(Tensor, registration.head_linear(x, weight.t().unsqueeze(0)))
+    if not is_batched(x):  # all replicas have the same features: one product with all their weights
+        return cast(Tensor, shared_linear_op(weight.t(), x, None))
+    return cast(Tensor, head_linear_op(x, weight.t().unsqueeze(0)))
 
 
-def is_batched(x: Tensor) -> bool:
-    """Whether `x` differs between the replicas of a `vmap` that is going on."""
-    return torch._C._functorch.is_batchedtensor(x)
+def head_linear(x: Tensor, weight: Tensor, backend: str | None = None) -> Tensor:
+    """`x_k W_k` for every head `k`: `[N, heads·d]` times `[heads, d, e]` gives `[N, heads·e]`."""
+    if weight.dim() != 3 or x.dim() != 2 or x.size(1) != weight.size(0) * weight.size(1):
+        raise ValueError(f"head_linear: x {list(x.shape)} must have heads·d columns for weight {list(weight.shape)}")
+    if choose(x.device.type, x.dtype, backend) == "reference":
+        return reference.head_linear(x, weight.to(x.dtype))
+    return cast(Tensor, head_linear_op(x, weight.to(x.dtype)))
+
+
+# --- the operators --------------------------------------------------------------------------------
+
+
+def _dropout(x: Tensor, keys: Tensor, rate: Tensor, backend: str) -> Tensor:
+    """Dropout by hash: `x` is `[N, R·D]`, one block of columns for each of the `R` keys; whether value `n D + d` of
+    block `r` is kept depends on a hash of that number and `keys[r]`."""
+    return elementwise(backend).dropout(x, keys, rate, shared=False)
+
+
+def _dropout_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, keys, rate, ctx.backend = inputs
+    ctx.save_for_backward(keys, rate)
+
+
+def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (dropout_op(grad.contiguous(), *ctx.saved_tensors, ctx.backend),)
+
+
+def _dropout_shared(keys: Tensor, rate: Tensor, x: Tensor, backend: str) -> Tensor:
+    """`dropout` where all replicas have the same `x`, `[N, D]`, which is data: `[N, R·D]`."""
+    return elementwise(backend).dropout(x, keys, rate, shared=True)
+
+
+def _dropout_shared_fake(keys: Tensor, rate: Tensor, x: Tensor, backend: str) -> Tensor:
+    return x.new_empty(x.size(0), x.size(1) * keys.numel())
+
+
+def _head_linear(x: Tensor, weight: Tensor) -> Tensor:
+    return head_matmul(x, weight)
+
+
+def _head_linear_fake(x: Tensor, weight: Tensor) -> Tensor:
+    return x.new_empty(x.size(0), weight.size(0) * weight.size(2))
+
+
+def _head_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _head_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight = ctx.saved_tensors
+    grad, heads = grad.contiguous(), weight.size(0)
+    if torch.is_grad_enabled():  # to be differentiated again
+        grad_weight = torch.bmm(by_head(x, heads).transpose(1, 2), by_head(grad, heads))
+        return head_linear_op(grad, weight.transpose(1, 2)), grad_weight
+    if not ctx.needs_input_grad[0]:  # features that are data
+        return None, head_weight_gradient(x, grad, heads)
+    return tuple(head_linear_gradient_op(grad, x, weight))
+
+
+def _head_linear_gradient(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return head_matmul(grad, weight.transpose(1, 2)), head_weight_gradient(x, grad, weight.size(0))
+
+
+dropout_op = Operator(_dropout, empty_like(0), _dropout_context, _dropout_backward, features=1, columns=(1, 2))
+dropout_shared_op = Operator(_dropout_shared, _dropout_shared_fake, features=0, columns=(0, 1))
+head_linear_op = Operator(
+    _head_linear, _head_linear_fake, _head_linear_context, _head_linear_backward, features=1, heads=(1,)
+)
+head_linear_gradient_op = Operator(_head_linear_gradient, empty_like(1, 2), features=2, heads=(2,))

@@ -1,7 +1,7 @@
 """Which implementation of an operator runs: by device, by `GFGN_BACKEND`, or by name.
 
-What is asked for by name and cannot run is an error; what was chosen automatically falls back to the reference and
-says so once.
+A backend that is requested by name and cannot run is an error; the automatic choice falls back to the reference and
+warns once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.csr import CSR
+from gfgn.ops.torch_internals import constant_under_compile
 
-NAMES = ("reference", "numba", "triton")
-FOLDERS = {"numba": "cpu", "triton": "cuda"}
+DESCRIPTIONS = {"reference": "plain PyTorch, any device", "numba": "fused CPU kernels", "triton": "fused CUDA kernels"}
+KERNELS = {"reference": "reference", "numba": "cpu.kernels", "triton": "cuda.kernels"}
+ELEMENTWISE = {"numba": "cpu.dense", "triton": "cuda.dense"}
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -35,23 +37,21 @@ class Backend:
 
 def backends() -> dict[str, Backend]:
     """Every backend by name: whether it can run on this machine and, if not, why not."""
-    what = {
-        "reference": "plain PyTorch, any device",
-        "numba": "fused CPU kernels",
-        "triton": "fused CUDA kernels",
-    }
-    result = {}
-    for name, description in what.items():
-        problem = _missing(name)
-        result[name] = Backend(name, problem is None, problem or description)
-    return result
+    problems = {name: _missing(name) for name in DESCRIPTIONS}
+    return {name: Backend(name, problem is None, problem or DESCRIPTIONS[name]) for name, problem in problems.items()}
 
 
 class Kernels(Protocol):
-    """The functions of a backend: plain functions on tensors, without gradients, see `gfgn.ops.registration`."""
+    """The functions of a backend that walk a `CSR`: plain functions on tensors, without gradients."""
 
+    # The reference has these three.
     def spmm(self, x: Tensor, rows: CSR, values: Tensor | None) -> Tensor: ...
 
+    def attend(self, alpha: Tensor, z: Tensor, rows: CSR, entry: Tensor) -> Tensor: ...
+
+    def edge_dot(self, q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tensor: ...
+
+    # The CPU and CUDA have these.
     def spmm_pair(self, x: Tensor, rows: CSR, values: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]: ...
 
     def spmm_pair_backward(
@@ -59,15 +59,7 @@ class Kernels(Protocol):
     ) -> Tensor: ...
 
     def pair_forward(
-        self,
-        a: Tensor,
-        b: Tensor,
-        z: Tensor,
-        lam: Tensor,
-        norm: Tensor,
-        row_norm: Tensor,
-        rows: CSR,
-        save: bool,
+        self, a: Tensor, b: Tensor, z: Tensor, lam: Tensor, norm: Tensor, row_norm: Tensor, rows: CSR, save: bool
     ) -> tuple[Tensor, Tensor, Tensor]: ...
 
     def pair_backward(
@@ -85,13 +77,6 @@ class Kernels(Protocol):
         reuse: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]: ...
 
-    # Fused where it pays: on a GPU. On a CPU the sum over neighbours outweighs what comes after it.
-    def gated_propagate(self, z: Tensor, s: Tensor, rows: CSR, norm: Tensor, save: bool) -> tuple[Tensor, Tensor]: ...
-
-    def gated_propagate_backward(
-        self, grad: Tensor, s: Tensor, diff: Tensor, rows_t: CSR, norm_t: Tensor
-    ) -> tuple[Tensor, Tensor]: ...
-
     def sparse_linear(
         self,
         weight: Tensor,
@@ -103,17 +88,32 @@ class Kernels(Protocol):
         out_columns: int,
     ) -> Tensor: ...
 
+    # CUDA alone has these. On a CPU the sum over neighbors takes most of the time, and fusing gains little.
+    def gated_propagate(self, z: Tensor, s: Tensor, rows: CSR, norm: Tensor, save: bool) -> tuple[Tensor, Tensor]: ...
 
-class Elementwise(Protocol):
-    """The passes over dense tensors of replicas: plain functions, without gradients. See `gfgn.ops.adam`."""
+    def gated_propagate_backward(
+        self, grad: Tensor, s: Tensor, diff: Tensor, rows_t: CSR, norm_t: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
 
-    def dropout(self, x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor: ...
+    def softmax(self, scores: Tensor, rows: CSR) -> Tensor: ...
+
+    def softmax_backward(self, grad: Tensor, alpha: Tensor, rows: CSR) -> Tensor: ...
+
+
+class NeighborGate(Protocol):
+    """The gate of the neighbor level."""
 
     def gated_neighbor(self, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor: ...
 
     def gated_neighbor_backward(
         self, grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+
+
+class Elementwise(NeighborGate, Protocol):
+    """The functions of a backend on dense tensors of replicas: plain functions, without gradients."""
+
+    def dropout(self, x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor: ...
 
     def adam(
         self,
@@ -134,21 +134,15 @@ class Elementwise(Protocol):
 
 
 class SmallProducts(Protocol):
-    """Products with one small matrix a head, on the CPU. See `gfgn.ops.heads`."""
+    """Products with one small matrix per head, on the CPU. See `gfgn.ops.heads`."""
 
     def head_matmul(self, x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None: ...
 
     def head_weight_gradient(self, x: Tensor, grad: Tensor, heads: int) -> Tensor: ...
 
 
-class SmallGates(Protocol):
+class SmallGates(NeighborGate, Protocol):
     """Gates of small heads, on the CPU. See `gfgn.ops.heads`."""
-
-    def gated_neighbor(self, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor: ...
-
-    def gated_neighbor_backward(
-        self, grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 
     def halves(self, z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]: ...
 
@@ -158,57 +152,50 @@ class SmallGates(Protocol):
 
 
 @functools.cache
-def small_gates() -> SmallGates | None:
-    """The CPU's kernels for the gates of small heads, or `None` where Numba is missing."""
-    if _missing("numba") is not None:
-        return None
-    return cast(SmallGates, importlib.import_module("gfgn.ops.cpu.small_gates"))
-
-
-@functools.cache
-def small_products() -> SmallProducts | None:
-    """The CPU's kernels for small heads, or `None` where Numba is missing."""
-    if _missing("numba") is not None:
-        return None
-    return cast(SmallProducts, importlib.import_module("gfgn.ops.cpu.heads"))
-
-
-@functools.cache
 def kernels(name: str) -> Kernels:
-    """The kernels of a backend."""
-    return cast(Kernels, importlib.import_module(f"gfgn.ops.{FOLDERS[name]}.kernels"))
+    """The functions of a backend that walk a `CSR`."""
+    return cast(Kernels, importlib.import_module(f"gfgn.ops.{KERNELS[name]}"))
 
 
 @functools.cache
 def elementwise(name: str) -> Elementwise:
-    """The passes over dense tensors of a backend."""
-    return cast(Elementwise, importlib.import_module(f"gfgn.ops.{FOLDERS[name]}.dense"))
+    """The functions of a backend on dense tensors."""
+    return cast(Elementwise, importlib.import_module(f"gfgn.ops.{ELEMENTWISE[name]}"))
 
 
-def choose(device: str, dtype: torch.dtype, asked: str | None, differentiable: str | None = None) -> str:
+@functools.cache
+def small_gates() -> SmallGates | None:
+    """The CPU kernels for the gates of small heads, or `None` without Numba."""
+    return None if _missing("numba") else cast(SmallGates, importlib.import_module("gfgn.ops.cpu.small_gates"))
+
+
+@functools.cache
+def small_products() -> SmallProducts | None:
+    """The CPU kernels for the products of small heads, or `None` without Numba."""
+    return None if _missing("numba") else cast(SmallProducts, importlib.import_module("gfgn.ops.cpu.heads"))
+
+
+@constant_under_compile
+def choose(device: str, dtype: torch.dtype, requested: str | None, differentiable: str | None = None) -> str:
     """The backend that runs on tensors of this device and dtype.
 
     Args:
         device: Type of the device.
-        dtype: Of the features.
-        asked: The caller's choice, or `None` for the environment's (`GFGN_BACKEND`) or the automatic one.
+        dtype: Dtype of the features.
+        requested: The caller's choice, or `None` for the environment's (`GFGN_BACKEND`) or the automatic one.
         differentiable: Name of an argument that only the reference can differentiate, or `None`.
     """
-    return _choose(device, dtype, asked, os.environ.get("GFGN_BACKEND") or None, differentiable)
-
-
-# What `torch.compiler.assume_constant_result` does, without its import of the compiler: a second and 139 MiB.
-choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return _choose(device, dtype, requested, os.environ.get("GFGN_BACKEND") or None, differentiable)
 
 
 @functools.cache
 def _choose(
-    device: str, dtype: torch.dtype, asked: str | None, environment: str | None, differentiable: str | None
+    device: str, dtype: torch.dtype, requested: str | None, environment: str | None, differentiable: str | None
 ) -> str:
-    source, name = ("backend", asked) if asked is not None else ("GFGN_BACKEND", environment)
+    source, name = ("backend", requested) if requested is not None else ("GFGN_BACKEND", environment)
     if name is not None:
-        if name not in NAMES:
-            raise ValueError(f"{source} must be one of {', '.join(map(repr, NAMES))}, got {name!r}")
+        if name not in KERNELS:
+            raise ValueError(f"{source} must be one of {', '.join(map(repr, KERNELS))}, got {name!r}")
         problem = _cannot_run(name, device, dtype, differentiable)
         if problem is not None:
             raise RuntimeError(f"{source}={name!r} cannot run: {problem}")
@@ -240,7 +227,7 @@ def _cannot_run(name: str, device: str, dtype: torch.dtype, differentiable: str 
 
 
 def interpreted() -> bool:
-    """Whether Triton's kernels run through its interpreter, on the CPU."""
+    """Whether the Triton kernels run in Triton's interpreter, on the CPU."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 

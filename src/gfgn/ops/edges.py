@@ -1,179 +1,136 @@
-"""Values that live on edges: from nodes to edges, from edges to their targets, and the softmax over a neighbourhood.
+"""Values on edges: from nodes to edges, from edges to their targets, and the softmax over a neighborhood.
 
-Attention needs a value for each edge, in the order of `graph.by_target`. Taking a node's value to its edges is a
-gather; summing edges into nodes runs in the same kernels as the sums over neighbours do, in a fixed order. Replicas lie
-side by side, and either one is the other's gradient.
+Edges are in the order of `graph.by_target`. Moving a node's value to its edges is a gather; summing edges into nodes
+runs in the same kernels as the sums over neighbors, in a fixed order. Each move is the other's gradient.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from gfgn.graph import Graph
-from gfgn.nn.baselines.common import per_graph
-from gfgn.ops import reference, registration
-from gfgn.ops.csr import CSR
+from gfgn.ops.csr import Adjacency, per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
-from gfgn.ops.registration import Pattern
-
-
-class Side(NamedTuple):
-    """One end of every edge, edges in the order of `graph.by_target`."""
-
-    ends: Tensor
-    """`[E]`, int64: the node at that end of each edge."""
-    edges: CSR
-    """`[N]` rows, each holding the edges that have a node at that end."""
+from gfgn.ops.registration import Operator, Tensors, empty_like
 
 
 @per_graph
-def sources(graph: Graph) -> Side:
-    """Where edges come from."""
-    return Side(graph.by_target.idx.long(), graph.by_source._replace(idx=graph.transpose.to(torch.int32)))
+def source_ends(graph: Adjacency) -> list[Tensor]:
+    """A `CSR` with one row per node that holds its outgoing edges, and `[E]`, the source of every edge."""
+    return [*graph.by_source._replace(idx=graph.transpose.to(torch.int32)), graph.by_target.idx.long()]
 
 
 @per_graph
-def targets(graph: Graph) -> Side:
-    """Where edges arrive."""
+def target_ends(graph: Adjacency) -> list[Tensor]:
+    """A `CSR` with one row per node that holds its incoming edges, and `[E]`, the target of every edge."""
     edges = torch.arange(graph.num_edges, device=graph.device, dtype=torch.int32)
-    return Side(graph.targets, graph.by_target._replace(idx=edges))
+    return [*graph.by_target._replace(idx=edges), graph.targets]
 
 
-def from_source(x: Tensor, graph: Graph) -> Tensor:
-    """`[N, D]` to `[E, D]`: of each edge its source's row."""
-    return _moved(x, sources(graph), to_edges)
+def from_source(x: Tensor, graph: Adjacency) -> Tensor:
+    """`[N, D]` to `[E, D]`: for each edge the row of its source."""
+    return _move(to_edges_op, x, source_ends(graph))
 
 
-def from_target(x: Tensor, graph: Graph) -> Tensor:
-    """`[N, D]` to `[E, D]`: of each edge its target's row."""
-    return _moved(x, targets(graph), to_edges)
+def from_target(x: Tensor, graph: Adjacency) -> Tensor:
+    """`[N, D]` to `[E, D]`: for each edge the row of its target."""
+    return _move(to_edges_op, x, target_ends(graph))
 
 
-def sum_by_target(values: Tensor, graph: Graph) -> Tensor:
-    """`[E, D]` to `[N, D]`: the sum over the edges that arrive at each node, 0 where there are none."""
-    return _moved(values, targets(graph), to_nodes)
+def sum_by_target(values: Tensor, graph: Adjacency) -> Tensor:
+    """`[E, D]` to `[N, D]`: the sum over the incoming edges of each node, 0 where there are none."""
+    return _move(to_nodes_op, values, target_ends(graph))
 
 
-def edge_softmax(scores: Tensor, graph: Graph) -> Tensor:
-    """`α_ij = exp(e_ij) / Σ_{k∈N(i)} exp(e_ik)` for scores `[E, heads]`: each target's edges add up to 1."""
-    side = targets(graph)
-    if choose(scores.device.type, scores.dtype, None) == "triton":
-        return cast(Tensor, softmax_operator(scores, side.ends, list(side.edges)))
-    place = side.ends.unsqueeze(1).expand(-1, scores.size(1))
+def edge_softmax(scores: Tensor, graph: Adjacency) -> Tensor:
+    """`α_ij = exp(e_ij) / Σ_{k∈N(i)} exp(e_ik)` for scores `[E, heads]`: the incoming edges of a node sum to 1."""
+    ends = target_ends(graph)
+    backend = choose(scores.device.type, scores.dtype, None)
+    if backend == "triton":  # fused where that is faster: on a GPU
+        return cast(Tensor, edge_softmax_op(scores, ends, backend))
+    index = ends[-1].unsqueeze(1).expand(-1, scores.size(1))
     top = scores.new_zeros(graph.num_nodes, scores.size(1))
-    top = top.scatter_reduce(0, place, scores.detach(), "amax", include_self=False)
+    top = top.scatter_reduce(0, index, scores.detach(), "amax", include_self=False)
     weight = (scores - from_target(top, graph)).exp()
     return weight / from_target(sum_by_target(weight, graph), graph)
 
 
-def max_over_neighbors(x: Tensor, graph: Graph) -> Tensor:
-    """`out_i = max_{j∈N(i)} x_j` a dimension, 0 where a node has no neighbours. What is kept for the gradient, which
-    goes to the first of equals, has a row a node."""
-    if graph.num_edges == 0:
-        return torch.zeros_like(x)
-    source, target = sources(graph).ends, targets(graph).ends
-    with torch.no_grad():
-        place = target.unsqueeze(1).expand(-1, x.size(1))
-        value = from_source(x, graph)
-        top = torch.zeros_like(x).scatter_reduce(0, place, value, "amax", include_self=False)
-        edges = torch.arange(graph.num_edges, device=x.device).unsqueeze(1)
-        which = torch.where(value == from_target(top, graph), edges, graph.num_edges)
-        first = torch.full_like(x, graph.num_edges, dtype=torch.int64).scatter_reduce(0, place, which, "amin")
-        found = first < graph.num_edges
-        winner = source[first.clamp(max=graph.num_edges - 1)]
-    return x.gather(0, winner) * found
+def _move(operator: Operator, x: Tensor, ends: list[Tensor]) -> Tensor:
+    return cast(Tensor, operator(x.contiguous(), ends, choose(x.device.type, x.dtype, None)))
 
 
-# --- the moves ------------------------------------------------------------------------------------
+# --- the operators --------------------------------------------------------------------------------
 
 
-def _moved(x: Tensor, side: Side, move: registration.Operator) -> Tensor:
-    return cast(Tensor, move(x.contiguous(), side.ends, list(side.edges), choose(x.device.type, x.dtype, None)))
+def _to_edges(x: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return x.index_select(0, ends[-1])
 
 
-def _to_edges(x: Tensor, ends: Tensor, edges: Pattern, backend: str) -> Tensor:
-    return x.index_select(0, ends)
-
-
-def _to_nodes(values: Tensor, ends: Tensor, edges: Pattern, backend: str) -> Tensor:
-    spmm = reference.spmm if backend == "reference" else kernels(backend).spmm
-    return spmm(values, CSR(*edges), None)
-
-
-def _to_edges_fake(x: Tensor, ends: Tensor, edges: Pattern, backend: str) -> Tensor:
-    return x.new_empty(ends.size(0), x.size(1))
-
-
-def _to_nodes_fake(values: Tensor, ends: Tensor, edges: Pattern, backend: str) -> Tensor:
-    return values.new_empty(edges[0].size(0) - 1, values.size(1))
-
-
-def _side_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, *ctx.side = inputs
+def _to_edges_fake(x: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return x.new_empty(ends[-1].size(0), x.size(1))
 
 
 def _to_edges_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return to_nodes(grad.contiguous(), *ctx.side), None, None, None
+    return (to_nodes_op(grad.contiguous(), *ctx.ends),)
+
+
+def _to_nodes(values: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return kernels(backend).spmm(values, unpack(ends)[0], None)
+
+
+def _to_nodes_fake(values: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return values.new_empty(ends[0].size(0) - 1, values.size(1))
 
 
 def _to_nodes_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return to_edges(grad.contiguous(), *ctx.side), None, None, None
+    return (to_edges_op(grad.contiguous(), *ctx.ends),)
 
 
-to_edges = registration.Operator(_to_edges, _to_edges_fake, _side_context, _to_edges_backward, features=1)
-to_nodes = registration.Operator(_to_nodes, _to_nodes_fake, _side_context, _to_nodes_backward, features=1)
+def _ends_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, *ctx.ends = inputs
 
 
-# --- the softmax on a GPU -------------------------------------------------------------------------
+to_edges_op = Operator(_to_edges, _to_edges_fake, _ends_context, _to_edges_backward, features=1)
+to_nodes_op = Operator(_to_nodes, _to_nodes_fake, _ends_context, _to_nodes_backward, features=1)
 
 
-def _edge_softmax(scores: Tensor, ends: Tensor, edges: Pattern) -> Tensor:
-    from gfgn.ops.cuda import attention as triton_edges
-
-    return triton_edges.softmax(scores, CSR(*edges))
-
-
-def _edge_softmax_backward(grad: Tensor, alpha: Tensor, ends: Tensor, edges: Pattern) -> Tensor:
-    from gfgn.ops.cuda import attention as triton_edges
-
-    return triton_edges.softmax_backward(grad, alpha, CSR(*edges))
-
-
-def _like_first(first: Tensor, *_: Any) -> Tensor:
-    return torch.empty_like(first)
+def _edge_softmax(scores: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return kernels(backend).softmax(scores, unpack(ends)[0])
 
 
 def _softmax_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, *ctx.side = inputs
+    _, *ctx.ends = inputs
     ctx.save_for_backward(output)
 
 
-def _softmax_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (alpha,) = ctx.saved_tensors
-    return softmax_backward_operator(grad.contiguous(), alpha, *ctx.side), None, None
+def _softmax_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (edge_softmax_backward_op(grad.contiguous(), *ctx.saved_tensors, *ctx.ends),)
 
 
-def _backward_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    grad, alpha, *ctx.side = inputs
+def _edge_softmax_backward(grad: Tensor, alpha: Tensor, ends: Tensors, backend: str) -> Tensor:
+    return kernels(backend).softmax_backward(grad, alpha, unpack(ends)[0])
+
+
+def _second_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    grad, alpha, *ctx.ends = inputs
     ctx.save_for_backward(grad, alpha)
 
 
-def _backward_gradient(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
-    """Of `y = α (g - Σ αg)`: for `g` the same function of what comes from above, for `α` by the rule of products."""
+def _second_backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
+    """The gradients of `y = α (g − Σ αg)`: for `g` the same function of `upstream`, for `α` by the product rule."""
     grad, alpha = ctx.saved_tensors
 
     def total(values: Tensor) -> Tensor:
-        return cast(Tensor, to_edges(to_nodes(values, *ctx.side, "triton"), *ctx.side, "triton"))
+        return cast(Tensor, to_edges_op(to_nodes_op(values, *ctx.ends), *ctx.ends))
 
-    for_grad = softmax_backward_operator(upstream.contiguous(), alpha, *ctx.side)
+    for_grad = edge_softmax_backward_op(upstream.contiguous(), alpha, *ctx.ends)
     for_alpha = upstream * (grad - total(alpha * grad)) - total(alpha * upstream) * grad
-    return for_grad, for_alpha, None, None
+    return for_grad, for_alpha
 
 
-softmax_operator = registration.Operator(_edge_softmax, _like_first, _softmax_context, _softmax_gradient, features=1)
-softmax_backward_operator = registration.Operator(
-    _edge_softmax_backward, _like_first, _backward_context, _backward_gradient, features=2
+edge_softmax_op = Operator(_edge_softmax, empty_like(0), _softmax_context, _softmax_backward, features=1)
+edge_softmax_backward_op = Operator(
+    _edge_softmax_backward, empty_like(0), _second_context, _second_backward, features=2
 )

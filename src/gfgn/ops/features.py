@@ -25,9 +25,9 @@ def take_rows(x: Tensor, rows: Tensor) -> Tensor:
     new = torch.zeros(rows.numel() + 1, dtype=ptr.dtype, device=ptr.device)
     torch.cumsum(length, 0, out=new[1:])
     entries = torch.arange(int(new[-1]), device=ptr.device)
-    place = entries + torch.repeat_interleave(start - new[:-1], length)
+    index = entries + torch.repeat_interleave(start - new[:-1], length)
     return torch.sparse_csr_tensor(
-        new, x.col_indices()[place], x.values()[place], size=(rows.numel(), x.size(1)), check_invariants=False
+        new, x.col_indices()[index], x.values()[index], size=(rows.numel(), x.size(1)), check_invariants=False
     )
 
 

@@ -1,4 +1,4 @@
-"""Products with one small matrix a head: heads lie side by side in the columns, and none is copied to get at it."""
+"""Products with one small matrix per head, without copying the columns of a head."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import Tensor
 from gfgn.ops.dispatch import SmallGates, SmallProducts, small_gates, small_products
 
 MANY_NODES = 16_384
-"""Nodes from which on a GPU takes the gradient of a weight as one large product."""
+"""Nodes from which a GPU computes the gradient of a weight as one large product."""
 MANY_HEADS = 64
-"""Heads from which on their number alone keeps a GPU busy."""
+"""Heads from which their number alone keeps a GPU busy."""
 SMALL = 16
-"""Columns of a head up to which a CPU's products with its matrix, of at most four times as many rows, have a kernel of
-their own."""
+"""Columns of a head up to which the CPU has its own kernels for products with the head's matrix, which may have at most
+four times as many rows."""
 
 
 def by_head(x: Tensor, heads: int) -> Tensor:
-    """`[N, heads·d]` seen as `[heads, N, d]`."""
+    """`[N, heads·d]` viewed as `[heads, N, d]`."""
     return x.contiguous().view(x.size(0), heads, x.size(1) // heads).transpose(0, 1)
 
 
@@ -43,27 +43,27 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     if not x.is_cuda or x.size(0) < MANY_NODES or heads >= MANY_HEADS:
         return torch.bmm(by_head(x, heads).transpose(1, 2), by_head(grad, heads))
     # A long sum into a few small matrices leaves most of a GPU idle. The product of all heads with all heads does not,
-    # and is the faster way to the blocks on its diagonal, though the rest is thrown away.
+    # and is faster, although only the blocks on its diagonal are used.
     blocks = (x.t() @ grad).view(heads, x.size(1) // heads, heads, grad.size(1) // heads)
     return blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1).contiguous()
 
 
 def _small_products(x: Tensor, depth: int, width: int) -> SmallProducts | None:
-    """Kernels for products too small for a library to be good at, where there are such kernels."""
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or width > SMALL or depth > 4 * SMALL:
-        return None
-    return small_products()
+    """The kernels for products that are too small for a BLAS library, if they apply."""
+    return small_products() if _has_small_kernels(x, width) and depth <= 4 * SMALL else None
 
 
 def _small_gates(x: Tensor, gate: Tensor) -> SmallGates | None:
-    """Kernels for gates of small heads, where there are such kernels."""
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or gate.size(2) > SMALL:
-        return None
-    return small_gates()
+    """The kernels for the gates of small heads, if they apply."""
+    return small_gates() if _has_small_kernels(x, gate.size(2)) else None
+
+
+def _has_small_kernels(x: Tensor, width: int) -> bool:
+    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and width <= SMALL
 
 
 def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """What each half of a gate, `[heads, 2d, d]`, makes of `z`."""
+    """The products of `z` with the two halves of a gate, `[heads, 2d, d]`."""
     small = _small_gates(z, gate)
     if small is not None:
         return small.halves(z, gate)
@@ -72,7 +72,7 @@ def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def halves_backward(grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of `halves` for `z`, added to `grad`, whose memory they may take, and for the gate."""
+    """The gradients of `halves`: for `z`, added to `grad` (possibly in place), and for the gate."""
     small = _small_gates(z, gate)
     if small is not None:
         return small.halves_backward(grad_a, grad_b, grad, z, gate)
@@ -84,13 +84,13 @@ def halves_backward(grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gat
 
 
 def neighbor_gate(z: Tensor, mean: Tensor, gate: Tensor) -> Tensor:
-    """`σ([z ‖ mean] W_s)`, one `W_s` a head."""
+    """`σ([z ‖ mean] W_s)`, one `W_s` per head."""
     own, other = gate.chunk(2, dim=1)
     return head_matmul(mean, other, onto=head_matmul(z, own)).sigmoid_()
 
 
 def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
-    """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`, by one pass or by several over whole tensors."""
+    """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`."""
     small = _small_gates(z, gate)
     if small is not None:
         return small.gated_neighbor(z, propagated, mean, gate, lam)

@@ -1,7 +1,7 @@
 """Randomness as a function of a key: which entries dropout keeps, and where the keys come from.
 
-Whether entry number `e` survives is a hash of `(e, key)` and nothing else: no mask is stored, the backward pass draws
-the same one, and a replica that brings its own key drops the same entries alone or among a thousand, on any device.
+Whether entry `e` is kept is a hash of `(e, key)` and nothing else: no mask is stored, the backward pass recomputes the
+same one, and a replica with its own key drops the same entries alone or among a thousand, on any device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GOLDEN = 0x9E3779B1
 
 
 def mix(h: Tensor) -> Tensor:
-    """32 well mixed bits from the low 32 bits of an integer."""
+    """A 32-bit hash of the low 32 bits of an integer."""
     h = h & MASK
     h = ((h ^ (h >> 16)) * 0x7FEB352D) & MASK
     h = ((h ^ (h >> 15)) * 0x846CA68B) & MASK
@@ -26,12 +26,12 @@ def mix(h: Tensor) -> Tensor:
 
 
 def keep(entry: Tensor, key: Tensor, rate: Tensor) -> Tensor:
-    """Whether entry number `entry` survives: a 32-bit integer hash of it and the key, against the rate."""
+    """Whether dropout keeps entry number `entry`: compares a 32-bit hash of it and the key with the rate."""
     return mix(entry ^ key ^ ((entry >> 32) * GOLDEN)) >= (rate * 2**32).floor().long()
 
 
 class _Source(threading.local):
-    """The key that dropout derives its keys from, and how many it has handed out; without one they are drawn."""
+    """The key from which dropout derives its keys, if there is one, and how many it has derived."""
 
     key: Tensor | None = None
     count: int = 0
@@ -42,8 +42,8 @@ _source = _Source()
 
 @contextmanager
 def keyed(key: Tensor) -> Iterator[None]:
-    """Inside, every dropout takes its key from `key` and from its place in the order of calls, not from PyTorch's
-    generator. `key` is an integer tensor; under `vmap` every replica brings its own."""
+    """Inside, dropout derives the key of each call from `key` and the number of the call, not from PyTorch's generator.
+    `key` is an integer tensor; under `vmap` every replica has its own."""
     before = _source.key, _source.count
     _source.key, _source.count = key, 0
     try:
@@ -53,7 +53,7 @@ def keyed(key: Tensor) -> Iterator[None]:
 
 
 def next_key(device: torch.device) -> Tensor:
-    """A key for one call of dropout: derived inside `keyed`, else drawn."""
+    """A key for one call of dropout: derived inside `keyed`, else drawn from PyTorch's generator."""
     if _source.key is None:
         return torch.randint(0, 2**32, (), device=device)
     _source.count += 1
@@ -61,10 +61,10 @@ def next_key(device: torch.device) -> Tensor:
 
 
 def is_keyed() -> bool:
-    """Whether dropout's keys are derived rather than drawn."""
+    """Whether keys are derived, inside `keyed`."""
     return _source.key is not None
 
 
 def rate_dtype(device: torch.device) -> torch.dtype:
-    """The dtype of dropout rates: float64 wherever the device has it."""
+    """The dtype of dropout rates: float64 where the device supports it."""
     return torch.float32 if device.type == "mps" else torch.float64

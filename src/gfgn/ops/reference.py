@@ -1,7 +1,7 @@
-"""The operators in plain PyTorch, written straight from the equations: the truth every fast path is tested against.
+"""The operators in plain PyTorch, written straight from the equations: every fast path is tested against them.
 
-Any device, any floating dtype (half precision is summed in float32), differentiable any number of times, in the
-features as well as in the edge weights and λ. It holds tensors of shape `[E, D]`; the fused kernels never do.
+Any device and any floating dtype (half precision is summed in float32), differentiable any number of times, in the
+features as well as in the edge weights and λ. They hold tensors of shape `[E, D]`; the fused kernels never do.
 """
 
 import torch
@@ -9,15 +9,12 @@ from torch import Tensor
 
 from gfgn.ops.csr import CSR
 
-
-def targets(rows: CSR) -> Tensor:
-    """`[E]`: the row that each entry belongs to."""
-    nodes = torch.arange(rows.ptr.numel() - 1, device=rows.ptr.device)
-    return torch.repeat_interleave(nodes, rows.ptr.diff(), output_size=rows.idx.numel())
+CHUNK_BYTES = 256 << 20
+"""Memory for the messages of the heads that `attend` and `edge_dot` process at a time."""
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype sums are kept in: float32 for half precision, else the dtype itself."""
+    """The dtype in which sums are kept: float32 for half precision, else the dtype itself."""
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
 
 
@@ -27,15 +24,8 @@ def spmm(x: Tensor, rows: CSR, values: Tensor | None) -> Tensor:
     message = wide.index_select(0, rows.idx)
     if values is not None:
         message = values.to(wide.dtype).unsqueeze(1) * message
-    out = wide.new_zeros(rows.ptr.numel() - 1, x.size(1)).index_add(0, targets(rows), message)
+    out = wide.new_zeros(rows.ptr.numel() - 1, x.size(1)).index_add(0, rows.row_of_each_entry(), message)
     return out.to(x.dtype)
-
-
-def neighbor_max(x: Tensor, rows: CSR) -> Tensor:
-    """`out_i = max_j x_j` over the neighbours of `i`, 0 where there are none."""
-    place = targets(rows).unsqueeze(1).expand(-1, x.size(1))
-    out = x.new_zeros(rows.ptr.numel() - 1, x.size(1))
-    return out.scatter_reduce(0, place, x.index_select(0, rows.idx), "amax", include_self=False)
 
 
 def head_linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -56,7 +46,7 @@ def pair_aggregate(
     """`out_i = (1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j` with `s_ij = λ σ(a_i + b_j)`."""
     dtype = compute_dtype(z.dtype)
     wide = z.to(dtype)
-    source, target = rows.idx, targets(rows)
+    source, target = rows.idx, rows.row_of_each_entry()
     s = pair_gate(a.to(dtype), b.to(dtype), lam, source, target)
     zeros = torch.zeros_like(wide)
     kept = 1 - zeros.index_add(0, target, s * row_norm.to(dtype).unsqueeze(1))
@@ -65,7 +55,38 @@ def pair_aggregate(
 
 
 def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: float | Tensor) -> Tensor:
-    """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`, one `W_s` a head."""
+    """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`, one `W_s` per head."""
     own, other = gate.to(z.dtype).chunk(2, dim=1)
     s = lam * torch.sigmoid(head_linear(z, own) + head_linear(mean, other))
     return ((1 - s) * z + s * propagated).to(z.dtype)
+
+
+def attend(alpha: Tensor, z: Tensor, rows: CSR, entry: Tensor) -> Tensor:
+    """`out_i = Σ_e α[entry_e] z[idx_e]` over the entries of row `i`, with one weight per head."""
+    heads, width = alpha.size(1), z.size(1) // alpha.size(1)
+    messages = rows._replace(idx=torch.arange(entry.numel(), device=z.device, dtype=torch.int32))
+    out = z.new_empty(rows.ptr.numel() - 1, z.size(1))
+    for chunk in head_chunks(entry.numel(), heads, z):
+        columns = slice(chunk.start * width, chunk.stop * width)
+        message = z[:, columns].index_select(0, rows.idx).view(entry.numel(), -1, width)
+        message = (message * alpha[:, chunk].index_select(0, entry).unsqueeze(2)).flatten(1)
+        out[:, columns] = spmm(message, messages, None)
+    return out
+
+
+def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tensor:
+    """`out[entry_e] = ⟨q_i, k[idx_e]⟩` for the entries of every row `i` and every head of `width` columns."""
+    heads, row = q.size(1) // width, rows.row_of_each_entry()
+    out = q.new_empty(entry.numel(), heads)
+    for chunk in head_chunks(entry.numel(), heads, q):
+        columns = slice(chunk.start * width, chunk.stop * width)
+        product = q[:, columns].index_select(0, row) * k[:, columns].index_select(0, rows.idx)
+        out[entry, chunk] = product.view(entry.numel(), -1, width).sum(2)
+    return out
+
+
+def head_chunks(entries: int, heads: int, x: Tensor) -> list[slice]:
+    """The heads in groups whose messages fit into `CHUNK_BYTES`."""
+    width = x.size(1) // heads
+    size = max(1, CHUNK_BYTES // max(1, entries * width * x.element_size()))
+    return [slice(first, min(first + size, heads)) for first in range(0, heads, size)]

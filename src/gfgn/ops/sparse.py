@@ -1,27 +1,34 @@
-"""The sparse first layer: `X W` with `X` in sparse CSR and dropout on its stored values.
+"""Products with input features: `X W` with `X` in sparse CSR and dropout on its stored values.
 
-Bags of words are 99% zeros; keeping them sparse makes the first layer cheap, and dropping stored values by a hash of
-their place needs no mask. The hash also makes dropout a function of a key and nothing else: the same key drops the same
-values, alone or among a thousand replicas, on any device.
+A bag of words is 99% zeros: a sparse first layer is cheap, and dropping stored values by a hash of their index needs
+no mask. Dropout is a function of the key alone: the same key drops the same values in one replica or among a thousand,
+on any device.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
-from gfgn.ops import bf16_split, reference, registration
-from gfgn.ops.csr import CSR, compress
-from gfgn.ops.dispatch import choose
+from gfgn.ops import bf16_split, reference
+from gfgn.ops.csr import CSR, compress, unpack
+from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.random import keep, next_key, rate_dtype
+from gfgn.ops.registration import Operator, Tensors
+from gfgn.ops.sums import spmm_op, sum_fake
+from gfgn.ops.torch_internals import WeakIdKeyDictionary, in_place_version
+
+DENSE_FROM = 0.05
+"""Fraction of stored values from which a GPU is faster with a dense product."""
+LARGEST_DENSE = 2**26
+"""Values that a dense copy may have."""
 
 
 @dataclass(frozen=True)
-class _Sides:
+class _BothOrders:
     """A sparse matrix by rows and by columns."""
 
     rows: CSR
@@ -29,14 +36,18 @@ class _Sides:
     reverse_rows: CSR
     reverse_values: Tensor
     reverse_entry: Tensor
-    """For every entry by columns its place by rows."""
+    """For every entry by columns its index by rows."""
     version: int
     _dense: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
 
+    def orders(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Both orders as operators take them."""
+        return [*self.rows, self.values], [*self.reverse_rows, self.reverse_values, self.reverse_entry]
+
     def dense(self, x: Tensor) -> tuple[Tensor, Tensor | None] | None:
-        """The matrix with its zeros and, where that helps, in parts, if on a GPU a product with it is the faster one;
-        kept once made."""
-        if self.values.numel() < DENSE * x.numel() or x.numel() > LARGEST_DENSE:
+        """The dense matrix and, where it is faster, its bfloat16 split, if a GPU is faster with a dense product; built
+        once."""
+        if self.values.numel() < DENSE_FROM * x.numel() or x.numel() > LARGEST_DENSE:
             return None
         if not self._dense:
             dense = x.to_dense()
@@ -44,29 +55,50 @@ class _Sides:
         return self._dense[0]
 
 
-DENSE = 0.05
-"""Share of stored values from which on a GPU multiplies zeros sooner than it gathers rows."""
-LARGEST_DENSE = 2**26
-
-_sides: WeakIdKeyDictionary = WeakIdKeyDictionary()
+_both_orders_of: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def sparse_linear(
-    x: Tensor,
-    weight: Tensor,
-    dropout: float | Tensor = 0.0,
-    key: Tensor | None = None,
-    backend: str | None = None,
+    x: Tensor, weight: Tensor, dropout: float | Tensor = 0.0, key: Tensor | None = None, backend: str | None = None
 ) -> Tensor:
     """`X W` with each stored value of `X` dropped with probability `dropout`, and the rest scaled up.
 
     Args:
-        x: `[N, F]`, sparse CSR; data, not differentiated. What the operator works out about it is kept with the tensor.
+        x: `[N, F]`, sparse CSR; data, not differentiated. Its transpose is computed once and kept with the tensor.
         weight: `[F, D]`.
         dropout: Rate, at least 0 and below 1.
         key: A 32-bit number in an int64 tensor that decides which values are dropped; if `None`, see `gfgn.ops.keyed`.
         backend: `None` for the automatic choice.
     """
+    _check(x, weight, dropout)
+    matrix = _both_orders(x)
+    dropped = isinstance(dropout, Tensor) or dropout > 0
+    if key is None and dropped:
+        key = next_key(weight.device)
+    backend = choose(weight.device.type, weight.dtype, backend)
+    if key is None or not dropped:
+        return _without_dropout(x, matrix, weight, backend)
+    dtype = rate_dtype(weight.device)
+    if not isinstance(dropout, Tensor):
+        dropout = torch.full((), dropout, device=weight.device, dtype=dtype)  # no copy from the host to wait for
+    rate = dropout.to(weight.device, dtype)
+    if backend == "reference":
+        entry = torch.arange(matrix.values.numel(), device=weight.device)
+        kept = keep(entry, key, rate).to(weight.dtype) / (1 - rate).to(weight.dtype)
+        return reference.spmm(weight, matrix.rows, matrix.values.to(weight.dtype) * kept)
+    return cast(Tensor, sparse_linear_op(weight, *matrix.orders(), key.reshape(1), rate.reshape(1), backend))
+
+
+def _without_dropout(x: Tensor, matrix: _BothOrders, weight: Tensor, backend: str) -> Tensor:
+    if backend == "reference":
+        return reference.spmm(weight, matrix.rows, matrix.values)
+    dense = matrix.dense(x) if weight.is_cuda else None
+    if dense is not None:
+        return cast(Tensor, shared_linear_op(weight, dense[0].to(weight.dtype), dense[1]))
+    return cast(Tensor, spmm_op(weight, *matrix.orders(), backend))
+
+
+def _check(x: Tensor, weight: Tensor, dropout: float | Tensor) -> None:
     if x.layout != torch.sparse_csr or x.dim() != 2:
         raise ValueError(f"x must be a sparse CSR matrix, got layout {x.layout} and shape {list(x.shape)}")
     if weight.dim() != 2 or weight.size(0) != x.size(1):
@@ -75,60 +107,75 @@ def sparse_linear(
         raise ValueError("x must not require a gradient: sparse features are data")
     if not isinstance(dropout, Tensor) and not 0 <= dropout < 1:
         raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
-    sides = _both_sides(x)
-    dropped = isinstance(dropout, Tensor) or dropout > 0
-    if key is None and dropped:
-        key = next_key(weight.device)
-    backend = choose(weight.device.type, weight.dtype, backend)
-    if not dropped:
-        if backend == "reference":
-            return reference.spmm(weight, sides.rows, sides.values)
-        dense = sides.dense(x) if weight.is_cuda else None
-        if dense is not None:
-            return cast(Tensor, registration.shared_linear(weight, dense[0].to(weight.dtype), dense[1]))
-        reverse = (list(sides.reverse_rows), sides.reverse_values)
-        return cast(Tensor, registration.spmm(weight, list(sides.rows), sides.values, *reverse, backend))
-    assert key is not None
-    if not isinstance(dropout, Tensor):
-        dropout = torch.full(
-            (), dropout, device=weight.device, dtype=rate_dtype(weight.device)
-        )  # no copy from the host to wait for
-    rate = dropout.to(weight.device, rate_dtype(weight.device))
-    if backend == "reference":
-        entry = torch.arange(sides.values.numel(), device=weight.device)
-        kept = keep(entry, key, rate).to(weight.dtype) / (1 - rate).to(weight.dtype)
-        return reference.spmm(weight, sides.rows, sides.values.to(weight.dtype) * kept)
-    out: Tensor = registration.sparse_linear(
-        weight,
-        list(sides.rows),
-        sides.values,
-        None,
-        list(sides.reverse_rows),
-        sides.reverse_values,
-        sides.reverse_entry,
-        key.reshape(1),
-        rate.reshape(1),
-        backend,
-    )
-    return out
 
 
-def _both_sides(x: Tensor) -> _Sides:
-    """The matrix by rows and by columns, worked out once for each tensor."""
+def _both_orders(x: Tensor) -> _BothOrders:
+    """The matrix by rows and by columns, computed once per tensor."""
     values = x.values()
-    known: _Sides | None = _sides.get(x)
-    if known is not None and known.version == values._version:
+    version = in_place_version(values)
+    known: _BothOrders | None = _both_orders_of.get(x)
+    if known is not None and known.version == version:
         return known
     ptr, idx = x.crow_indices().long(), x.col_indices().long()
-    row = torch.repeat_interleave(torch.arange(x.size(0), device=x.device), ptr.diff())
+    rows = CSR.from_pointers(ptr, idx)
     column, entry = torch.sort(idx, stable=True)
-    sides = _Sides(
-        rows=compress(row, idx, x.size(0)),
+    matrix = _BothOrders(
+        rows=rows,
         values=values.clone(),  # a view would keep the tensor alive
-        reverse_rows=compress(column, row[entry], x.size(1)),
+        reverse_rows=compress(column, rows.row_of_each_entry()[entry], x.size(1)),
         reverse_values=values[entry],
         reverse_entry=entry,
-        version=values._version,
+        version=version,
     )
-    _sides[x] = sides
-    return sides
+    _both_orders_of[x] = matrix
+    return matrix
+
+
+# --- the operators --------------------------------------------------------------------------------
+
+
+def _sparse_linear(
+    weight: Tensor, matrix: Tensors, reverse: Tensors, keys: Tensor, rate: Tensor, backend: str
+) -> Tensor:
+    """`X W` with dropout on the stored values of `X`: `weight` is `[F, R·C]`, one block of columns for each of the `R`
+    keys, and a hash of `(e, keys[r])` decides whether block `r` keeps entry `e`. `matrix` holds the values of the
+    entries and, if they are not `0, 1, …`, their numbers."""
+    rows, (values, *entry) = unpack(matrix)
+    columns = weight.size(1) // max(keys.numel(), 1)
+    return kernels(backend).sparse_linear(weight, rows, values, keys, rate, entry[0] if entry else None, columns)
+
+
+def _sparse_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, ctx.matrix, ctx.reverse, keys, rate, ctx.backend = inputs
+    ctx.save_for_backward(keys, rate)
+
+
+def _sparse_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (sparse_linear_op(grad, ctx.reverse, ctx.matrix, *ctx.saved_tensors, ctx.backend),)
+
+
+def _shared_linear(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
+    """`x W`, where every replica has its own `W`, `[F, D]`, and all have the same `x`; `left`: `x` split into parts."""
+    if left is not None and weight.dtype == torch.float32 and weight.size(1) >= bf16_split.FEWEST_COLUMNS:
+        return bf16_split.product(left, weight)
+    return x @ weight
+
+
+def _shared_linear_fake(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
+    return weight.new_empty(x.size(0), weight.size(1))
+
+
+def _shared_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.x = inputs[1]
+
+
+def _shared_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (shared_linear_op(grad, ctx.x.t(), None),)
+
+
+sparse_linear_op = Operator(
+    _sparse_linear, sum_fake, _sparse_linear_context, _sparse_linear_backward, features=1, columns=(3, 4)
+)
+shared_linear_op = Operator(
+    _shared_linear, _shared_linear_fake, _shared_linear_context, _shared_linear_backward, features=1
+)

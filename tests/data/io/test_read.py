@@ -85,7 +85,7 @@ def data(**changes: Any) -> Data:
 
 def assert_same_graph(graph: Graph, expected: Graph) -> None:
     assert torch.equal(graph.transpose.long(), expected.transpose)
-    for name in (f.name for f in dataclasses.fields(Graph) if f.name not in ("edge_position", "transpose")):
+    for name in (f.name for f in dataclasses.fields(Graph) if f.name not in ("given_order", "transpose")):
         one, two = getattr(graph, name), getattr(expected, name)
         if isinstance(one, tuple):
             assert all(map(torch.equal, one, two)), name

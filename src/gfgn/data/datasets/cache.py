@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.adjacency import graph_from_rows, rows_from_pointers
 from gfgn.data.datasets.loaders import RawData
 from gfgn.data.files import atomic_write
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
+from gfgn.ops.csr import CSR
 from gfgn.ops.features import row_normalize, sparse_csr
 
 Arrays = dict[str, NDArray[Any]]
@@ -57,7 +57,8 @@ def pack(raw: RawData, sparse: bool) -> Arrays:
     """The dataset as arrays; `sparse` stores the features without their zeros."""
     graph, x = raw.graph, raw.x
     masks = torch.stack([torch.stack(list(split)) for split in raw.splits])
-    tensors = {"indptr": graph.by_target.ptr, "indices": graph.by_target.idx, "transpose": graph.transpose, "y": raw.y}
+    tensors = {"indptr": graph.by_target.ptr, "indices": graph.by_target.idx, "y": raw.y}
+    tensors["transpose"] = graph.transpose.int()  # half the size on disk
     if graph.batch is not None:
         tensors["batch"] = graph.batch
     arrays: Arrays = {key: value.numpy() for key, value in tensors.items()}
@@ -108,6 +109,6 @@ def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:
 
 def _unpack_graph(arrays: Arrays) -> Graph:
     """The graph, without sorting: its edges were stored in order and in both directions."""
-    rows = rows_from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
+    rows = CSR.from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
     batch = torch.from_numpy(arrays["batch"]) if "batch" in arrays else None
-    return graph_from_rows(rows, rows, torch.from_numpy(arrays["transpose"]), symmetric=True, batch=batch)
+    return Graph.from_rows(rows, rows, torch.from_numpy(arrays.pop("transpose")), symmetric=True, batch=batch)

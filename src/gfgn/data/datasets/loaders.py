@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.adjacency import undirected_graph
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 
@@ -36,7 +35,7 @@ class RawData(NamedTuple):
 
 def _undirected(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Graph:
     source, target = edge_index.int().numpy()
-    return undirected_graph(source, target, num_nodes, batch)
+    return Graph.from_undirected(source, target, num_nodes, batch)
 
 
 def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **options: Any) -> RawData:
@@ -79,7 +78,7 @@ def ppi(root: Path, folder: str) -> RawData:
         num_nodes, num_graphs = num_nodes + len(graph_id), int(batches[-1].max()) + 1
     batch, part_of = torch.from_numpy(np.concatenate(batches)).long(), torch.from_numpy(np.concatenate(parts))
     source, target = np.concatenate(edges).T
-    graph = undirected_graph(source, target, num_nodes, batch)
+    graph = Graph.from_undirected(source, target, num_nodes, batch)
     x, y = (torch.from_numpy(np.concatenate(values)) for values in (xs, ys))
     return RawData(graph, x, y, [Split(*(part_of == k for k in range(3)))])
 
@@ -109,7 +108,7 @@ def ogb(root: Path, folder: str, split: str) -> RawData:
     low, high = min(source.min(), target.min()), max(source.max(), target.max())
     if low < 0 or high >= y.numel():
         raise ValueError(f"{path.name} must hold nodes from 0 to {y.numel() - 1}, got {low} to {high}")
-    return RawData(undirected_graph(source, target, y.numel()), x, y, [Split(*masks)])
+    return RawData(Graph.from_undirected(source, target, y.numel()), x, y, [Split(*masks)])
 
 
 def _chunks(path: Path, dtype: type[np.generic]) -> Iterator[NDArray[Any]]:

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.adjacency import undirected_graph
 from gfgn.data.dataset import Dataset
 from gfgn.data.splits import random_splits
 from gfgn.data.streams import Stream
+from gfgn.graph import Graph
 
 Integers = NDArray[np.int64]
 
@@ -59,7 +59,7 @@ def contextual_sbm(
     x = means[label] + Stream(seed, 5).normal(num_nodes * features).reshape(num_nodes, features)
     return Dataset(
         name="contextual-sbm",
-        graph=undirected_graph(source.astype(np.int32), target.astype(np.int32), num_nodes),
+        graph=Graph.from_undirected(source.astype(np.int32), target.astype(np.int32), num_nodes),
         x=torch.from_numpy(x).float(),
         y=torch.from_numpy(label),
         num_classes=classes,

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.adjacency import graph_of, merged, symmetric
 from gfgn.data.dataset import Dataset
 from gfgn.data.splits import Split, random_splits
+from gfgn.graph import Graph, merge_edges, symmetrize
 from gfgn.ops.features import row_normalize
 
 Array: TypeAlias = NDArray[Any]
@@ -98,7 +98,7 @@ def assemble(contents: Contents, name: str, *, undirected: bool, stratify: bool,
     if normalize:
         contents.notes.append("features normalized: absolute values of each row sum to 1, rows of zeros unchanged")
         x = row_normalize(x)
-    graph = graph_of(_adjacency(contents, undirected), undirected=undirected)
+    graph = Graph.from_csr(_adjacency(contents, undirected), undirected=undirected)
     return Dataset(
         name=name,
         graph=graph,
@@ -126,7 +126,7 @@ def _adjacency(contents: Contents, undirected: bool) -> scipy.sparse.csr_array:
         contents.notes.append(f"{counted(loops, 'self-loop')} dropped")
     _drop_zero_weights(edges, contents.notes)
     given, weighted = edges.source.size - int((edges.source == edges.target).sum()), edges.weight is not None
-    matrix = merged(edges.source, edges.target, edges.weight, contents.x.size(0))
+    matrix = merge_edges(edges.source, edges.target, edges.weight, contents.x.size(0))
     del edges
     if weighted and not np.isfinite(matrix.data).all():
         raise DataError(f"{contents.origin}: the weights of a repeated edge sum to infinity, expected a finite sum")
@@ -146,7 +146,7 @@ def _drop_zero_weights(edges: Edges, notes: list[str]) -> None:
 
 
 def _both_directions(matrix: scipy.sparse.csr_array, notes: list[str], weighted: bool) -> scipy.sparse.csr_array:
-    both = symmetric(matrix)
+    both = symmetrize(matrix)
     added = both.nnz - matrix.nnz
     raised = weighted and not added and bool((both.data != matrix.data).any())
     if added or raised:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import wraps
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
-from typing import Any, ClassVar, Concatenate, NamedTuple, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,36 +13,8 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def per_graph(function: Callable[Concatenate[Graph, P], T]) -> Callable[Concatenate[Graph, P], T]:
-    """Keeps what `function` returns for a graph (and hashable further arguments) as long as the graph lives.
-
-    It runs without gradients, outside of inference mode, so that what it returns serves training as well.
-    """
-    known: WeakKeyDictionary[Graph, dict[Any, T]] = WeakKeyDictionary()
-
-    @wraps(function)
-    def cached(graph: Graph, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        results = known.setdefault(graph, {})
-        key = (args, tuple(sorted(kwargs.items())))
-        if key not in results:
-            with torch.inference_mode(False), torch.no_grad():
-                results[key] = function(graph, *args, **kwargs)
-        return results[key]
-
-    return cached
-
-
-@per_graph
-def with_self_loops(graph: Graph) -> Graph:
-    """GCN's `Ã = A + I`."""
-    return Graph.from_edge_index(
-        graph.edge_index, graph.num_nodes, graph.weight, batch=graph.batch, self_loops="add", dtype=graph.dtype
-    )
+from gfgn.graph import per_graph as per_graph
+from gfgn.graph import with_self_loops as with_self_loops
 
 
 def glorot_linear(in_channels: int, out_channels: int, bias: bool = True) -> Linear:

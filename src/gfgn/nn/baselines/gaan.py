@@ -11,7 +11,7 @@ from gfgn.graph import Graph
 from gfgn.nn.baselines.common import Convolutions, Maps, apply, glorot_linear, reset, widths
 from gfgn.nn.entry import Parameter, baseline, hidden, layers
 from gfgn.ops.attention import attend, edge_dot
-from gfgn.ops.edges import edge_softmax, max_over_neighbors
+from gfgn.ops.edges import edge_softmax
 
 SLOPE = 0.1
 """Of LeakyReLU, as in the paper."""
@@ -53,7 +53,7 @@ class GaANLayer(nn.Module):
         query, key, value, pool, gate_own, own, gate_mean = self.maps(x, dropout)
         alpha = edge_softmax(edge_dot(query, key, self.heads, graph), graph)
         attended = attend(alpha, leaky_relu(value, SLOPE), graph).unflatten(1, (self.heads, -1))
-        gate = gate_own + apply(self.gate_max, max_over_neighbors(pool, graph)) + ops.neighbor_mean(gate_mean, graph)
+        gate = gate_own + apply(self.gate_max, ops.neighbor_max(pool, graph)) + ops.neighbor_mean(gate_mean, graph)
         gated = attended * torch.sigmoid(gate).unsqueeze(2)
         out: Tensor = own + apply(self.out_heads, gated.flatten(1))
         return out

@@ -38,9 +38,19 @@ from numba.extending import intrinsic, models, overload, register_model
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.ops.cpu.attention import attend, edge_dot
 from gfgn.ops.csr import CSR, SEGMENT
 
-__all__ = ["pair_backward", "pair_forward", "sparse_linear", "spmm", "spmm_pair", "spmm_pair_backward"]
+__all__ = [
+    "attend",
+    "edge_dot",
+    "pair_backward",
+    "pair_forward",
+    "sparse_linear",
+    "spmm",
+    "spmm_pair",
+    "spmm_pair_backward",
+]
 
 LANES = 16
 """Columns in a vector: one AVX-512 register of float32, two of float64, four or eight of NEON."""

@@ -1,0 +1,243 @@
+"""CUDA kernels of the gated sums, in Triton: pair level, graph level and neighbor level, forward and backward."""
+
+# Triton's own functions cannot be annotated; the functions that launch them are.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gfgn.ops import heads as plain
+from gfgn.ops.csr import CSR
+from gfgn.ops.cuda.gather import checked, launch, sigmoid
+
+# --- pair level ---
+
+
+def pair_forward(
+    a: Tensor, b: Tensor, z: Tensor, lam: Tensor, norm: Tensor, row_norm: Tensor, rows: CSR, save: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`out_i = z_i + λ Σ_j s t` with `s = σ(a_i + b_j)` and `t = norm_ij z_j - row_norm_ij z_i`.
+
+    Args:
+        a, b, z: `[N, D]`.
+        lam: `[D]`, float32.
+        norm, row_norm: `[E]`, float32, in the order of `rows.idx`.
+        rows: The pattern by target.
+        save: Also return what the backward pass needs; otherwise the last two results are empty.
+
+    Returns:
+        `out`, `p = Σ_j s (1 - s) t` and `q = Σ_j s row_norm_ij`, each `[N, D]`.
+    """
+    a, b, z = checked(a, b, z)
+    out = torch.empty_like(z)
+    p, q = (torch.empty_like(z) if save else z.new_empty(0) for _ in range(2))
+    outs = (out, p, q) if save else (out,)
+    launch("pair_forward", rows, outs, (b, z), (a, z), (norm, row_norm), sums=3 if save else 1, save=save, lam=lam)
+    return out, p, q
+
+
+def pair_backward(
+    grad: Tensor,
+    a: Tensor,
+    b: Tensor,
+    z: Tensor,
+    p: Tensor,
+    q: Tensor,
+    lam: Tensor,
+    norm_t: Tensor,
+    row_norm_t: Tensor,
+    rows_t: CSR,
+    reuse: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of `pair_forward` for `a`, `b` and `z`.
+
+    `p` and `q` are saved by the forward pass; `rows_t` is by source, and `norm_t`, `row_norm_t` are in its order. With
+    `reuse` the gradients overwrite `p`, `b` and `q`: each of their rows is read only by the program that writes it.
+    """
+    grad, a, b, z, p, q = checked(grad, a, b, z, p, q)
+    outs = (p, b, q) if reuse else (torch.empty_like(a), torch.empty_like(b), torch.empty_like(z))
+    own = (b, z, grad, p, q)
+    launch("pair_backward", rows_t, outs, (a, grad, z), own, (norm_t, row_norm_t), sums=2, lam=lam)
+    return outs
+
+
+# --- graph level ---
+
+
+def _gate_stride(s: Tensor) -> int:
+    """Distance from one row of the gate to the next: 0 where one row serves all nodes."""
+    return 0 if s.shape[0] == 1 else s.shape[1]
+
+
+def gated_propagate(z: Tensor, s: Tensor, rows: CSR, norm: Tensor, save: bool) -> tuple[Tensor, Tensor]:
+    """`out = z + s diff` with `diff = Âz - z`; `s` is `[N, D]` or `[1, D]`, and `diff` is empty unless saved."""
+    z, s = checked(z, s)
+    out = torch.empty_like(z)
+    diff = torch.empty_like(z) if save else z.new_empty(0)
+    outs = (out, diff) if save else (out,)
+    launch("gated_forward", rows, outs, (z,), (z, s), (norm,), save=save, gate_stride=_gate_stride(s))
+    return out, diff
+
+
+def gated_propagate_backward(
+    grad: Tensor, s: Tensor, diff: Tensor, rows_t: CSR, norm_t: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of `gated_propagate` for `z` and, one row per node, for `s`; sum those for a gate of one row."""
+    grad, s, diff = checked(grad, s, diff)
+    outs = torch.empty_like(grad), torch.empty_like(grad)
+    own = (grad, s, diff)
+    launch("gated_backward", rows_t, outs, (grad, s), own, (norm_t,), gate_stride=_gate_stride(s))
+    return outs
+
+
+# --- neighbor level: what follows the sums over neighbors ---
+#
+# A program owns a block of rows and the columns of as many heads as fit into `W` columns. Their gates form one
+# block-diagonal `[W, W]` matrix, one block per head: more arithmetic than necessary, but on matrix units. Adjacent
+# programs own adjacent columns, so that memory is read contiguously.
+
+
+@triton.jit
+def _gate_matrix(block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+    """Offsets of the upper halves of a program's gates in a `[W, W]` matrix, and a mask of the blocks."""
+    k = tl.arange(0, W)
+    head = block * HEADS + k // d
+    there = (k < HEADS * d) & (head < heads)
+    at = head.to(tl.int64)[:, None] * (2 * d * d) + (k % d)[:, None] * d + (k % d)[None, :]
+    inside = (k // d)[:, None] == (k // d)[None, :]
+    return at, inside & (there[:, None] & there[None, :])
+
+
+@triton.jit
+def _dot(x, y):
+    """A product of float32 matrices with float32 precision, on matrix units."""
+    return tl.dot(x, y, input_precision="tf32x3")
+
+
+@triton.jit
+def _offsets(
+    block, first, rows, columns, heads, d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr
+):
+    """Offsets of `[ROWS, W]` values starting at row `first`, and which of them exist."""
+    row = first + tl.arange(0, ROWS)
+    k = tl.arange(0, W)
+    column = block * HEADS * d + k
+    at = row.to(tl.int64)[:, None] * columns + column[None, :]
+    return at, (row < rows)[:, None] & ((k < HEADS * d) & (column < heads * d))[None, :]
+
+
+@triton.jit
+def _lambdas(lam, block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+    column = block * HEADS * d + tl.arange(0, W)
+    return tl.load(lam + column, mask=column < heads * d, other=0.0)[None, :]
+
+
+@triton.jit(do_not_specialize=["rows", "heads", "blocks"])
+def _gated_neighbor(
+    z, propagated, mean, gate, lam, out, rows, columns, heads, blocks,
+    d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
+):  # fmt: skip
+    block, part = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    gate_at, gate_inside = _gate_matrix(block, heads, d, HEADS, W)
+    own = tl.load(gate + gate_at, mask=gate_inside, other=0.0).to(tl.float32)
+    other = tl.load(gate + gate_at + d * d, mask=gate_inside, other=0.0).to(tl.float32)
+    at, inside = _offsets(block, part * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
+    mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
+    theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
+    taken = tl.load(propagated + at, mask=inside, other=0.0).to(tl.float32)
+    s = _lambdas(lam, block, heads, d, HEADS, W) * sigmoid(_dot(mine, own) + _dot(theirs, other))
+    tl.store(out + at, mine + s * (taken - mine), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "heads", "blocks", "plane", "steps"])
+def _gated_neighbor_backward(
+    grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,
+    rows, columns, heads, blocks, plane, steps,
+    d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
+):  # fmt: skip
+    block, part = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    gate_at, gate_inside = _gate_matrix(block, heads, d, HEADS, W)
+    own = tl.load(gate + gate_at, mask=gate_inside, other=0.0).to(tl.float32)
+    other = tl.load(gate + gate_at + d * d, mask=gate_inside, other=0.0).to(tl.float32)
+    weight = _lambdas(lam, block, heads, d, HEADS, W)
+    sum_own = tl.zeros([W, W], tl.float32)
+    sum_other = tl.zeros([W, W], tl.float32)
+    for step in range(steps):
+        at, inside = _offsets(block, (part * steps + step) * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
+        g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32)
+        mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
+        theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
+        taken = tl.load(propagated + at, mask=inside, other=0.0).to(tl.float32)
+        sigma = sigmoid(_dot(mine, own) + _dot(theirs, other))
+        s = weight * sigma
+        slope = g * (taken - mine) * s * (1.0 - sigma)
+        tl.store(grad_propagated + at, g * s, mask=inside)
+        tl.store(grad_z + at, g * (1.0 - s) + _dot(slope, tl.trans(own)), mask=inside)
+        tl.store(grad_mean + at, _dot(slope, tl.trans(other)), mask=inside)
+        sum_own += _dot(tl.trans(mine), slope)
+        sum_other += _dot(tl.trans(theirs), slope)
+    at = part.to(tl.int64) * plane + gate_at
+    tl.store(partial + at, sum_own, mask=gate_inside)
+    tl.store(partial + at + d * d, sum_other, mask=gate_inside)
+
+
+WIDEST_HEAD = 32
+"""Largest head whose gate, gradient and rows in flight fit into the shared memory of any GPU; wider heads use PyTorch's
+products."""
+
+
+class NeighborProgram(NamedTuple):
+    """The shape of one program of the neighbor level."""
+
+    columns: int
+    rows: int
+    warps: int
+
+
+def _neighbor_program(d: int) -> NeighborProgram:
+    """The fastest on an H200 for heads of up to 16 columns, where wider matrices cost more than they gain; for wider
+    heads, half of the rows that would fit."""
+    return NeighborProgram(16, 32, 1) if d <= 16 else NeighborProgram(32, 32, 2)
+
+
+def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
+    """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`: `[N, heads·d]`, with the gate `[heads, 2d, d]`."""
+    heads, _, d = gate.shape
+    if d > WIDEST_HEAD or z.numel() == 0:
+        return plain.gated_neighbor(z, propagated, mean, gate, lam)
+    z, propagated, mean, gate = checked(z, propagated, mean, gate)
+    out = torch.empty_like(z)
+    width, rows, warps = _neighbor_program(d)
+    blocks = triton.cdiv(heads, width // d)
+    _gated_neighbor[(blocks * triton.cdiv(z.size(0), rows),)](
+        z, propagated, mean, gate, lam, out, z.size(0), z.size(1), heads, blocks,
+        d=d, ROWS=rows, HEADS=width // d, W=width, num_warps=warps,
+    )  # fmt: skip
+    return out
+
+
+def gated_neighbor_backward(
+    grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of `gated_neighbor` for `z`, `propagated`, `mean` and the gate."""
+    heads, _, d = gate.shape
+    if d > WIDEST_HEAD or z.numel() == 0:
+        return plain.gated_neighbor_backward(grad, z, propagated, mean, gate, lam)
+    grad, z, propagated, mean, gate = checked(grad, z, propagated, mean, gate)
+    grad_z, grad_propagated, grad_mean = (torch.empty_like(z) for _ in range(3))
+    width, rows, warps = _neighbor_program(d)
+    blocks = triton.cdiv(heads, width // d)
+    # Enough programs to fill a GPU, and no more partial sums than that needs.
+    steps = max(1, min(32, z.size(0) * blocks // (rows * 1024)))
+    chunks = triton.cdiv(z.size(0), rows * steps)
+    partial = torch.empty(chunks, *gate.shape, dtype=torch.float32, device=z.device)
+    _gated_neighbor_backward[(blocks * chunks,)](
+        grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,
+        z.size(0), z.size(1), heads, blocks, gate.numel(), steps,
+        d=d, ROWS=rows, HEADS=width // d, W=width, num_warps=warps,
+    )  # fmt: skip
+    return grad_z, grad_propagated, grad_mean, partial.sum(0).to(gate.dtype)

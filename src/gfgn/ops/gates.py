@@ -1,0 +1,352 @@
+"""The gated sums of the three levels: `gated_propagate` (graph), `gated_neighbor`, `gated_pair` and `pair_aggregate`.
+
+Gates are recomputed inside the kernels, forward and backward: no `[E, D]` tensor is stored. A gradient that is to be
+differentiated again is that of the reference, since the kernels of the backward pass have no gradient themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gfgn.ops import reference
+from gfgn.ops.csr import Adjacency, unpack
+from gfgn.ops.dense import head_linear_op
+from gfgn.ops.dispatch import choose, elementwise, kernels
+from gfgn.ops.heads import halves, halves_backward
+from gfgn.ops.registration import Operator, Tensors, empty_like, is_plain
+from gfgn.ops.sums import check_features, needs_reference, propagate, spmm_op, weighted_edges
+from gfgn.ops.torch_internals import graph_is_retained, is_batched, unwrapped
+
+
+def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
+    """`(1 − s) z + s Âz`, the output of the graph level.
+
+    Args:
+        z: `[N, D]`, the features that are gated.
+        s: Gates: `[N, D]`, one row per node, or `[1, D]`, the same for all nodes.
+        graph: The edges.
+        backend: `None` for the automatic choice.
+    """
+    check_features("gated_propagate", graph, z=z)
+    if s.dim() != 2 or s.size(0) not in (1, z.size(0)) or s.size(1) != z.size(1):
+        raise ValueError(f"gated_propagate: s must have shape {list(z.shape)} or [1, {z.size(1)}], got {list(s.shape)}")
+    backend = choose(z.device.type, z.dtype, backend, needs_reference(graph))
+    if backend != "triton":
+        return torch.lerp(z, propagate(z, graph, backend), s)
+    out: Tensor = gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), _needs_gradient(z, s), backend)[0]
+    return out
+
+
+def gated_neighbor(
+    z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: float | Tensor = 1.0, backend: str | None = None
+) -> Tensor:
+    """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`, the output of the neighbor level.
+
+    Args:
+        z: `[N, heads·d]`, the features that are gated.
+        propagated: `[N, heads·d]`, `propagate` of `z`.
+        mean: `[N, heads·d]`, `neighbor_mean` of `z`.
+        gate: `[heads, 2d, d]`, one `W_s` per head.
+        lam: λ, one number or a `[heads·d]` tensor with one value per column.
+        backend: `None` for the automatic choice.
+    """
+    _check_gate("gated_neighbor", z, gate)
+    for name, value in (("propagated", propagated), ("mean", mean)):
+        if value.shape != z.shape:
+            raise ValueError(f"gated_neighbor: {name} must have shape {list(z.shape)}, got {list(value.shape)}")
+    only_reference = "lam" if isinstance(lam, Tensor) and lam.requires_grad else None
+    backend = choose(z.device.type, z.dtype, backend, only_reference)
+    if backend == "reference":
+        return reference.gated_neighbor(z, propagated, mean, gate, lam)
+    lam = _lam_by_column(lam, z, reference.compute_dtype(z.dtype))
+    out: Tensor = gated_neighbor_op(z, propagated, mean, gate.to(z.dtype), lam, backend)
+    return out
+
+
+def gated_pair(
+    z: Tensor, gate: Tensor, graph: Adjacency, lam: float | Tensor = 1.0, backend: str | None = None
+) -> Tensor:
+    """The output of the pair level: `pair_aggregate` with `a = z U` and `b = z V`, the two halves of the gate.
+
+    As one operator it keeps neither `a` nor `b` for the backward pass.
+
+    Args:
+        z: `[N, heads·d]`, the features that are gated.
+        gate: `[heads, 2d, d]`, `U` above `V` for each head.
+        graph: The edges.
+        lam: λ, one number or a `[heads·d]` tensor with one value per column.
+        backend: `None` for the automatic choice.
+    """
+    check_features("gated_pair", graph, z=z)
+    _check_gate("gated_pair", z, gate)
+    backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
+    gate = gate.to(z.dtype)
+    if backend == "reference":
+        a, b = (reference.head_linear(z, half) for half in gate.chunk(2, dim=1))
+        return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
+    out: Tensor = gated_pair_op(z, gate, *_pair_edges(lam, z, graph), _needs_gradient(z, gate), backend)[0]
+    return out
+
+
+def pair_aggregate(
+    a: Tensor, b: Tensor, z: Tensor, graph: Adjacency, lam: float | Tensor = 1.0, backend: str | None = None
+) -> Tensor:
+    """The gated sum of the pair level.
+
+    `out_i = (1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j` with `s_ij = λ σ(a_i + b_j)`, every product element-wise.
+
+    Args:
+        a: `[N, D]`, the target's part of the gate.
+        b: `[N, D]`, the source's part of the gate.
+        z: `[N, D]`, the features that are gated.
+        graph: The edges.
+        lam: λ, one number or a `[D]` tensor with one value per column.
+        backend: `None` for the automatic choice.
+    """
+    check_features("pair_aggregate", graph, z=z, a=a, b=b)
+    backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
+    if backend == "reference":
+        return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
+    save, edges = _needs_gradient(a, b, z), _pair_edges(lam, z, graph)
+    out: Tensor = pair_aggregate_op(a.to(z.dtype), b.to(z.dtype), z, *edges, save, backend)[0]
+    return out
+
+
+def pair_scores(a: Tensor, b: Tensor, graph: Adjacency, lam: float | Tensor = 1.0) -> Tensor:
+    """The gates `s_ij = λ σ(a_i + b_j)` themselves: `[E, D]` in the order of the edges that the graph was built from,
+    0 for a removed self-loop."""
+    s = reference.pair_gate(a, b, lam, graph.by_target.idx, graph.targets)
+    zero = s.new_zeros(1, s.size(1))  # the row that edge_position −1, a removed self-loop, reads
+    return torch.cat([s, zero]).index_select(0, graph.edge_position % (s.size(0) + 1))
+
+
+def _pair_edges(lam: float | Tensor, z: Tensor, graph: Adjacency) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """λ and the edges in both orders as the pair operators take them."""
+    by_target = [*graph.by_target, graph.norm, graph.row_norm]
+    by_source = [*graph.by_source, graph.reverse_norm, graph.reverse_row_norm]
+    return _lam_by_column(lam, z, graph.norm.dtype), by_target, by_source
+
+
+def _lam_by_column(lam: float | Tensor, z: Tensor, dtype: torch.dtype) -> Tensor:
+    """`[D]`: λ for every column of `z`."""
+    if not isinstance(lam, Tensor):
+        return torch.full((z.size(1),), lam, dtype=dtype, device=z.device)
+    if lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
+        raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
+    return lam.to(z.device, dtype).expand(z.size(1)).contiguous()
+
+
+def _check_gate(operator: str, z: Tensor, gate: Tensor) -> None:
+    if gate.dim() != 3 or gate.size(1) != 2 * gate.size(2) or z.size(1) != gate.size(0) * gate.size(2):
+        raise ValueError(
+            f"{operator}: gate must have shape [heads, 2d, d] with heads·d = {z.size(1)}, got {list(gate.shape)}"
+        )
+
+
+def _needs_gradient(*inputs: Tensor) -> bool:
+    """Whether a gradient may be requested. Under `vmap` only the tensors inside the batched ones know that."""
+    if not torch.is_grad_enabled():
+        return False
+    return any(x.requires_grad or (is_batched(x) and unwrapped(x).requires_grad) for x in inputs)
+
+
+# --- pair level -----------------------------------------------------------------------------------
+
+
+def _pair_aggregate(
+    a: Tensor, b: Tensor, z: Tensor, lam: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`out_i = z_i + λ Σ_j σ(a_i + b_j)(Â_ij z_j − A_ij/d_i z_i)`, with one `λ` per column.
+
+    With `save`, also the two sums over the neighbors that the gradient needs and would otherwise recompute:
+    `p_i = Σ_j σ'(Â_ij z_j − A_ij/d_i z_i)` and `q_i = Σ_j σ A_ij/d_i`.
+    """
+    rows, (norm, row_norm) = unpack(edges)
+    return kernels(backend).pair_forward(a, b, z, lam, norm, row_norm, rows, save)
+
+
+def _pair_gradient(
+    grad: Tensor, a: Tensor, b: Tensor, z: Tensor, p: Tensor, q: Tensor, lam: Tensor, reverse: Tensors, backend: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients with respect to `a`, `b` and `z`, from one pass over the edges by source."""
+    rows, (norm, row_norm) = unpack(reverse)
+    return kernels(backend).pair_backward(grad, a, b, z, p, q, lam, norm, row_norm, rows)
+
+
+def _gated_pair(
+    z: Tensor, gate: Tensor, lam: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`pair_aggregate` with `a` and `b` computed from `z` by the halves of the gate."""
+    rows, (norm, row_norm) = unpack(edges)
+    a, b = halves(z, gate)
+    return kernels(backend).pair_forward(a, b, z, lam, norm, row_norm, rows, save)
+
+
+def _gated_pair_gradient(
+    grad: Tensor,
+    z: Tensor,
+    p: Tensor,
+    q: Tensor,
+    gate: Tensor,
+    lam: Tensor,
+    reverse: Tensors,
+    reuse: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    """The gradients with respect to `z` and the gate. `a` and `b` are recomputed rather than kept; with `reuse` the
+    gradients overwrite `p` and `q`."""
+    rows, (norm, row_norm) = unpack(reverse)
+    a, b = halves(z, gate)
+    grad_a, grad_b, grad_z = kernels(backend).pair_backward(grad, a, b, z, p, q, lam, norm, row_norm, rows, reuse)
+    del a, b
+    return halves_backward(grad_a, grad_b, grad_z, z, gate)
+
+
+def _pair_fake(features: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    saved = features.shape if rest[-2] else (0,)
+    return torch.empty_like(features), features.new_empty(saved), features.new_empty(saved)
+
+
+def _pair_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    *tensors, ctx.edges, ctx.reverse, _, ctx.backend = inputs
+    _, p, q = output
+    ctx.mark_non_differentiable(p, q)
+    ctx.set_materialize_grads(False)  # no zeros for their gradients
+    ctx.save_for_backward(*tensors, p, q)
+
+
+def _pair_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return ()
+    a, b, z, lam, p, q = ctx.saved_tensors
+    if torch.is_grad_enabled():  # the gradient is to be differentiated again
+        return _reference_gradient(grad, (a, b, z), lam, ctx.edges, lambda a, b, z: (a, b, z))
+    if p.dim() != 2:  # the forward pass did not expect a gradient
+        _, p, q = pair_aggregate_op(a, b, z, lam, ctx.edges, ctx.reverse, True, ctx.backend)
+    return tuple(pair_gradient_op(grad, a, b, z, p, q, lam, ctx.reverse, ctx.backend))
+
+
+def _gated_pair_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return ()
+    z, gate, lam, p, q = ctx.saved_tensors
+    if torch.is_grad_enabled():  # to be differentiated again
+        return _reference_gradient(grad, (z, gate), lam, ctx.edges, _halves_and_features)
+    # Without `retain_graph` nothing reads `p` and `q` after this.
+    reuse = not torch.compiler.is_compiling() and not graph_is_retained() and is_plain(grad)
+    if p.dim() != 2:  # the forward pass did not expect a gradient
+        _, p, q = gated_pair_op(z, gate, lam, ctx.edges, ctx.reverse, True, ctx.backend)
+    return tuple(gated_pair_gradient_op(grad, z, p, q, gate, lam, ctx.reverse, reuse, ctx.backend))
+
+
+def _halves_and_features(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    a, b = (head_linear_op(z, half) for half in gate.chunk(2, dim=1))
+    return a, b, z
+
+
+def _reference_gradient(
+    grad: Tensor, inputs: Sequence[Tensor], lam: Tensor, edges: Tensors, gate_inputs: Any
+) -> tuple[Tensor, ...]:
+    """The differentiable gradient of `pair_aggregate`, whose `a`, `b` and `z` are `gate_inputs(*inputs)`."""
+    rows, (norm, row_norm) = unpack(edges)
+    inputs = tuple(x.clone() for x in inputs)
+    a, b, z = gate_inputs(*inputs)
+    out = reference.pair_aggregate(a, b, z, lam, norm, row_norm, rows)
+    return torch.autograd.grad(out, inputs, grad, create_graph=True)
+
+
+pair_aggregate_op = Operator(_pair_aggregate, _pair_fake, _pair_context, _pair_backward, features=3, columns=(3,))
+pair_gradient_op = Operator(_pair_gradient, empty_like(1, 2, 3), features=6, columns=(6,))
+gated_pair_op = Operator(
+    _gated_pair, _pair_fake, _pair_context, _gated_pair_backward, features=1, columns=(2,), heads=(1,)
+)
+gated_pair_gradient_op = Operator(_gated_pair_gradient, empty_like(1, 4), features=4, columns=(5,), heads=(4,))
+
+
+# --- neighbor level -------------------------------------------------------------------------------
+
+
+def _gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor, backend: str) -> Tensor:
+    return elementwise(backend).gated_neighbor(z, propagated, mean, gate, lam)
+
+
+def _gated_neighbor_gradient(
+    grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor, backend: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return elementwise(backend).gated_neighbor_backward(grad, z, propagated, mean, gate, lam)
+
+
+def _gated_neighbor_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, ctx.backend = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _gated_neighbor_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    z, propagated, mean, gate, lam = ctx.saved_tensors
+    if torch.is_grad_enabled():  # to be differentiated again
+        inputs = (z.clone(), propagated.clone(), mean.clone(), gate.clone())
+        return torch.autograd.grad(reference.gated_neighbor(*inputs, lam), inputs, grad, create_graph=True)
+    return tuple(gated_neighbor_gradient_op(grad.contiguous(), z, propagated, mean, gate, lam, ctx.backend))
+
+
+gated_neighbor_op = Operator(
+    _gated_neighbor,
+    empty_like(0),
+    _gated_neighbor_context,
+    _gated_neighbor_backward,
+    features=3,
+    columns=(4,),
+    heads=(3,),
+)
+gated_neighbor_gradient_op = Operator(
+    _gated_neighbor_gradient, empty_like(1, 1, 1, 4), features=4, columns=(5,), heads=(4,)
+)
+
+
+# --- graph level ----------------------------------------------------------------------------------
+
+
+def _gated_propagate(
+    z: Tensor, s: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
+) -> tuple[Tensor, Tensor]:
+    """`z + s (Âz − z)`, and with `save` also `Âz − z`; `s` has one row per node, or one for all."""
+    rows, (norm,) = unpack(edges)
+    return kernels(backend).gated_propagate(z, s, rows, norm, save)
+
+
+def _gated_propagate_fake(z: Tensor, s: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(z), z.new_empty(z.shape if rest[-2] else (0,))
+
+
+def _gated_gradient(grad: Tensor, s: Tensor, diff: Tensor, reverse: Tensors, backend: str) -> tuple[Tensor, Tensor]:
+    """The gradients with respect to `z` and to `s`, the latter with one row per node."""
+    rows, (norm,) = unpack(reverse)
+    return kernels(backend).gated_propagate_backward(grad, s, diff, rows, norm)
+
+
+def _gated_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    z, s, ctx.edges, ctx.reverse, _, ctx.backend = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(z, s, output[1])
+
+
+def _gated_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return ()
+    z, s, diff = ctx.saved_tensors
+    if torch.is_grad_enabled() or diff.dim() != 2:  # to be differentiated again, or nothing was saved
+        forward = spmm_op(z, ctx.edges, ctx.reverse, ctx.backend) - z
+        backward = spmm_op(grad * s, ctx.reverse, ctx.edges, ctx.backend)
+        grad_z, grad_s = grad * (1 - s) + backward, grad * forward
+    else:
+        grad_z, grad_s = gated_gradient_op(grad, s, diff, ctx.reverse, ctx.backend)
+    return grad_z, grad_s if s.size(0) == z.size(0) else grad_s.sum(0, keepdim=True)
+
+
+gated_propagate_op = Operator(_gated_propagate, _gated_propagate_fake, _gated_context, _gated_backward, features=2)
+gated_gradient_op = Operator(_gated_gradient, empty_like(0, 0), features=3)

@@ -1,0 +1,171 @@
+"""Sums over neighbors: `propagate`, `neighbor_sum`, `neighbor_mean`, `neighbor_max`, and two of them in one pass.
+
+The operators take the pattern by target and by source: the gradient is the same operator on the other one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from gfgn.ops import reference
+from gfgn.ops.csr import Adjacency, unpack
+from gfgn.ops.dispatch import choose, kernels
+from gfgn.ops.edges import to_edges_op
+from gfgn.ops.registration import Operator, Tensors
+
+
+def propagate(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
+    """`out_i = Σ_j Â_ij x_j`: features `[N, D]` summed over neighbors with normalized weights."""
+    check_features("propagate", graph, x=x)
+    backend = choose(x.device.type, x.dtype, backend, needs_reference(graph))
+    if backend == "reference":
+        return reference.spmm(x, graph.by_target, graph.norm)
+    return cast(Tensor, spmm_op(x, *weighted_edges(graph), backend))
+
+
+def neighbor_sum(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
+    """`out_i = Σ_{j∈N(i)} x_j`."""
+    check_features("neighbor_sum", graph, x=x)
+    backend = choose(x.device.type, x.dtype, backend)
+    if backend == "reference":
+        return reference.spmm(x, graph.by_target, None)
+    return cast(Tensor, spmm_op(x, list(graph.by_target), list(graph.by_source), backend))
+
+
+def neighbor_mean(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
+    """`out_i = Σ_{j∈N(i)} x_j / |N(i)|`, 0 for nodes without neighbors; edge weights are ignored."""
+    return neighbor_sum(x, graph, backend) * _inverse_count(graph).to(x.dtype).unsqueeze(1)
+
+
+def neighbor_max(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
+    """`out_i = max_{j∈N(i)} x_j` per column, 0 for nodes without neighbors.
+
+    The gradient goes to the first of equal neighbors; what is kept for it has one row per node, not per edge. Plain
+    PyTorch on every backend.
+    """
+    check_features("neighbor_max", graph, x=x)
+    backend = choose(x.device.type, x.dtype, backend)
+    source, target, edges = graph.by_target.idx.long(), graph.targets, graph.num_edges
+    with torch.no_grad():
+        index = target.unsqueeze(1).expand(-1, x.size(1))
+        value = to_edges_op(x, [*graph.by_target, source], backend)
+        top = torch.zeros_like(x).scatter_reduce(0, index, value, "amax", include_self=False)
+        is_top = (value == to_edges_op(top, [*graph.by_target, target], backend)) | value.isnan()
+        edge = torch.where(is_top, torch.arange(edges, device=x.device).unsqueeze(1), edges)
+        first = torch.full_like(x, edges, dtype=torch.int64).scatter_reduce(0, index, edge, "amin")
+        winner = torch.cat([source, source.new_zeros(1)])[first]  # any node where there is no neighbor
+    return torch.where(first < edges, x.gather(0, winner), 0)
+
+
+def propagate_and_mean(x: Tensor, graph: Adjacency, backend: str | None = None) -> tuple[Tensor, Tensor]:
+    """`propagate` and `neighbor_mean` of the same features from one pass over the edges."""
+    check_features("propagate_and_mean", graph, x=x)
+    backend = choose(x.device.type, x.dtype, backend, needs_reference(graph))
+    if backend == "reference":
+        return propagate(x, graph, backend), neighbor_mean(x, graph, backend)
+    both: tuple[Tensor, Tensor] = propagate_and_mean_op(x, *weighted_edges(graph), _inverse_count(graph), backend)
+    return both
+
+
+def weighted_edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
+    """The pattern and `Â` by target, and the same by source."""
+    return [*graph.by_target, graph.norm], [*graph.by_source, graph.reverse_norm]
+
+
+def _inverse_count(graph: Adjacency) -> Tensor:
+    """`[N]`: one over the number of neighbors."""
+    return graph.row_lengths.clamp(min=1).to(graph.norm.dtype).reciprocal()
+
+
+def needs_reference(graph: Adjacency, lam: float | Tensor = 1.0) -> str | None:
+    """The argument, if any, that only the reference can differentiate."""
+    if isinstance(lam, Tensor) and lam.requires_grad:
+        return "lam"
+    return "edge_weight" if graph.norm.requires_grad else None
+
+
+def check_features(operator: str, graph: Adjacency, **features: Tensor) -> None:
+    """Raises a `ValueError` where features do not fit the graph or each other."""
+    shape = None
+    for name, value in features.items():
+        if value.dim() != 2 or value.size(0) != graph.num_nodes or (shape is not None and value.shape != shape):
+            expected = f"[{graph.num_nodes}, D]" if shape is None else list(shape)
+            raise ValueError(f"{operator}: {name} must have shape {expected}, got {list(value.shape)}")
+        if value.device != graph.device:
+            raise ValueError(f"{operator}: {name} is on {value.device}, but the graph is on {graph.device}")
+        shape = value.shape
+
+
+# --- the operators --------------------------------------------------------------------------------
+
+
+def _spmm(x: Tensor, edges: Tensors, reverse: Tensors, backend: str) -> Tensor:
+    """`out_i = Σ_j v_ij x_j`, with `v = 1` if `edges` holds no values."""
+    rows, values = unpack(edges)
+    return kernels(backend).spmm(x, rows, values[0] if values else None)
+
+
+def sum_fake(x: Tensor, edges: Tensors, *_: Any) -> Tensor:
+    """The shape of a sum over the entries of each row."""
+    return x.new_empty(edges[0].size(0) - 1, x.size(1))
+
+
+def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _, ctx.edges, ctx.reverse, ctx.backend = inputs
+
+
+def _spmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (spmm_op(grad, ctx.reverse, ctx.edges, ctx.backend),)
+
+
+def _propagate_and_mean(
+    x: Tensor, edges: Tensors, reverse: Tensors, inverse: Tensor, backend: str
+) -> tuple[Tensor, Tensor]:
+    """`Σ_j v_ij x_j` and `inverse_i Σ_j x_j` from one pass."""
+    rows, (values,) = unpack(edges)
+    return kernels(backend).spmm_pair(x, rows, values, inverse)
+
+
+def _propagate_and_mean_fake(x: Tensor, edges: Tensors, *_: Any) -> tuple[Tensor, Tensor]:
+    return sum_fake(x, edges), sum_fake(x, edges)
+
+
+def _both_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    *_, edges, reverse, inverse, backend = inputs
+    ctx.transposed = (reverse, edges, inverse, backend)
+
+
+def _propagate_and_mean_backward(ctx: Any, weighted: Tensor, mean: Tensor) -> tuple[Any, ...]:
+    return (propagate_and_mean_transposed_op(weighted, mean, *ctx.transposed),)
+
+
+def _propagate_and_mean_transposed(
+    weighted: Tensor, mean: Tensor, edges: Tensors, reverse: Tensors, inverse: Tensor, backend: str
+) -> Tensor:
+    """`Σ_i v_ij weighted_i + inverse_i mean_i` from one pass: the transpose of `propagate_and_mean`."""
+    rows, (values,) = unpack(edges)
+    return kernels(backend).spmm_pair_backward(weighted, mean, rows, values, inverse)
+
+
+def _propagate_and_mean_transposed_fake(weighted: Tensor, mean: Tensor, edges: Tensors, *_: Any) -> Tensor:
+    return sum_fake(weighted, edges)
+
+
+def _propagate_and_mean_transposed_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return tuple(propagate_and_mean_op(grad, *ctx.transposed))
+
+
+spmm_op = Operator(_spmm, sum_fake, _spmm_context, _spmm_backward, features=1)
+propagate_and_mean_op = Operator(
+    _propagate_and_mean, _propagate_and_mean_fake, _both_context, _propagate_and_mean_backward, features=1
+)
+propagate_and_mean_transposed_op = Operator(
+    _propagate_and_mean_transposed,
+    _propagate_and_mean_transposed_fake,
+    _both_context,
+    _propagate_and_mean_transposed_backward,
+    features=2,
+)

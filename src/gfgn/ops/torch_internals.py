@@ -1,0 +1,98 @@
+"""Every private name of PyTorch that the library uses.
+
+PyTorch may rename them in any release: `pyproject.toml` bounds its version, and `tests/ops/test_torch_internals.py`
+says which function of this module broke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch._functorch import pyfunctorch
+from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
+
+F = TypeVar("F", bound=Callable[..., Any])
+_functorch = torch._C._functorch
+outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack
+"""A context manager that suspends the innermost functorch transform."""
+
+
+def is_batched(x: Any) -> bool:
+    """Whether `x` is a tensor that has one value per replica of a running `vmap`."""
+    return isinstance(x, Tensor) and _functorch.is_batchedtensor(x)
+
+
+def is_wrapped(x: Tensor) -> bool:
+    """Whether `x` is inside a functorch transform, where its values cannot be read."""
+    return _functorch.is_functorch_wrapped_tensor(x)
+
+
+def unwrapped(x: Tensor) -> Tensor:
+    """The tensor that a batched tensor holds."""
+    return _functorch.get_unwrapped(x)
+
+
+def batch_dim(x: Tensor) -> int:
+    """The dimension of a batched tensor's `unwrapped` tensor that holds the replicas."""
+    return _functorch.maybe_get_bdim(x)
+
+
+def add_batch_dim(x: Tensor, dim: int, level: int) -> Tensor:
+    """The batched tensor of a `vmap` at `level` whose replicas are in dimension `dim` of `x`."""
+    return _functorch._add_batch_dim(x, dim, level)
+
+
+def has_transforms() -> bool:
+    """Whether any functorch transform is running."""
+    return _functorch.peek_interpreter_stack() is not None
+
+
+def only_vmap_level() -> int | None:
+    """The level of the running functorch transform if it is a single `vmap` without dispatch modes, else `None`."""
+    if has_dispatch_modes():
+        return None
+    stack = _functorch.get_interpreter_stack()
+    if stack is None or len(stack) != 1 or stack[0].key() != _functorch.TransformType.Vmap:
+        return None
+    level: int = stack[0].level()
+    return level
+
+
+def has_dispatch_modes() -> bool:
+    """Whether a `TorchDispatchMode` is active."""
+    return torch._C._len_torch_dispatch_stack() != 0
+
+
+def overload(operator: Any) -> Any:
+    """The dispatcher's own entry of a `torch.library.custom_op`: calling it skips a Python layer."""
+    return operator._opoverload
+
+
+def constant_under_compile(function: F) -> F:
+    """Does what `torch.compiler.assume_constant_result` does, without importing the compiler: a second, 139 MiB."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+def graph_is_retained() -> bool:
+    """Whether the running backward pass may be repeated (`retain_graph=True`); true outside of one."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
+
+
+def in_place_version(x: Tensor) -> int:
+    """How often `x` has been modified in place."""
+    return x._version
+
+
+def parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dtype | None, bool]:
+    """Device, dtype and `non_blocking` from the arguments of `torch.Tensor.to`."""
+    device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)
+    return device, dtype, non_blocking
+
+
+def coo_entries(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices and values of a sparse COO tensor as they are stored: repeated entries are not merged."""
+    return x._indices(), x._values()
