@@ -54,7 +54,7 @@ def test_scores_are_those_of_the_trained_network(model: str, data: Dataset) -> N
     assert scores.max().item() == pytest.approx(trained.gates["max"], rel=1e-4)
     # and the layer's own arithmetic, for a network with those weights
     assert trained.state is not None
-    network = GFGN(data.num_features, 8, 2, data.num_classes, level=model.removeprefix("gfgn-"), lam=2.0).eval()
+    network = GFGN(data.num_features, 64, 2, data.num_classes, level=model.removeprefix("gfgn-"), lam=2.0).eval()
     network.load_state_dict(trained.state)
     with torch.no_grad():
         _, expected = network(data.x, data.graph, return_scores=True)

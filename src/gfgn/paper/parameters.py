@@ -122,7 +122,7 @@ def _modules(level: str, features: int, classes: int, shape: Shape) -> tuple[int
     from gfgn.nn import GFGN
 
     with torch.device("meta"):
-        network = GFGN(features, shape.units, shape.layers, classes, level=level, heads=shape.heads)
+        network = GFGN(features, shape.heads * shape.units, shape.layers, classes, level=level, heads=shape.heads)
         gcn = [GCNConv(inputs, width) for inputs, width, _ in widths(features, classes, shape)]
     return size_of(network), sum(size_of(layer) for layer in gcn)
 

@@ -375,7 +375,7 @@ def mlp_difference(nodes: int = 40, features: int = 12) -> float:
     for level in LEVELS:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model: Any = GFGN(features, 4, 2, 3, level=level.removeprefix("gfgn-"), heads=2, lam=0.0)
+            model: Any = GFGN(features, 8, 2, 3, level=level.removeprefix("gfgn-"), heads=2, lam=0.0)
         model = model.double().eval()
         first, last = model.convs
         hidden = (x @ first.lin.weight.t() + first.bias).relu()
