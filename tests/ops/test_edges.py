@@ -5,10 +5,10 @@ import math
 
 import pytest
 import torch
-from nn.baselines.tiny import NODES, device_for, edges, graph, neighbors
+from nn.baselines.tiny import NODES, device_for, graph, neighbors
 
 from gfgn import Graph, ops
-from gfgn.nn.baselines.common import Maps, per_graph, random_walk, with_self_loops
+from gfgn.nn.baselines.common import per_graph, with_self_loops
 from gfgn.ops.edges import edge_softmax, from_source, from_target, max_over_neighbors, sum_by_target
 
 
@@ -116,15 +116,6 @@ def test_maximum_over_neighbors() -> None:
     assert set(equal.grad.view(-1).nonzero().view(-1).tolist()) == firsts
 
 
-def test_random_walk_is_the_mean_by_weight() -> None:
-    weight = torch.rand(edges().size(1), generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.1
-    g = Graph.from_edge_index(edges(), NODES, weight)
-    x, expected = values(NODES, 3), torch.zeros(NODES, 3, dtype=torch.float64)
-    for e, (source, target) in enumerate(g.edge_index.t().tolist()):
-        expected[target] += g.weight[e] / g.degree[target] * x[source]
-    torch.testing.assert_close(random_walk(x, g), expected)
-
-
 def test_results_are_kept_as_long_as_the_graph_lives() -> None:
     calls = []
 
@@ -148,17 +139,3 @@ def test_results_are_kept_as_long_as_the_graph_lives() -> None:
     first = graph(0)
     assert count(first) == first.num_edges
     assert calls == [1, 2, 1, 1]
-
-
-def test_several_maps_are_each_its_own() -> None:
-    maps = Maps(4, {"first": 3, "second": 2, "third": 5}, bias=["first", "third"]).double()
-    with torch.no_grad():
-        maps.bias.normal_()
-    x = values(6, 4)
-    for name, part in zip(("first", "second", "third"), maps(x), strict=True):
-        weight, bias = maps[name]
-        torch.testing.assert_close(part, x @ weight.t() + (0 if bias is None else bias))
-        limit = math.sqrt(6 / (4 + weight.size(0)))  # Glorot's, of each map alone
-        assert 0.6 * limit < weight.abs().max() <= limit
-    assert maps["second"].bias is None
-    assert Maps(4, {"only": 2}).bias is None
