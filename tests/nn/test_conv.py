@@ -438,7 +438,7 @@ BAD_INPUT = {
     "graph and weight": (
         lambda: conv(X, Graph.from_edge_index(EDGES, 3), torch.ones(3)),
         ValueError,
-        "edge_weight cannot be given beside a Graph",
+        "edge_weight cannot be .* a Graph",
     ),
     "matrix size": (
         lambda: conv(X, torch.eye(4).to_sparse_csr()),
@@ -448,7 +448,7 @@ BAD_INPUT = {
     "matrix and weight": (
         lambda: conv(X, torch.eye(3).to_sparse_csr(), torch.ones(3)),
         ValueError,
-        "beside a sparse matrix",
+        "edge_weight cannot be .* a sparse matrix",
     ),
 }
 

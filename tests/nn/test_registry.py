@@ -17,7 +17,7 @@ def test_names_and_properties() -> None:
     for name, model in MODELS.items():
         assert model.reference, name
         assert all(parameter.meaning for parameter in model.parameters.values()), name
-    with pytest.raises(ValueError, match="model must be one of mlp, .* got 'gfgn-pear'; did you mean 'gfgn-pair'?"):
+    with pytest.raises(ValueError, match=r"must be one of mlp, .* got 'gfgn-pear'; did you mean 'gfgn-pair'\?"):
         find_model("gfgn-pear")
 
 

@@ -26,15 +26,15 @@ from gfgn import Graph
 from gfgn.nn.baselines.acm_gcn import ACMGCN, ACMLayer, random_walk
 
 
-def layer(rows: list[Row], conv: ACMLayer, neighborhoods: list[list[int]]) -> list[Row]:
+def layer(rows: list[Row], conv: ACMLayer, adjacent: list[list[int]]) -> list[Row]:
     low, high, own = ([linear(row, conv.lin[name].weight) for row in rows] for name in ("low", "high", "own"))
     width = len(low[0])
     score, mix = conv.score.tolist(), conv.mix.tolist()
     out = []
     for i in range(NODES):
         channels = [
-            relu(mean([low[j] for j in neighborhoods[i]], width)),
-            relu(add(high[i], scale(-1, mean([high[j] for j in neighborhoods[i]], width)))),
+            relu(mean([low[j] for j in adjacent[i]], width)),
+            relu(add(high[i], scale(-1, mean([high[j] for j in adjacent[i]], width)))),
             relu(own[i]),
         ]
         scores = sigmoid([dot(channel, w) for channel, w in zip(channels, score, strict=True)])
@@ -45,10 +45,10 @@ def layer(rows: list[Row], conv: ACMLayer, neighborhoods: list[list[int]]) -> li
 
 def test_model_is_the_papers_equation() -> None:
     model = randomize(ACMGCN(FEATURES, CLASSES, 0.0, hidden=4)).eval()
-    neighborhoods = [[i, *others] for i, others in enumerate(neighbors(edges()))]
+    adjacent = [[i, *others] for i, others in enumerate(neighbors(edges()))]
     rows = features().tolist()
     for conv in model.convs:
-        rows = layer(rows, conv, neighborhoods)
+        rows = layer(rows, conv, adjacent)
     assert_matches(model(features(), graph()), rows)
 
 

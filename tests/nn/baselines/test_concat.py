@@ -38,10 +38,10 @@ def normalized(row: Row, norm: nn.LayerNorm) -> Row:
 def test_vr_gcn(directed: bool, layers: int) -> None:
     net = randomize(VRGCN(FEATURES, CLASSES, hidden=HIDDEN, layers=layers, concat=True)).eval()
     g = graph(directed=directed)
-    rows, neighborhoods = features().tolist(), neighbors(g.edge_index)
+    rows, adjacent = features().tolist(), neighbors(g.edge_index)
     for number, layer in enumerate(net.layers, 1):
         own, other = layer.lin["own"], layer.lin["neighbor"]
-        means = [mean([rows[j] for j in sources], len(rows[0])) for sources in neighborhoods]
+        means = [mean([rows[j] for j in sources], len(rows[0])) for sources in adjacent]
         rows = [
             add(linear(row, own.weight, own.bias), linear(m, other.weight)) for row, m in zip(rows, means, strict=True)
         ]
@@ -56,12 +56,12 @@ def test_vr_gcn(directed: bool, layers: int) -> None:
 def test_graphsaint(directed: bool, layers: int) -> None:
     net = randomize(GraphSAINT(FEATURES, CLASSES, hidden=HIDDEN, layers=layers, concat=True)).eval()
     g = graph(directed=directed)
-    rows, neighborhoods = features().tolist(), neighbors(g.edge_index)
+    rows, adjacent = features().tolist(), neighbors(g.edge_index)
     *convs, head = net.convs
     assert len(convs) == layers
     for layer in convs:
         own, other = layer.lin["own"], layer.lin["neighbor"]
-        means = [mean([rows[j] for j in sources], len(rows[0])) for sources in neighborhoods]
+        means = [mean([rows[j] for j in sources], len(rows[0])) for sources in adjacent]
         rows = [
             normalized(relu(linear(row, own.weight, own.bias)), layer.norms[0])
             + normalized(relu(linear(m, other.weight, layer.bias)), layer.norms[1])

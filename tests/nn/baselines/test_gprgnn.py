@@ -28,15 +28,13 @@ def test_model_is_the_papers_equation() -> None:
     model = randomize(GPRGNN(FEATURES, CLASSES, 0.0, hidden=4, steps=3)).eval()
     first, second = model.mlp.lins
     h = [linear(relu(linear(row, first.weight, first.bias)), second.weight, second.bias) for row in features().tolist()]
-    neighborhoods = [[i, *others] for i, others in enumerate(neighbors(edges()))]
+    adjacent = [[i, *others] for i, others in enumerate(neighbors(edges()))]
     gamma = model.gamma.tolist()
     expected = [scale(gamma[0], row) for row in h]
     for k in range(1, 4):
         propagated: list[Row] = []
         for i in range(NODES):
-            terms = [
-                scale(1 / math.sqrt(len(neighborhoods[i]) * len(neighborhoods[j])), h[j]) for j in neighborhoods[i]
-            ]
+            terms = [scale(1 / math.sqrt(len(adjacent[i]) * len(adjacent[j])), h[j]) for j in adjacent[i]]
             propagated.append(add(*terms))
         h = propagated
         expected = [add(expected[i], scale(gamma[k], h[i])) for i in range(NODES)]

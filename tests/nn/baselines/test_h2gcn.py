@@ -23,23 +23,16 @@ from nn.baselines.tiny import (
 from gfgn.nn.baselines.h2gcn import H2GCN, two_hop_graph
 
 
-def second_neighbors(neighborhoods: list[list[int]]) -> list[list[int]]:
-    return [
-        sorted({k for j in neighborhoods[i] for k in neighborhoods[j]} - set(neighborhoods[i]) - {i})
-        for i in range(NODES)
-    ]
+def second_neighbors(adjacent: list[list[int]]) -> list[list[int]]:
+    return [sorted({k for j in adjacent[i] for k in adjacent[j]} - set(adjacent[i]) - {i}) for i in range(NODES)]
 
 
-def aggregate(rows: list[Row], neighborhoods: list[list[int]]) -> list[Row]:
+def aggregate(rows: list[Row], adjacent: list[list[int]]) -> list[Row]:
     nothing = [0.0] * len(rows[0])
     return [
         add(
             nothing,
-            *[
-                scale(1 / math.sqrt(len(neighborhoods[i]) * len(neighborhoods[j])), rows[j])
-                for j in neighborhoods[i]
-                if neighborhoods[j]
-            ],
+            *[scale(1 / math.sqrt(len(adjacent[i]) * len(adjacent[j])), rows[j]) for j in adjacent[i] if adjacent[j]],
         )
         for i in range(NODES)
     ]

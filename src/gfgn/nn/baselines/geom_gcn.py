@@ -22,7 +22,7 @@ from gfgn.nn.mlp import check_at_least_one
 
 DIRECTIONS = 4
 BINS = 2 * DIRECTIONS
-"""Neighborhood (graph or plane) and direction: the virtual nodes besides the node itself."""
+"""Neighborhood (graph or plane) and direction: the virtual nodes other than the node itself."""
 VIRTUAL = BINS + 1
 GRID = 1e-6
 """Points are rounded to this fraction of the embedding's extent, so that neighbors do not depend on rounding errors."""
