@@ -37,6 +37,8 @@ from gfgn.nn.baselines import (
 from gfgn.nn.entry import Model, Parameter, hidden, layers
 from gfgn.nn.model import GFGN
 
+__all__ = ["HIDDEN", "MODELS", "Model", "Parameter", "find_model"]
+
 HIDDEN = 64
 HEADS = 8
 

@@ -82,7 +82,7 @@ def test_bad_edges_are_named() -> None:
     model = make("gcn")
     with pytest.raises(ValueError, match="x has 12 rows, but the Graph has 13 nodes"):
         model(features(), Graph.from_edge_index(edges(), NODES + 1))
-    with pytest.raises(ValueError, match="edge_weight cannot be .* a Graph"):
+    with pytest.raises(ValueError, match=r"edge_weight cannot be .* a Graph"):
         model(features(), graph(), torch.ones(edges().size(1)))
     with pytest.raises(TypeError, match="got list"):
         model(features(), [[0], [1]])
