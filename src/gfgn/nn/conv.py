@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -131,29 +131,6 @@ class GFGNConv(nn.Module):
         with `D = heads * out_channels`, `D' = in_channels` and `K = heads`."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Graph,
-        edge_weight: Tensor | None = ...,
-        batch: Tensor | None = ...,
-        batch_size: int | None = ...,
-        return_scores: Literal[False] = ...,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Graph,
-        edge_weight: Tensor | None = ...,
-        batch: Tensor | None = ...,
-        batch_size: int | None = ...,
-        *,
-        return_scores: Literal[True],
-    ) -> tuple[Tensor, Tensor]: ...
-
     def forward(
         self,
         x: Tensor,
@@ -182,10 +159,7 @@ class GFGNConv(nn.Module):
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
         if self.bias is not None:
             out = out + self.bias
-        if return_scores:
-            assert scores is not None
-            return out, scores
-        return out
+        return out if scores is None or not return_scores else (out, scores)
 
     def transform(self, x: Tensor) -> Tensor:
         """`z = HW` of all heads; `x` may be sparse CSR and is dropped in training."""

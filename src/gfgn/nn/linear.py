@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import torch
@@ -21,6 +21,8 @@ class Linear(nn.Linear):
         - `input`: `[N, in_features]`, dense or sparse CSR.
         - output: `[N, out_features]`.
     """
+
+    __call__: Callable[..., Tensor]
 
     def reset_parameters(self) -> None:
         """Re-initializes all parameters."""
@@ -52,6 +54,7 @@ class StackedLinear(nn.Module):
         - outputs: one `[N, size]` per map.
     """
 
+    __call__: Callable[..., tuple[Tensor, ...]]
     bias: nn.Parameter | None
 
     def __init__(self, in_channels: int, sizes: Mapping[str, int], bias: Collection[str] = ()) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from torch import Tensor, nn
@@ -26,6 +27,8 @@ class MLP(nn.Module):
         - `x`: `[N, in_channels]`, dense or sparse CSR.
         - output: `[N, out_channels]`.
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(
         self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2

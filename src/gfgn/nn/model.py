@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -119,29 +119,6 @@ class GFGN(nn.Module):
     def num_parameters(self) -> int:
         """Number of learned values."""
         return sum(parameter.numel() for parameter in self.parameters())
-
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Graph,
-        edge_weight: Tensor | None = ...,
-        batch: Tensor | None = ...,
-        batch_size: int | None = ...,
-        return_scores: Literal[False] = ...,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Graph,
-        edge_weight: Tensor | None = ...,
-        batch: Tensor | None = ...,
-        batch_size: int | None = ...,
-        *,
-        return_scores: Literal[True],
-    ) -> tuple[Tensor, list[Tensor]]: ...
 
     def forward(
         self,

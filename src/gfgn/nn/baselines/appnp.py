@@ -48,7 +48,7 @@ class APPNP(GraphNetwork):
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
-        h: Tensor = self.mlp(x)
+        h = self.mlp(x)
         z, kept = h, self.alpha * h
         for _ in range(self.steps):
             z = (1 - self.alpha) * ops.propagate(z, looped) + kept

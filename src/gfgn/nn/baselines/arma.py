@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import ConvNetwork, ResettableModule, join_heads
+from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork, join_heads
 from gfgn.nn.entry import Model, Parameter, hidden, layers
 from gfgn.nn.linear import Linear
-from gfgn.nn.mlp import layer_sizes
 
 
 class ARMALayer(ResettableModule):
@@ -31,7 +32,7 @@ class ARMALayer(ResettableModule):
 
     weight: nn.Parameter | None
 
-    def __init__(self, in_channels: int, out_channels: int, stacks: int, depth: int, act: bool) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stacks: int = 2, depth: int = 1, act: bool = True) -> None:
         super().__init__()
         self.stacks = stacks
         self.depth = depth
@@ -53,8 +54,8 @@ class ARMALayer(ResettableModule):
 
     def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         """Runs the layer; the filter and the skip connection drop the input independently."""
-        root: Tensor = self.root(x, dropout)
-        out: Tensor = self.init(x, dropout)
+        root = self.root(x, dropout)
+        out = self.init(x, dropout)
         for step in range(self.depth):
             if step > 0:
                 assert self.weight is not None
@@ -65,34 +66,18 @@ class ARMALayer(ResettableModule):
         return join_heads(out, self.stacks, concat=False)
 
 
-class ARMA(ConvNetwork):
+class ARMA(UniformConvNetwork):
     """The network of *Graph Neural Networks with Convolutional ARMA Filters* (Bianchi et al., 2019): layers as in
     `ARMALayer` with ReLU, the last without.
 
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer and of its skip connection.
-        hidden: Hidden units.
-        layers: Number of layers.
-        stacks: K.
-        depth: T.
+    The arguments are those of `UniformConvNetwork` and of `ARMALayer`.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        dropout: float | Tensor = 0.5,
-        *,
-        hidden: int = 64,
-        layers: int = 2,
-        stacks: int = 2,
-        depth: int = 1,
-    ) -> None:
-        sizes = layer_sizes(in_channels, hidden, layers, out_channels)
-        convs = (ARMALayer(*size, stacks, depth, act=layer < layers) for layer, size in enumerate(sizes, 1))
-        super().__init__(convs, dropout)
+    layer = ARMALayer
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, **options: int) -> None:
+        super().__init__(in_channels, out_channels, dropout, **options)
+        cast(ARMALayer, self.convs[-1]).act = False
 
     def activate(self, x: Tensor) -> Tensor:
         return x  # every step inside a layer ends with the activation

@@ -96,8 +96,8 @@ class ConvNetwork(GraphNetwork):
         super().__init__(dropout)
         self.convs = nn.ModuleList(convs)
 
-    def prepare(self, graph: Graph) -> Graph:
-        """The graph that the layers take."""
+    def prepare(self, graph: Graph) -> Any:
+        """The graph that the layers take, or what they need of it."""
         return graph
 
     def activate(self, x: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class ConvNetwork(GraphNetwork):
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         return self.convolve(x, self.prepare(graph))
 
-    def convolve(self, x: Tensor, prepared: Graph) -> Tensor:
+    def convolve(self, x: Tensor, prepared: Any) -> Tensor:
         """Computes the logits from a graph that `prepare` returned."""
         for layer, conv in enumerate(self.convs):
             x = conv(self.activate(x) if layer else x, prepared, self.dropout)

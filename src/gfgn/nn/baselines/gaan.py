@@ -36,7 +36,9 @@ class GaANLayer(ResettableModule):
         pool: Width of the neighbors' maximum in the gate.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, heads: int, key: int, value: int, pool: int) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int, heads: int = 8, key: int = 24, value: int = 32, pool: int = 64
+    ) -> None:
         super().__init__()
         self.heads = heads
         # W_g and W_o are split by the parts of their concatenated inputs.
@@ -52,43 +54,17 @@ class GaANLayer(ResettableModule):
         attended = attend(alpha, leaky_relu(value, SLOPE), graph).unflatten(1, (self.heads, -1))
         gate = gate_own + self.gate_max(max_over_neighbors(pool, graph)) + ops.neighbor_mean(gate_mean, graph)
         gated = attended * torch.sigmoid(gate).unsqueeze(2)
-        out: Tensor = own + self.out_heads(gated.flatten(1))
-        return out
+        return own + self.out_heads(gated.flatten(1))
 
 
 class GaAN(UniformConvNetwork):
     """The network of *GaAN: Gated Attention Networks for Learning on Large and Spatiotemporal Graphs* (Zhang et al.,
     2018): layers as in `GaANLayer` with LeakyReLU between them.
 
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
-        heads: Heads of every layer.
-        key: Width of the queries and keys of a head.
-        value: Width of the values of a head.
-        pool: Width of the neighbors' maximum in the gate.
+    The arguments are those of `UniformConvNetwork` and of `GaANLayer`.
     """
 
     layer = GaANLayer
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        dropout: float | Tensor = 0.5,
-        *,
-        hidden: int = 64,
-        layers: int = 2,
-        heads: int = 8,
-        key: int = 24,
-        value: int = 32,
-        pool: int = 64,
-    ) -> None:
-        options = {"heads": heads, "key": key, "value": value, "pool": pool}
-        super().__init__(in_channels, out_channels, dropout, hidden=hidden, layers=layers, **options)
 
     def activate(self, x: Tensor) -> Tensor:
         return leaky_relu(x, SLOPE)

@@ -53,7 +53,7 @@ class GATLayer(ResettableModule):
 
     def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         """Runs the layer on a graph with self-loops; dropout applies to the input and to the attention."""
-        z: Tensor = self.lin(x, dropout)
+        z = self.lin(x, dropout)
         by_head = z.unflatten(1, (self.heads, -1))
         source, target = ((by_head * a).sum(2) for a in (self.source, self.target))
         scores = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE)

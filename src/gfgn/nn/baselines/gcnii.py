@@ -63,15 +63,14 @@ class GCNII(GraphNetwork):
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
-        h: Tensor = self.embed(x, self.dropout).relu()
+        h = self.embed(x, self.dropout).relu()
         initial = self.alpha * h
         for layer, weight in enumerate(self.weight, start=1):
             beta = math.log(self.theta / layer + 1)
             h = ops.dropout(h, self.dropout, self.training)
             mixed = (1 - self.alpha) * ops.propagate(h, looped) + initial
             h = ((1 - beta) * mixed + beta * ops.linear(mixed, weight)).relu()
-        out: Tensor = self.out(h, self.dropout)
-        return out
+        return self.out(h, self.dropout)
 
 
 ENTRY = Model(

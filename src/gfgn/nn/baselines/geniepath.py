@@ -97,8 +97,7 @@ class GeniePath(GraphNetwork):
             h = breadth(h, looped)
             path, memory = depth(torch.cat([h, path], dim=1) if self.lazy else h, memory)
             h = h if self.lazy else path
-        out: Tensor = self.out(path, self.dropout)
-        return out
+        return self.out(path, self.dropout)
 
 
 ENTRY = Model(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.data.diagnosis import connected_components
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import GraphNetwork, ResettableModule, per_graph
+from gfgn.nn.baselines.common import ConvNetwork, ResettableModule, per_graph
 from gfgn.nn.baselines.isomap import Points, isomap
 from gfgn.nn.entry import Model, Parameter, layers
 from gfgn.nn.linear import StackedLinear
@@ -92,7 +92,7 @@ class GeomGCNLayer(ResettableModule):
         return (out if self.rescale else out / VIRTUAL) + self.bias
 
 
-class GeomGCN(GraphNetwork):
+class GeomGCN(ConvNetwork):
     """The network of *Geom-GCN: Geometric Graph Convolutional Networks* (Pei et al., 2020): layers as in
     `GeomGCNLayer` with ReLU between them; the last takes the mean over virtual nodes.
 
@@ -125,24 +125,20 @@ class GeomGCN(GraphNetwork):
         directions: int = DIRECTIONS,
         rescale: bool = True,
     ) -> None:
-        super().__init__(dropout)
         check_at_least_one("layers", layers)
         if neighbors not in NEIGHBORS:
             raise ValueError(f"neighbors must be one of {', '.join(map(repr, NEIGHBORS))}, got {neighbors!r}")
         if directions not in (1, DIRECTIONS):
             raise ValueError(f"directions must be 1 or {DIRECTIONS}, got {directions}")
-        self.neighbors = neighbors
-        self.directions = directions
         width = hidden * (VIRTUAL if merge == "cat" else 1)
         sizes = [in_channels, *[width] * (layers - 1)]
-        self.convs = nn.ModuleList(GeomGCNLayer(size, hidden, merge, rescale) for size in sizes[:-1])
-        self.convs.append(GeomGCNLayer(sizes[-1], out_channels, "mean", rescale))
+        convs = [GeomGCNLayer(size, hidden, merge, rescale) for size in sizes[:-1]]
+        super().__init__([*convs, GeomGCNLayer(sizes[-1], out_channels, "mean", rescale)], dropout)
+        self.neighbors = neighbors
+        self.directions = directions
 
-    def logits(self, x: Tensor, graph: Graph) -> Tensor:
-        neighborhoods = geometry(graph, self.neighbors, self.directions)
-        for layer, conv in enumerate(self.convs):
-            x = conv(x.relu() if layer else x, neighborhoods, self.dropout)
-        return x
+    def prepare(self, graph: Graph) -> Geometry:
+        return geometry(graph, self.neighbors, self.directions)
 
 
 @per_graph

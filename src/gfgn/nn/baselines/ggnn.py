@@ -72,8 +72,7 @@ class GGNN(GraphNetwork):
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.gated(self.embed(x, self.dropout), graph)
-        out: Tensor = self.out(h.relu(), self.dropout)
-        return out
+        return self.out(h.relu(), self.dropout)
 
 
 ENTRY = Model(

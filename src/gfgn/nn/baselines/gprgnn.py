@@ -57,7 +57,7 @@ class GPRGNN(GraphNetwork):
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
-        h: Tensor = self.mlp(x)
+        h = self.mlp(x)
         out = self.gamma[0] * h
         for k in range(1, self.gamma.size(0)):
             h = ops.propagate(h, looped)

@@ -23,8 +23,7 @@ class SAGELayer(ResettableModule):
 
     def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         own, neighbor = self.lin(x, dropout)
-        out: Tensor = own + ops.neighbor_mean(neighbor, graph)
-        return out
+        return own + ops.neighbor_mean(neighbor, graph)
 
 
 class GraphSAGE(UniformConvNetwork):
@@ -38,9 +37,8 @@ class GraphSAGE(UniformConvNetwork):
         in_channels: Number of features.
         out_channels: Number of classes.
         dropout: Dropout rate of the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
         normalize: Whether hidden vectors are scaled to length 1.
+        options: `hidden` and `layers` of `UniformConvNetwork`.
     """
 
     layer = SAGELayer
@@ -51,11 +49,10 @@ class GraphSAGE(UniformConvNetwork):
         out_channels: int,
         dropout: float | Tensor = 0.5,
         *,
-        hidden: int = 64,
-        layers: int = 2,
         normalize: bool = True,
+        **options: int,
     ) -> None:
-        super().__init__(in_channels, out_channels, dropout, hidden=hidden, layers=layers)
+        super().__init__(in_channels, out_channels, dropout, **options)
         self.normalize = normalize
 
     def activate(self, x: Tensor) -> Tensor:

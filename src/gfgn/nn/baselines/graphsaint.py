@@ -11,22 +11,18 @@ from torch.nn.functional import normalize
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import ConvNetwork, ResettableModule, per_graph
+from gfgn.nn.baselines.graphsage import SAGELayer
 from gfgn.nn.entry import Model, Parameter, hidden, layers
-from gfgn.nn.linear import Linear, StackedLinear
+from gfgn.nn.linear import Linear
 from gfgn.nn.mlp import layer_sizes
 
 
-class SaintLayer(ResettableModule):
+class SaintLayer(SAGELayer):
     """`h'_v = W_s h_v + W_n Σ_u a_vu h_u + b`, where the graph's `norm` holds the weights `a`."""
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.lin = StackedLinear(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
-
-    def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         own, neighbor = self.lin(x, dropout)
-        out: Tensor = own + ops.propagate(neighbor, weighted)
-        return out
+        return own + ops.propagate(neighbor, graph)
 
 
 @per_graph
@@ -35,12 +31,11 @@ def mean_weighted(graph: Graph) -> Graph:
     return dataclasses.replace(graph, norm=graph.row_norm, reverse_norm=graph.reverse_row_norm)
 
 
-class ConcatLayer(ResettableModule):
+class ConcatLayer(SAGELayer):
     """`h'_v = N(ReLU(W_s h_v + b_s)) ‖ N(ReLU(W_n Σ_u a_vu h_u + b_n))`, with a `LayerNorm` `N` for each half."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.lin = StackedLinear(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
+        super().__init__(in_channels, out_channels)
         self.bias = nn.Parameter(torch.zeros(out_channels))
         self.norms = nn.ModuleList(nn.LayerNorm(out_channels) for _ in range(2))
 
@@ -49,9 +44,9 @@ class ConcatLayer(ResettableModule):
         super().reset_parameters()
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         own, neighbor = self.lin(x, dropout)
-        propagated = ops.propagate(neighbor, weighted) + self.bias
+        propagated = ops.propagate(neighbor, graph) + self.bias
         return torch.cat([norm(part.relu()) for norm, part in zip(self.norms, (own, propagated), strict=True)], dim=1)
 
 
@@ -63,10 +58,9 @@ class Head(ResettableModule):
         self.lin, self.norm = Linear(in_channels, hidden), nn.LayerNorm(hidden)
         self.classifier = Linear(hidden, out_channels)
 
-    def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         h = self.norm(self.lin(x, dropout).relu())
-        out: Tensor = self.classifier(normalize(h, dim=1), dropout)
-        return out
+        return self.classifier(normalize(h, dim=1), dropout)
 
 
 class GraphSAINT(ConvNetwork):

@@ -47,8 +47,7 @@ class H2GCN(GraphNetwork):
         for _ in range(self.rounds):
             r = torch.cat([ops.propagate(r, graph), ops.propagate(r, further)], dim=1)
             rounds.append(r)
-        out: Tensor = self.out(torch.cat(rounds, dim=1), self.dropout)
-        return out
+        return self.out(torch.cat(rounds, dim=1), self.dropout)
 
 
 @per_graph

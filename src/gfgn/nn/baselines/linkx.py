@@ -60,8 +60,7 @@ class LINKX(GraphNetwork):
         by_nodes = ops.neighbor_sum(self.nodes, graph) + self.nodes_bias
         by_features = self.features(x, self.dropout)
         joined = self.join_nodes(by_nodes) + self.join_features(by_features) + by_nodes + by_features
-        out: Tensor = self.mlp(joined.relu())
-        return out
+        return self.mlp(joined.relu())
 
 
 ENTRY = Model(

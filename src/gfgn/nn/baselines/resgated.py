@@ -29,8 +29,7 @@ class ResGatedLayer(ResettableModule):
         """Runs the layer on a graph that `unscaled` returned."""
         skip, key, query, value = self.lin(x, dropout)
         # With norm = 1 and row_norm = 0 the pair operator gives z_i + Σ_j σ(a_i + b_j) z_j.
-        out: Tensor = skip + ops.pair_aggregate(key, query, value, unscaled) - value
-        return out
+        return skip + ops.pair_aggregate(key, query, value, unscaled) - value
 
 
 @per_graph

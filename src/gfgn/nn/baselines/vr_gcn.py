@@ -20,8 +20,7 @@ class SumLayer(GCNLayer):
 
     def combine(self, own: Tensor, propagated: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
         """The output from `ÂH`, `propagated`; the nodes' `own` values are ignored."""
-        out: Tensor = self.lin(propagated, dropout)
-        return out
+        return self.lin(propagated, dropout)
 
 
 class ConcatLayer(SaintLayer):
@@ -31,8 +30,8 @@ class ConcatLayer(SaintLayer):
         super().__init__(in_channels, out_channels)
         self.norm = None if last else nn.LayerNorm(out_channels)
 
-    def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        return self._normalize(super().forward(x, weighted, dropout))
+    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+        return self._normalize(super().forward(x, graph, dropout))
 
     def combine(self, own: Tensor, propagated: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
         """The output from the nodes' `own` values and from `D⁻¹A H`, `propagated`."""
