@@ -1,4 +1,4 @@
-"""`GFGNConv` against loops over scalars, its special cases, its scores, PyTorch's machinery, and bad input."""
+"""`GFGNConv` against loops over scalars: special cases, scores, compilation, export, vmap, and error messages."""
 
 import copy
 import io
@@ -98,7 +98,7 @@ def test_lambda_zero_is_a_linear_layer(level: str) -> None:
 
 @every_level
 def test_gate_of_one_with_self_loops_is_gcn(level: str) -> None:
-    """A gate saturated at 1 leaves `Âz` (at pair level: beside `1 − Σ A_ij/d_i = 0` of the node's own)."""
+    """A gate saturated at 1 leaves `Âz`; at pair level the weight of the node itself is `1 − Σ A_ij/d_i = 0`."""
     conv = make(level, heads=1, lam=1.0)
     edges = undirected(10, 15, generator())
     # Positive features and weights, so that one large gate weight saturates every sigmoid at exactly 1.
@@ -114,16 +114,14 @@ def test_gate_of_one_with_self_loops_is_gcn(level: str) -> None:
 
 @every_level
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 15), e=st.integers(0, 50))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=8)
 def test_permutation_equivariance(level: str, seed: int, n: int, e: int) -> None:
     conv = make(level)
     x, edges = inputs(n, e, seed)
     order = torch.randperm(n, generator=generator(seed))
-    place = torch.empty_like(order)
-    place[order] = torch.arange(n)
     shuffle = torch.randperm(e, generator=generator(seed))
     out, scores = conv(x, edges, return_scores=True)
-    moved, moved_scores = conv(x[order], place[edges][:, shuffle], return_scores=True)
+    moved, moved_scores = conv(x[order], order.argsort()[edges][:, shuffle], return_scores=True)
     torch.testing.assert_close(moved, out[order], rtol=1e-9, atol=1e-10)
     expected = scores if level == "graph" else scores[order if level == "neighbor" else shuffle]
     torch.testing.assert_close(moved_scores, expected, rtol=1e-9, atol=1e-10)
@@ -147,7 +145,7 @@ def test_pair_scores_follow_the_given_edges() -> None:
 
 @every_level
 def test_scores_reproduce_the_output(level: str) -> None:
-    """What `return_scores` returns are the gates the output was made with."""
+    """The scores are the gates of the output."""
     conv = make(level, bias=False)
     x, _ = inputs()
     edges = undirected(12, 10, generator())
@@ -163,7 +161,7 @@ def test_scores_reproduce_the_output(level: str) -> None:
 
 
 @every_level
-def test_a_bias_of_the_gates_is_added_inside_of_the_sigmoid(level: str) -> None:
+def test_gate_bias_is_added_inside_the_sigmoid(level: str) -> None:
     plain, biased = make(level), make(level, gate_bias=-2.0)
     assert plain.gate_bias is None
     assert biased.gate_bias is not None
@@ -233,7 +231,7 @@ def test_gradients(level: str) -> None:
         return torch.func.functional_call(conv, values, (x, edges, weight))
 
     args = [t.detach().clone().requires_grad_() for t in (x, weight, *conv.parameters())]
-    assert torch.autograd.gradcheck(run, args)
+    assert torch.autograd.gradcheck(run, args, fast_mode=True)
 
 
 @every_level
@@ -287,7 +285,7 @@ def test_state_dict_deepcopy_and_reset(level: str) -> None:
     assert torch.equal(other.lin.weight, conv.lin.weight)
     assert not conv.bias.any()
     bound = (6 / sum(conv.gate.shape[1:])) ** 0.5
-    assert 0.5 * bound < conv.gate.abs().max() <= bound  # Glorot a head, not over all heads
+    assert 0.5 * bound < conv.gate.abs().max() <= bound  # Glorot per head, not over all heads
 
 
 @pytest.mark.parametrize(("level", "factor"), [("graph", 1), ("neighbor", 2), ("pair", 2)])
@@ -315,16 +313,17 @@ def test_compile_fullgraph(level: str) -> None:
             torch.testing.assert_close(got, expected)
 
 
-@every_level
-def test_compile_with_inductor(level: str) -> None:
+def test_compile_with_inductor() -> None:
+    """All levels in one program, so that Inductor compiles once."""
     torch._dynamo.reset()
-    conv = make(level).float()
+    convs = [make(level).float() for level in LEVELS]
+
+    def run(x: torch.Tensor, edges: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [conv(x, edges, return_scores=True) for conv in convs]
+
     x, edges = inputs()
-    x = x.float()
-    out, scores = conv(x, edges, return_scores=True)
-    got, got_scores = torch.compile(conv, fullgraph=True)(x, edges, return_scores=True)
-    torch.testing.assert_close(got, out)
-    torch.testing.assert_close(got_scores, scores)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(run, fullgraph=True)(x.float(), edges), run(x.float(), edges))
 
 
 @every_level
@@ -378,22 +377,41 @@ def test_vmap_over_stacked_layers(level: str) -> None:
         torch.testing.assert_close(parameters["gate"].grad[k], expected)
 
 
+def test_it_replaces_gcn_conv() -> None:
+    """With the same arguments it has PyG's input and output widths: one head by default."""
+    x, edges = torch.randn(12, 16), inputs()[1]
+    conv = GFGNConv(16, 32)
+    assert conv.heads == 1
+    assert conv(x, edges).shape == GCNConv(16, 32)(x, edges).shape == (12, 32)
+    assert conv(x, edges, torch.rand(edges.size(1))).shape == (12, 32)
+
+
 X, EDGES = torch.ones(3, 5), torch.tensor([[0, 1, 2], [1, 2, 0]])
 conv = GFGNConv(5, 4)
-REFUSALS = {
+BAD_INPUT = {
     "level": (lambda: GFGNConv(5, 4, "edge"), ValueError, "level must be one of 'graph', 'neighbor', 'pair'"),
     "pool": (
         lambda: GFGNConv(5, 4, "graph", pool="median"),
         ValueError,
         "pool must be one of .* got 'median'",
     ),
-    "pair pool": (lambda: GFGNConv(5, 4, "pair", pool="max"), ValueError, "means nothing at level='pair'"),
+    "pair pool": (
+        lambda: GFGNConv(5, 4, "pair", pool="max"),
+        ValueError,
+        "pool must be 'mean' at level='pair'.* got 'max'",
+    ),
     "channels": (lambda: GFGNConv(5, 0), ValueError, "out_channels must be a positive integer, got 0"),
     "in_channels": (lambda: GFGNConv(0, 4), ValueError, "in_channels must be a positive integer, got 0"),
     "heads": (lambda: GFGNConv(5, 4, heads=2.0), ValueError, "heads must be a positive integer, got 2.0"),
     "lam": (lambda: GFGNConv(5, 4, lam=-1.0), ValueError, "lam must be a finite number"),
     "x type": (lambda: conv((X, X), EDGES), TypeError, "x must be a Tensor .* got tuple"),
     "x width": (lambda: conv(torch.ones(3, 6), EDGES), ValueError, r"shape \[N, 5\], got \[3, 6\]"),
+    "x width of several heads": (
+        lambda: GFGNConv(4, 3)(GFGNConv(5, 4, heads=8)(X, EDGES), EDGES),
+        ValueError,
+        r"shape \[N, 4\], got \[3, 32\]; a layer with heads=8 and out_channels=4 outputs 32 columns: in_channels of "
+        "the next layer must be 32",
+    ),
     "x dims": (lambda: conv(torch.ones(5), EDGES), ValueError, r"shape \[N, 5\], got \[5\]"),
     "x dtype": (lambda: conv(X.long(), EDGES), TypeError, "floating-point features, got torch.int64"),
     "x layout": (lambda: conv(X.to_sparse_coo(), EDGES), ValueError, "dense or sparse CSR"),
@@ -420,7 +438,7 @@ REFUSALS = {
     "graph and weight": (
         lambda: conv(X, Graph.from_edge_index(EDGES, 3), torch.ones(3)),
         ValueError,
-        "edge_weight cannot be given beside a Graph",
+        "edge_weight cannot be .* a Graph",
     ),
     "matrix size": (
         lambda: conv(X, torch.eye(4).to_sparse_csr()),
@@ -430,14 +448,14 @@ REFUSALS = {
     "matrix and weight": (
         lambda: conv(X, torch.eye(3).to_sparse_csr(), torch.ones(3)),
         ValueError,
-        "beside a sparse matrix",
+        "edge_weight cannot be .* a sparse matrix",
     ),
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_refusals_say_what_was_wrong(case: str) -> None:
-    build, error, message = REFUSALS[case]
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_named(case: str) -> None:
+    build, error, message = BAD_INPUT[case]
     with pytest.raises(error, match=message):
         build()
 

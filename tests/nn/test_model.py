@@ -1,13 +1,15 @@
-"""`GFGN`: shapes and parameters at any depth, scores of all layers, options, refusals."""
+"""`GFGN`: depth, scores, arguments as in PyG's `BasicGNN`, error messages."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 from loops import random_edges
 from torch import nn
+from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from gfgn import GFGN, Graph
+from gfgn import GFGN, GFGNConv, Graph
 
 every_level = pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
 
@@ -20,7 +22,7 @@ def inputs(n: int = 20, e: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
 @every_level
 @pytest.mark.parametrize("num_layers", [1, 2, 5])
 def test_depth_scores_and_parameters(level: str, num_layers: int) -> None:
-    model = GFGN(6, 4, num_layers, 3, level=level, heads=2, bias=False).eval()
+    model = GFGN(6, 8, num_layers, 3, level=level, heads=2, bias=False).eval()
     x, edges = inputs()
     logits, scores = model(x, edges, return_scores=True)
     assert logits.shape == (20, 3)
@@ -35,7 +37,7 @@ def test_depth_scores_and_parameters(level: str, num_layers: int) -> None:
 
 @every_level
 def test_two_layers_written_out(level: str) -> None:
-    model = GFGN(6, 4, 2, 3, level=level, heads=2, activation="elu").eval()
+    model = GFGN(6, 8, 2, 3, level=level, heads=2, act="elu").eval()
     x, edges = inputs()
     graph = Graph.from_edge_index(edges, 20)
     expected = model.convs[1](nn.functional.elu(model.convs[0](x, graph)), graph)
@@ -43,11 +45,72 @@ def test_two_layers_written_out(level: str) -> None:
     torch.testing.assert_close(model(x, edges), expected)
 
 
+class Peer(BasicGNN):
+    """PyG's network with `GFGNConv` layers."""
+
+    supports_edge_weight = True
+    supports_edge_attr = False
+
+    def init_conv(self, in_channels: int, out_channels: int, **options: Any) -> GFGNConv:
+        return GFGNConv(in_channels, out_channels, **options)
+
+
+@pytest.mark.parametrize("out_channels", [None, 3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"act": None},
+        {"act": torch.tanh},
+        {"act": "leaky_relu", "act_kwargs": {"negative_slope": 0.3}},
+        {"norm": "LayerNorm", "norm_kwargs": {"mode": "node"}},
+        {"norm": nn.BatchNorm1d(8)},
+        {"norm": "GraphNorm", "jk": "last"},  # a norm that takes the batch
+        {"jk": "cat"},
+        {"jk": "max", "norm": "BatchNorm"},
+        {"jk": "lstm"},
+    ],
+    ids=str,
+)
+def test_arguments_are_those_of_basic_gnn(options: dict[str, Any], out_channels: int | None) -> None:
+    """The same parameters by the same names, and the same outputs, as PyG's network with the same layers."""
+    model = GFGN(6, 8, 3, out_channels, level="neighbor", heads=1, dropout=0.0, **options)
+    peer = Peer(6, 8, 3, out_channels, level="neighbor", **options)
+    peer.load_state_dict(model.state_dict())
+    x, edges = inputs()
+    edges = edges[:, (edges[0] < 10) == (edges[1] < 10)]
+    weight, batch = torch.rand(edges.size(1)), (torch.arange(20) >= 10).long()
+    out = model(x, edges, weight, batch)
+    assert out.shape == (20, out_channels or 8)
+    torch.testing.assert_close(out, peer(x, edges, edge_weight=weight, batch=batch))
+
+
+def test_widths_with_several_heads() -> None:
+    x, edges = inputs()
+    assert [conv.heads for conv in GFGN(6, 8, 2, heads=4).convs] == [4, 4]
+    assert GFGN(6, 8, 2, heads=4)(x, edges).shape == (20, 8)
+    assert [conv.heads for conv in GFGN(6, 8, 2, 3, heads=4).convs] == [4, 1]
+    joined = GFGN(6, 8, 3, 5, heads=2, jk="cat")
+    assert [conv.out_channels * conv.heads for conv in joined.convs] == [8, 8, 8]
+    assert joined.lin.in_features == 24
+    logits, scores = joined(x, edges, return_scores=True)
+    assert logits.shape == (20, 5)
+    assert len(scores) == 3
+
+
+def test_no_activation_by_name() -> None:
+    x, edges = inputs()
+    torch.manual_seed(0)
+    named = GFGN(6, 8, 2, 3, act="none").eval()
+    torch.manual_seed(0)
+    assert torch.equal(named(x, edges), GFGN(6, 8, 2, 3, act=None).eval()(x, edges))
+
+
 def test_residual_adds_the_input_where_widths_agree() -> None:
     torch.manual_seed(0)
-    plain = GFGN(6, 4, 3, 8, heads=2, level="graph").eval()
+    plain = GFGN(6, 8, 3, 8, heads=2, level="graph").eval()
     torch.manual_seed(0)
-    deep = GFGN(6, 4, 3, 8, heads=2, level="graph", residual=True).eval()
+    deep = GFGN(6, 8, 3, 8, heads=2, level="graph", residual=True).eval()
     x, edges = inputs()
     graph = Graph.from_edge_index(edges, 20)
     h1 = plain.convs[0](x, graph).relu()  # 6 → 8: no residual
@@ -55,18 +118,9 @@ def test_residual_adds_the_input_where_widths_agree() -> None:
     torch.testing.assert_close(deep(x, graph), plain.convs[2](h2, graph) + h2)
 
 
-@pytest.mark.parametrize("mode", ["cat", "max"])
-def test_jumping_knowledge(mode: str) -> None:
-    model = GFGN(6, 4, 3, 5, heads=2, jumping_knowledge=mode, layer_norm=True).eval()
-    x, edges = inputs()
-    logits, scores = model(x, edges, return_scores=True)
-    assert logits.shape == (20, 5)
-    assert len(scores) == 3
-    assert model.lin.in_features == (24 if mode == "cat" else 8)
-
-
-def test_layer_norm_keeps_a_deep_network_trainable() -> None:
-    model = GFGN(6, 4, 24, 3, heads=2, level="neighbor", residual=True, layer_norm=True, dropout=0.0)
+def test_normalization_keeps_a_deep_network_trainable() -> None:
+    model = GFGN(6, 8, 24, 3, heads=2, level="neighbor", residual=True, norm=nn.LayerNorm(8), dropout=0.0)
+    assert len({id(norm) for norm in model.norms}) == 23
     x, edges = inputs()
     model(x, edges).square().mean().backward()
     first = model.convs[0].lin.weight.grad
@@ -77,16 +131,16 @@ def test_layer_norm_keeps_a_deep_network_trainable() -> None:
 @every_level
 def test_dropout_is_for_training_only(level: str) -> None:
     x, edges = inputs()
-    model = GFGN(6, 4, 2, 3, level=level, dropout=0.5)
+    model = GFGN(6, 8, 2, 3, level=level, dropout=0.5)
     assert not torch.equal(model(x, edges), model(x, edges))
     model.eval()
     assert torch.equal(model(x, edges), model(x, edges))
 
 
-def test_sparse_features_train_and_drop() -> None:
+def test_sparse_features_in_training_and_evaluation() -> None:
     x, edges = inputs()
     sparse = x.relu().to_sparse_csr()
-    model = GFGN(6, 4, 2, 3, dropout=0.5)
+    model = GFGN(6, 8, 2, 3, dropout=0.5)
     model(sparse, edges).sum().backward()
     assert torch.isfinite(model.convs[0].lin.weight.grad).all()
     model.eval()
@@ -98,7 +152,7 @@ def test_batch_and_weights_reach_every_layer() -> None:
     edges = torch.cat([random_edges(4, 10, torch.Generator().manual_seed(s)) + 4 * s for s in (0, 1)], dim=1)
     weight = torch.rand(20)
     batch = torch.tensor([0] * 4 + [1] * 4)
-    model = GFGN(6, 4, 2, 3, level="graph").eval()
+    model = GFGN(6, 8, 2, 3, level="graph").eval()
     whole = model(x, edges, weight, batch)
     alone = [model(x[:4], edges[:, :10], weight[:10]), model(x[4:], edges[:, 10:] - 4, weight[10:])]
     torch.testing.assert_close(whole, torch.cat(alone))
@@ -106,7 +160,7 @@ def test_batch_and_weights_reach_every_layer() -> None:
 
 def test_reset_and_copy() -> None:
     x, edges = inputs()
-    model = GFGN(6, 4, 2, 3, layer_norm=True, jumping_knowledge="max").eval()
+    model = GFGN(6, 8, 2, 3, norm="LayerNorm", jk="lstm").eval()
     twin = copy.deepcopy(model)
     torch.testing.assert_close(twin(x, edges), model(x, edges))
     torch.manual_seed(3)
@@ -117,10 +171,10 @@ def test_reset_and_copy() -> None:
     torch.testing.assert_close(twin(x, edges), model(x, edges))
 
 
-def test_compiles_whole() -> None:
+def test_compiles_as_one_graph() -> None:
     torch._dynamo.reset()
     x, edges = inputs()
-    model = GFGN(6, 4, 2, 3).eval()
+    model = GFGN(6, 8, 2, 3).eval()
     torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x, edges), model(x, edges))
 
 
@@ -128,11 +182,13 @@ def test_compiles_whole() -> None:
     ("options", "message"),
     [
         ({"num_layers": 0}, "num_layers must be a positive integer, got 0"),
+        ({"hidden_channels": 30}, "heads must divide hidden_channels, got heads=8, hidden_channels=30"),
+        ({"heads": 0}, "heads must be a positive integer, got 0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
-        ({"jumping_knowledge": "lstm"}, "jumping_knowledge must be None, 'cat' or 'max', got 'lstm'"),
+        ({"jk": "sum"}, "jk must be one of None, 'last', 'cat', 'max', 'lstm', got 'sum'"),
         ({"level": "node"}, "level must be one of"),
     ],
 )
-def test_refusals(options: dict, message: str) -> None:
+def test_bad_arguments_are_named(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        GFGN(**({"in_channels": 6, "hidden_channels": 4, "num_layers": 2, "out_channels": 3} | options))
+        GFGN(**({"in_channels": 6, "hidden_channels": 8, "num_layers": 2, "out_channels": 3} | options))

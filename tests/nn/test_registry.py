@@ -1,37 +1,45 @@
-"""The registry of models: each trains on dense and sparse features and says what it takes."""
+"""The registry: names, properties and options of the models."""
 
 import pytest
-import torch
-from loops import random_edges
+from nn.baselines.tiny import CLASSES, FEATURES, features, graph
 
-from gfgn import Graph
-from gfgn.train import MODELS
+from gfgn.nn.registry import MODELS, find_model
 
 PAPER = "gcn gat sgc arma ggnn appnp geom-gcn graphsage vr-gcn gaan geniepath graphsaint"
+LATER = "gcnii gprgnn h2gcn acm-gcn linkx resgated gatv2"
 
 
-def test_names() -> None:
-    assert {"mlp", "gfgn-graph", "gfgn-neighbor", "gfgn-pair", *PAPER.split()} <= MODELS.keys()
+def test_names_and_properties() -> None:
+    assert list(MODELS) == ["mlp", "gfgn-graph", "gfgn-neighbor", "gfgn-pair", *PAPER.split(), *LATER.split()]
     assert {name for name, model in MODELS.items() if model.gated} == {"gfgn-graph", "gfgn-neighbor", "gfgn-pair"}
+    assert {name for name, model in MODELS.items() if not model.inductive} == {"geom-gcn", "linkx"}
+    assert {name for name, model in MODELS.items() if not model.replicas} == {"vr-gcn", "graphsaint"}
     for name, model in MODELS.items():
         assert model.reference, name
-        assert model.replicas or model.minibatch, name
+        assert all(parameter.meaning for parameter in model.parameters.values()), name
+    with pytest.raises(ValueError, match=r"must be one of mlp, .* got 'gfgn-pear'; did you mean 'gfgn-pair'\?"):
+        find_model("gfgn-pear")
 
 
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.replicas])
-def test_every_model_trains(name: str) -> None:
-    generator = torch.Generator().manual_seed(0)
-    edges = random_edges(18, 60, generator).unique(dim=1)
-    graph = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), 20)
-    x, model = torch.randn(20, 6, generator=generator).relu(), MODELS[name]
-    settings = model.settings(name, (), {"num_nodes": 20})
-    torch.manual_seed(0)
-    net = model.build(6, 3, 0.5, 1.0, settings)
-    for features in (x, x.to_sparse_csr()):
-        logits = net(features, graph)
-        assert logits.shape == (20, 3)
-        grads = torch.autograd.grad(logits.square().sum(), list(net.parameters()), allow_unused=True)
-        assert all(grad is None or torch.isfinite(grad).all() for grad in grads)
-        assert sum(grad is not None for grad in grads) > 1
-    net.eval()
-    torch.testing.assert_close(net(x.to_sparse_csr(), graph), net(x, graph), rtol=1e-4, atol=1e-5)
+def test_options_of_gfgn() -> None:
+    entry = MODELS["gfgn-neighbor"]
+    settings = entry.settings("gfgn-neighbor", (("hidden", 30), ("heads", 5), ("activation", "none")), {})
+    net = entry.build(FEATURES, CLASSES, 0.5, 0.7, settings)
+    assert (net.hidden_channels, net.act, net.convs[0].heads, net.convs[0].lam) == (30, None, 5, 0.7)
+    assert net(features().float(), graph()).shape == (12, CLASSES)
+    with pytest.raises(ValueError, match="heads must divide hidden_channels, got heads=8, hidden_channels=30"):
+        entry.build(FEATURES, CLASSES, 0.5, 1.0, {"hidden": 30})
+
+
+def test_bad_options_are_named() -> None:
+    gcn = MODELS["gcn"]
+    with pytest.raises(ValueError, match="settings must be among hidden, layers, got 'depth'"):
+        gcn.build(4, 2, settings={"depth": 3})
+    with pytest.raises(ValueError, match="layers must be 1 or larger, got 0"):
+        gcn.build(4, 2, settings={"layers": 0})
+    with pytest.raises(ValueError, match="settings must include num_nodes, got hidden"):
+        MODELS["linkx"].build(4, 2, settings={"hidden": 3})
+    with pytest.raises(ValueError, match="options of gcn must be among hidden, layers, got 'depth'"):
+        gcn.settings("gcn", (("depth", 3),), {})
+    with pytest.raises(ValueError, match="option 'layers' of gcn must be of type int, got 'two'"):
+        gcn.settings("gcn", (("layers", "two"),), {})

@@ -1,5 +1,5 @@
-"""The derivations of sections 3.1 to 3.5 as tests: each aggregation is a step of descent on its denoising objective,
-and a linear graph-level layer is a filter in the spectrum of the Laplacian."""
+"""Sections 3.1 to 3.5 of the paper: each aggregation is a gradient step on its denoising objective, and a linear
+graph-level layer is a filter in the spectrum of the Laplacian."""
 
 import torch
 from loops import undirected
@@ -42,7 +42,7 @@ def test_denoising_step_with_one_coefficient() -> None:
     torch.testing.assert_close(x - eps * gradient, expected)
 
 
-def test_graph_level_is_a_step_with_a_coefficient_a_dimension() -> None:
+def test_graph_level_is_a_step_with_one_coefficient_per_dimension() -> None:
     """Section 3.2: with `c_k = s_k / 2ε` for dimension `k`, the step is the layer."""
     conv = GFGNConv(5, 5, "graph", heads=1, lam=1.6, bias=False).double()
     h, eps = random(N, 5), 0.25
@@ -55,8 +55,8 @@ def test_graph_level_is_a_step_with_a_coefficient_a_dimension() -> None:
         torch.testing.assert_close(z[:, k] - eps * gradient, out[:, k])
 
 
-def test_neighbor_level_is_a_step_with_a_coefficient_a_node() -> None:
-    """Section 3.3: coefficients `c_i`, and a step `ε_j = s_i / (c_i + c_j)` for each neighbour."""
+def test_neighbor_level_is_a_step_with_one_coefficient_per_node() -> None:
+    """Section 3.3: coefficients `c_i`, and a step `ε_j = s_i / (c_i + c_j)` for each neighbor."""
     conv = GFGNConv(5, 5, "neighbor", heads=1, lam=1.6, bias=False).double()
     h = random(N, 5)
     out, s = conv(h, GRAPH, return_scores=True)
@@ -64,7 +64,7 @@ def test_neighbor_level_is_a_step_with_a_coefficient_a_node() -> None:
     source, target = EDGES
     for k in range(5):
         f = z[:, k].clone().requires_grad_()
-        # What the pair {i, j} adds to the objective, seen from i: the terms of c_i and of c_j.
+        # The terms of c_i and c_j that the pair {i, j} adds to the objective.
         terms = (c[target] + c[source]) / 2 * differences(f)
         step = s[target, k].detach() / (c[target] + c[source])
         expected = z[:, k].clone()
@@ -74,13 +74,13 @@ def test_neighbor_level_is_a_step_with_a_coefficient_a_node() -> None:
         torch.testing.assert_close(expected, out[:, k])
 
 
-def test_pair_level_is_a_step_with_a_coefficient_a_pair() -> None:
+def test_pair_level_is_a_step_with_one_coefficient_per_pair() -> None:
     """Section 3.4: coefficients `c_ij`, and `s_ij = ε (c_ij + c_ji)`, which is symmetric."""
     z, a, eps, lam = random(N, 4), random(N, 8)[:, 4:], 0.2, 1.4
     source, target = EDGES
     s = lam * torch.sigmoid(a[target] + a[source])
-    place = {edge: e for e, edge in enumerate(map(tuple, EDGES.t().tolist()))}
-    reverse = torch.tensor([place[v, u] for u, v in EDGES.t().tolist()])
+    index = {edge: e for e, edge in enumerate(map(tuple, EDGES.t().tolist()))}
+    reverse = torch.tensor([index[v, u] for u, v in EDGES.t().tolist()])
     part = torch.rand(EDGES.size(1), 4, dtype=torch.float64)
     part = part / (part + part[reverse])  # an arbitrary split of s_ij/ε into c_ij and c_ji
     c = part * s / eps

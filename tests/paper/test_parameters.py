@@ -43,7 +43,7 @@ def test_counts_by_hand() -> None:
 def test_formula_and_module_agree_on_a_network() -> None:
     shape = Shape(4, 2, 3)
     for level in ("graph", "neighbor", "pair"):
-        network = GFGN(11, 3, 4, 5, level=level, heads=2)
+        network = GFGN(11, 6, 4, 5, level=level, heads=2)
         assert size_of(network) == count_network("toy", level, 11, 5, shape).formula == network.num_parameters
 
 

@@ -327,7 +327,7 @@ def test_gates_are_summed_up_at_the_best_epoch(data: Dataset) -> None:
     data = dataclasses.replace(data, graph=graph)
     for level in ("graph", "neighbor", "pair"):
         [run] = train_replicas(f"gfgn-{level}", data, [Replica(lam=2.0)], max_epochs=12, keep_state=True)
-        model = GFGN(data.num_features, 8, 2, data.num_classes, level=level, lam=2.0).eval()
+        model = GFGN(data.num_features, 64, 2, data.num_classes, level=level, lam=2.0).eval()
         model.load_state_dict(run.state)
         scores = model(data.x, data.graph, return_scores=True)[1][0]
         scores = scores[data.num_nodes :] if level == "pair" else scores  # self-loops were given first

@@ -1,4 +1,4 @@
-"""The layers: `GFGNConv` and the network `GFGN`."""
+"""The layer `GFGNConv` and the network `GFGN`."""
 
 from gfgn.nn.conv import GFGNConv
 from gfgn.nn.model import GFGN

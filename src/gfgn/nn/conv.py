@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,8 @@ from gfgn.ops.torch_internals import is_wrapped
 class GFGNConv(nn.Module):
     """The graph feature gating layer of *Graph Feature Gating Networks* (Jin et al., 2021).
 
-    With `z = H W` and an adjacency `A` without self-loops, a gate for every feature dimension decides how much a node
-    keeps of its own and how much it takes from its neighbours (all products element-wise, σ the sigmoid):
+    With `z = H W` and an adjacency `A` without self-loops, one gate per feature dimension decides how much a node keeps
+    of its own value and how much it takes from its neighbors (products with a gate are element-wise, σ is the sigmoid):
 
         level="graph"      h'_i = (1 − s) z_i + s Σ_j Â_ij z_j
                            s    = λ σ(Pool_i(z_i) W_s)
@@ -29,34 +29,34 @@ class GFGNConv(nn.Module):
         level="pair"       h'_i = (1 − Σ_j s_ij A_ij/d_i) z_i + Σ_j s_ij Â_ij z_j
                            s_ij = λ σ([z_i ‖ z_j] W_s)
 
-    with `Â_ij = A_ij / √(d_i d_j)`: one gate for a whole graph, for each node's neighbourhood, or for each edge.
+    with `Â_ij = A_ij / √(d_i d_j)`: one gate per graph, per neighborhood, or per edge.
 
     Args:
-        in_channels: Size of an input feature vector; −1 takes it from the first input.
-        out_channels: Size of the output *per head*, as in PyG's `GATConv`.
+        in_channels: Number of input features; −1 takes it from the first input.
+        out_channels: Number of outputs *per head*, as in PyG's `GATConv`.
         level: `"graph"`, `"neighbor"` or `"pair"`.
         heads: Number of gating heads, each with its own columns of `W` and its own `W_s`.
-        lam: λ, the largest value a gate can take; 0 makes the layer a linear one that ignores the graph.
+        lam: λ, the largest value of a gate; 0 makes the layer a linear one that ignores the graph.
         concat: Whether heads are concatenated (`heads * out_channels` columns) or averaged.
         bias: Whether a learned bias is added after the aggregation.
-        gate_bias: Where a learned bias inside of σ starts, in every dimension: far below 0 for gates that begin nearly
-            shut, far above for ones that begin nearly open. `None` for gates without one, as the paper has them.
+        gate_bias: Initial value of a learned bias inside σ: well below 0 for gates that start nearly closed, well above
+            for gates that start nearly open. `None` for no bias, as in the paper.
         dropout: Dropout rate of the layer's input in training; of a sparse input, only stored values are dropped.
-        pool: `"mean"` (the paper's), `"max"` or `"sum"`: what the graph and neighbour gates see of a set of nodes.
-        validate: Whether `forward` refuses features that are not finite. It reads the features once more and, on a
-            GPU, waits for the answer.
+        pool: `"mean"` (the paper's), `"max"` or `"sum"`: how the graph and neighbor gates pool nodes.
+        validate: Whether `forward` raises for features that are not finite. The check reads all features and, on a GPU,
+            synchronizes.
 
     Shapes:
         - `x`: `[N, in_channels]`, dense or sparse CSR.
         - `edge_index`: `[2, E]` (source, target), a PyG `EdgeIndex`, a sparse `[N, N]` matrix or a `gfgn.Graph`.
         - output: `[N, heads * out_channels]`, or `[N, out_channels]` if `concat=False`.
-        - scores, if `return_scores=True`, always `heads * out_channels` wide: `[num_graphs, …]`, `[N, …]` or `[E, …]`
-          for the three levels; the last in the order of the given edges. A given self-loop is no edge of the layer:
-          its score is 0. Repeated edges have equal scores.
+        - scores, if `return_scores=True`: `[num_graphs, heads * out_channels]`, `[N, …]` or `[E, …]` for the three
+          levels; the last in the order of the given edges. Self-loops are removed and have scores of 0. Repeated edges
+          have equal scores.
 
     Attributes:
         lin: The linear map `W`; `lin.weight` is `[heads * out_channels, in_channels]`.
-        gate: `[heads, d or 2d, d]` with `d = out_channels`: `W_s` of each head.
+        gate: `[heads, d or 2d, d]` with `d = out_channels`: one `W_s` per head.
         bias: `[heads * out_channels]` (`[out_channels]` if `concat=False`), or `None`.
         gate_bias: `[heads * out_channels]`, or `None`.
     """
@@ -69,7 +69,7 @@ class GFGNConv(nn.Module):
         in_channels: int,
         out_channels: int,
         level: str = "pair",
-        heads: int = 8,
+        heads: int = 1,
         lam: float | Tensor = 1.0,
         concat: bool = True,
         bias: bool = True,
@@ -85,11 +85,11 @@ class GFGNConv(nn.Module):
         if pool not in POOLS:
             raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {pool!r}")
         if pool != "mean" and not LEVELS[level].pools:
-            raise ValueError(f"pool={pool!r} means nothing at level={level!r}, whose gate pools nothing")
+            raise ValueError(f"pool must be 'mean' at level={level!r}, whose gate does not pool, got {pool!r}")
         if in_channels != -1:
-            _positive("in_channels", in_channels)
-        _positive("out_channels", out_channels)
-        _positive("heads", heads)
+            check_positive("in_channels", in_channels)
+        check_positive("out_channels", out_channels)
+        check_positive("heads", heads)
         if isinstance(lam, int | float) and not (math.isfinite(lam) and lam >= 0):
             raise ValueError(f"lam must be a finite number, 0 or larger, got {lam!r}")
         if gate_bias is not None and not math.isfinite(gate_bias):
@@ -117,8 +117,7 @@ class GFGNConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew: Glorot for `W` and each head's `W_s`, zero for the bias, and for the gates' own
-        what the layer was made with."""
+        """Re-initializes all parameters: Glorot for `W` and each head's `W_s`, 0 for the bias, `gate_bias` as given."""
         self.lin.reset_parameters()
         for head in self.gate:
             glorot(head)
@@ -129,32 +128,9 @@ class GFGNConv(nn.Module):
 
     @property
     def num_parameters(self) -> int:
-        """Number of learned values: `D·D' + D²/K` (twice the second term where the gate reads a concatenation), with
-        `D = heads * out_channels`, `D' = in_channels` and `K = heads`, and the biases."""
+        """Number of learned values: `D·D' + D²/K` (`D·D' + 2D²/K` if the gate reads a concatenation) plus the biases,
+        with `D = heads * out_channels`, `D' = in_channels` and `K = heads`."""
         return sum(parameter.numel() for parameter in self.parameters())
-
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Graph,
-        edge_weight: Tensor | None = ...,
-        batch: Tensor | None = ...,
-        batch_size: int | None = ...,
-        return_scores: Literal[False] = ...,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Graph,
-        edge_weight: Tensor | None = ...,
-        batch: Tensor | None = ...,
-        batch_size: int | None = ...,
-        *,
-        return_scores: Literal[True],
-    ) -> tuple[Tensor, Tensor]: ...
 
     def forward(
         self,
@@ -172,8 +148,8 @@ class GFGNConv(nn.Module):
             edge_index: The edges, see "Shapes".
             edge_weight: `[E]` weights, finite and not negative.
             batch: `[N]`, the graph that each node belongs to.
-            batch_size: Number of graphs in `batch`, where it is known.
-            return_scores: Whether to return the gates beside the output.
+            batch_size: Number of graphs in `batch`; computed if not given.
+            return_scores: Whether to return the output and the gates.
         """
         check_features(x, edge_index, self.in_channels, self.validate)
         graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(self.gate))
@@ -184,15 +160,12 @@ class GFGNConv(nn.Module):
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
         if self.bias is not None:
             out = out + self.bias
-        if return_scores:
-            assert scores is not None
-            return out, scores
-        return out
+        return out if scores is None or not return_scores else (out, scores)
 
     def transform(self, x: Tensor) -> Tensor:
-        """`z = HW`, all heads side by side; `x` dense or sparse CSR, with dropout in training."""
+        """`z = HW` of all heads; `x` may be sparse CSR and is dropped in training."""
         if self.in_channels == -1:
-            self.lin(torch.empty(0, x.size(1), dtype=x.dtype, device=x.device))  # makes the lazy weight
+            self.lin(torch.empty(0, x.size(1), dtype=x.dtype, device=x.device))  # initializes the lazy weight
             self.in_channels = self.lin.in_channels
         return ops.linear(x, self.lin.weight, None, self.dropout, self.training)
 
@@ -209,25 +182,26 @@ class GFGNConv(nn.Module):
         return ", ".join(parts)
 
 
-def _positive(name: str, value: Any) -> None:
+def check_positive(name: str, value: Any) -> None:
+    """Raises a `ValueError` for an argument that is not a positive integer."""
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
 
 def norm_dtype(parameter: Tensor) -> torch.dtype:
-    """The dtype of the normalised weights that go with a layer's parameters: never below float32."""
+    """The dtype of the normalized edge weights for a layer's parameters: at least float32."""
     return torch.float64 if parameter.dtype == torch.float64 else torch.float32
 
 
 def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, finite: bool) -> None:
-    """Refuses features that a layer cannot work on, saying what they were and what was expected."""
+    """Raises for features that a layer cannot take."""
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a Tensor of shape [N, {in_channels}], got {type(x).__name__}")
     if x.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"x must be dense or sparse CSR, got layout {x.layout}; x.to_sparse_csr() converts it")
     if x.dim() != 2 or (in_channels != -1 and x.size(1) != in_channels):
-        wanted = "in_channels" if in_channels == -1 else in_channels
-        raise ValueError(f"x must have shape [N, {wanted}], got {list(x.shape)}")
+        expected = "in_channels" if in_channels == -1 else in_channels
+        raise ValueError(f"x must have shape [N, {expected}], got {list(x.shape)}{_heads_hint(x, in_channels)}")
     if not x.is_floating_point():
         raise TypeError(f"x must hold floating-point features, got {x.dtype}")
     if isinstance(edge_index, Tensor | Graph) and edge_index.device != x.device:
@@ -236,13 +210,25 @@ def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, fini
         check_finite(x)
 
 
+def _heads_hint(x: Tensor, in_channels: int) -> str:
+    """Explains a width that is the output of several concatenated heads."""
+    if x.dim() != 2 or in_channels == -1 or x.size(1) % in_channels or x.size(1) == 0:
+        return ""
+    heads = x.size(1) // in_channels
+    return (
+        f"; a layer with heads={heads} and out_channels={in_channels} outputs {x.size(1)} columns: "
+        f"in_channels of the next layer must be {x.size(1)} (heads * out_channels), or use concat=False"
+    )
+
+
 def check_finite(x: Tensor) -> None:
+    """Raises a `ValueError` for features that are not finite."""
     values = (x.values() if x.layout == torch.sparse_csr else x).detach()
     if values.is_cuda and torch.cuda.is_current_stream_capturing():
         return
-    # The sum of finite values is finite unless it overflows: one cheap pass decides nearly always.
+    # The sum of finite values is finite unless it overflows, so one cheap pass is nearly always enough.
     if torch.isfinite(values.sum()) or torch.isfinite(values).all():
         return
-    place = torch.nonzero(~torch.isfinite(values))[0].tolist()
-    value = float(values[tuple(place)])
-    raise ValueError(f"x must be finite, got {value} at {'stored value' if len(place) == 1 else 'position'} {place}")
+    index = torch.nonzero(~torch.isfinite(values))[0].tolist()
+    value = float(values[tuple(index)])
+    raise ValueError(f"x must be finite, got {value} at {'stored value' if len(index) == 1 else 'position'} {index}")

@@ -1,16 +1,12 @@
-"""`Baseline`: what the registry knows about a model, and how an entry of it is made."""
+"""`Model`: what the registry knows about a model, and `Parameter`: one of its options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
-
-Builder: TypeAlias = Callable[[int, int, "float | Tensor", Mapping[str, Any]], nn.Module]
-"""Makes a model of the number of features, the number of classes, the dropout rate and the model's own options."""
-Group: TypeAlias = Literal["paper", "beyond"]
 
 
 @dataclass(frozen=True)
@@ -18,9 +14,9 @@ class Parameter:
     """An option of a model.
 
     Attributes:
-        default: From the model's paper, or the common config (two layers, 64 hidden units) where it leaves it open.
-        values: What a grid tries.
-        meaning: One line.
+        default: The value of the model's paper, or the common one (two layers, 64 hidden units) if the paper has none.
+        values: The values that a grid tries.
+        meaning: One line of description.
     """
 
     default: Any
@@ -32,84 +28,87 @@ class Parameter:
             raise ValueError(f"default must be one of the values {self.values}, got {self.default!r}")
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is of the right type; a whole number will do where the others have a point."""
+        """Whether a value has the right type; an integer is accepted as a float."""
         return value is self.default or isinstance(value, (int, float) if self.kind is float else self.kind)
 
     @property
     def kind(self) -> type:
-        """The type of the values, where one may be `None`."""
+        """The type of the values that are not `None`."""
         return type(next(value for value in self.values if value is not None))
 
 
 @dataclass(frozen=True)
-class Baseline:
+class Model:
     """A model of the registry.
 
     Attributes:
-        build: Makes the model, see `Builder`; options that are not given take their defaults.
-        parameters: The model's own options by name.
+        network: Class or function that builds the module: `network(in_channels, out_channels, dropout=…, **settings)`,
+            with `lam=…` if the model is gated.
         reference: The paper it comes from.
+        parameters: The model's options by name; each is a keyword of `network`.
+        gated: Whether the module has GFGN's gates: it has a λ, and its `forward` takes `return_scores`.
         inductive: Whether a trained model runs on graphs it has not seen.
-        replicas: Whether it trains in batches of replicas.
-        minibatch: Whether it trains in mini-batches of sampled nodes, see `gfgn.sampling`.
-        group: `"paper"` for a row of the paper's tables, `"beyond"` for what came after.
-        needs: Facts about the data that `build` must be given among the options, such as `"num_nodes"`.
-        training: Values of `"lr"`, `"weight_decay"` and `"dropout"` that its paper trains with, for a model that the
-            paper's common grid does not suit.
+        replicas: Whether it trains in batches of replicas; otherwise it trains on samples of the graph.
+        needs: Properties of the data that `network` takes as keywords, such as `"num_nodes"`.
     """
 
-    build: Builder
-    parameters: Mapping[str, Parameter]
+    network: Callable[..., nn.Module]
     reference: str
-    inductive: bool
-    replicas: bool
-    minibatch: bool
-    group: Group
+    parameters: Mapping[str, Parameter]
+    gated: bool = False
+    inductive: bool = True
+    replicas: bool = True
     needs: tuple[str, ...] = ()
-    training: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
+    def build(
+        self,
+        in_channels: int,
+        num_classes: int,
+        dropout: float | Tensor = 0.5,
+        lam: float | Tensor = 1.0,
+        settings: Mapping[str, Any] | None = None,
+    ) -> nn.Module:
+        """Builds the module.
 
-def baseline(
-    model: Callable[..., nn.Module],
-    reference: str,
-    parameters: Mapping[str, Parameter],
-    *,
-    inductive: bool = True,
-    replicas: bool = True,
-    minibatch: bool = False,
-    group: Group = "paper",
-    needs: tuple[str, ...] = (),
-    accepts: tuple[str, ...] = (),
-    training: Mapping[str, tuple[float, ...]] | None = None,
-) -> Baseline:
-    """The registry entry of a class `model(in_channels, out_channels, dropout, **options)`.
-
-    Args:
-        model: The class.
-        reference: See `Baseline`, as for all that follow.
-        parameters: Options by name; each is a keyword of the class.
-        inductive: Whether it runs on unseen graphs.
-        replicas: Whether it trains in batches of replicas.
-        minibatch: Whether it trains in mini-batches.
-        group: `"paper"` or `"beyond"`.
-        needs: Keywords of the class that must be given beside the parameters.
-        accepts: Keywords of the class that may be given and are no hyper-parameters.
-        training: See `Baseline`.
-    """
-
-    def build(in_channels: int, num_classes: int, dropout: float | Tensor, options: Mapping[str, Any]) -> nn.Module:
-        allowed = (*parameters, *needs, *accepts)
-        for name in options:
+        Args:
+            in_channels: Number of features.
+            num_classes: Number of classes.
+            dropout: Dropout rate.
+            lam: λ; models that are not gated ignore it.
+            settings: Options by name and the properties named in `needs`; other options take their defaults.
+        """
+        settings = settings or {}
+        allowed = (*self.parameters, *self.needs)
+        for name in settings:
             if name not in allowed:
-                raise ValueError(f"options must be among {', '.join(allowed)}, got {name!r}")
-        missing = [name for name in needs if name not in options]
+                raise ValueError(f"settings must be among {', '.join(allowed)}, got {name!r}")
+        missing = [name for name in self.needs if name not in settings]
         if missing:
-            raise ValueError(f"options must have {', '.join(missing)}, got {', '.join(options) or 'none'}")
-        defaults = {name: parameter.default for name, parameter in parameters.items()}
-        return model(in_channels, num_classes, dropout=dropout, **{**defaults, **options})
+            raise ValueError(f"settings must include {', '.join(missing)}, got {', '.join(settings) or 'none'}")
+        keywords = {name: parameter.default for name, parameter in self.parameters.items()} | dict(settings)
+        if self.gated:
+            keywords["lam"] = lam
+        return self.network(in_channels, num_classes, dropout=dropout, **keywords)
 
-    claims = {"inductive": inductive, "replicas": replicas, "minibatch": minibatch}
-    return Baseline(build, dict(parameters), reference, **claims, group=group, needs=needs, training=training or {})
+    def settings(self, name: str, options: Iterable[tuple[str, Any]], facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Checks options and completes them with the defaults and the properties of the data in `needs`.
+
+        Args:
+            name: Name of the model, for messages.
+            options: `(name, value)` pairs.
+            facts: Properties of the data by name.
+        """
+        settings = {option: parameter.default for option, parameter in self.parameters.items()}
+        for option, value in options:
+            if option not in settings:
+                known = ", ".join(settings) or "none"
+                raise ValueError(f"options of {name} must be among {known}, got {option!r}")
+            parameter = self.parameters[option]
+            if not parameter.accepts(value):
+                expected = parameter.kind.__name__
+                raise ValueError(f"option {option!r} of {name} must be of type {expected}, got {value!r}")
+            settings[option] = value
+        return settings | {need: facts[need] for need in self.needs}
 
 
 def hidden(default: int = 64, values: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Parameter:

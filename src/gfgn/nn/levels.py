@@ -1,7 +1,7 @@
-"""The three levels of gating, each as the paper's equation: from `z = HW` to the gated aggregation and its scores.
+"""The three levels of gating: from `z = HW` to the gated aggregation and its scores, as in the paper's equations.
 
-A level is one function and one line in `LEVELS`. Heads sit side by side in the columns of `z`; a gate matrix belongs
-to its head (`[heads, d or 2d, d]`) and never sees another head's columns.
+A level is one function and one line in `LEVELS`. The columns of `z` are the heads one after the other; the gate
+matrices are `[heads, d or 2d, d]`, and each reads the columns of its own head only.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ Pool: TypeAlias = str
 
 @dataclass(frozen=True)
 class Level:
-    """How one level gates."""
+    """One level of gating."""
 
     aggregate: Callable[[Tensor, Tensor, Tensor | None, Lam, Graph, Pool, bool], tuple[Tensor, Tensor | None]]
-    """`(z, gate, gate_bias, lam, graph, pool, return_scores) → (output, scores)`; the paper has no `gate_bias`."""
+    """`(z, gate, gate_bias, lam, graph, pool, return_scores) → (output, scores)`; `gate_bias` is not in the paper."""
     gate_inputs: int
-    """How many representations of width `d` the gate reads: 1 for `z̄`, 2 for a concatenation."""
+    """Number of `d`-wide representations that the gate reads: 1 for `z̄`, 2 for a concatenation."""
     pools: bool
-    """Whether the gate pools representations, that is, whether `pool` means anything."""
+    """Whether the gate pools nodes, so that `pool` has an effect."""
 
 
 def pool_nodes(z: Tensor, graph: Graph, pool: Pool) -> Tensor:
-    """One representation a graph, `[num_graphs, D]`; 0 for a graph without nodes."""
+    """Pools the nodes of each graph: `[num_graphs, D]`, 0 for a graph without nodes."""
     batch = graph.batch
     if batch is None:  # a plain reduction
         if pool == "max":
             return z.amax(0, keepdim=True) if z.size(0) else z.new_zeros(1, z.size(1))
         return z.sum(0, keepdim=True) if pool == "sum" else z.sum(0, keepdim=True) / max(z.size(0), 1)
     if pool == "max":
-        place = batch.unsqueeze(1).expand_as(z)
-        return z.new_zeros(graph.num_graphs, z.size(1)).scatter_reduce(0, place, z, "amax", include_self=False)
+        index = batch.unsqueeze(1).expand_as(z)
+        return z.new_zeros(graph.num_graphs, z.size(1)).scatter_reduce(0, index, z, "amax", include_self=False)
     wide = z.to(ops.compute_dtype(z.dtype))
     total = wide.new_zeros(graph.num_graphs, z.size(1)).index_add(0, batch, wide)
     if pool == "mean":
@@ -53,8 +53,8 @@ def pool_nodes(z: Tensor, graph: Graph, pool: Pool) -> Tensor:
 def graph_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` a graph."""
-    s = lam * torch.sigmoid(_plus(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias))
+    """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` per graph."""
+    s = lam * torch.sigmoid(_add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias))
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
     return ops.gated_propagate(z, s_of_node, graph), s
 
@@ -70,7 +70,7 @@ def neighbor_level(
     if not return_scores and gate_bias is None:
         return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, other = gate.chunk(2, dim=1)
-    s = lam * torch.sigmoid(_plus(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias))
+    s = lam * torch.sigmoid(_add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias))
     return torch.lerp(z, propagated, s), s
 
 
@@ -84,12 +84,12 @@ def pair_level(
     if not return_scores and gate_bias is None:
         return ops.gated_pair(z, gate, graph, lam), None
     own, other = gate.chunk(2, dim=1)
-    a, b = _plus(ops.head_linear(z, own), gate_bias), ops.head_linear(z, other)
+    a, b = _add_bias(ops.head_linear(z, own), gate_bias), ops.head_linear(z, other)
     out = ops.gated_pair(z, gate, graph, lam) if gate_bias is None else ops.pair_aggregate(a, b, z, graph, lam)
     return out, ops.pair_scores(a, b, graph, lam) if return_scores else None
 
 
-def _plus(score: Tensor, gate_bias: Tensor | None) -> Tensor:
+def _add_bias(score: Tensor, gate_bias: Tensor | None) -> Tensor:
     return score if gate_bias is None else score + gate_bias
 
 

@@ -1,48 +1,58 @@
-"""`GFGN`: the whole network, any depth."""
+"""`GFGN`: a network of `GFGNConv` layers."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.resolver import activation_resolver
+from torch_geometric.nn.inits import reset
+from torch_geometric.nn.models.jumping_knowledge import JumpingKnowledge
+from torch_geometric.nn.resolver import activation_resolver, normalization_resolver
 
 from gfgn import ops
 from gfgn.graph import Graph, as_graph
-from gfgn.nn.conv import GFGNConv, check_features, norm_dtype
+from gfgn.nn.conv import GFGNConv, check_features, check_positive, norm_dtype
 
-JUMPING_KNOWLEDGE = (None, "cat", "max")
+JUMPING_KNOWLEDGE = (None, "last", "cat", "max", "lstm")
 
 
 class GFGN(nn.Module):
-    r"""A Graph Feature Gating Network: `num_layers` layers of `GFGNConv` with activation and dropout between them.
+    r"""A Graph Feature Gating Network: `num_layers` layers of `GFGNConv`, with arguments as in PyG's `BasicGNN`.
 
-    Every layer but the last has `heads` heads of `hidden_channels` units, concatenated; the last has one head and
-    `out_channels` units. Dropout is applied to the input of every layer. The network returns logits.
+    Every layer but the last has `heads` heads, whose outputs are concatenated to `hidden_channels` units, followed by
+    normalization and activation. The last layer has one head and `out_channels` units. Dropout is applied to the
+    input of every layer.
 
     Args:
-        in_channels: Size of an input feature vector; −1 takes it from the first input.
-        hidden_channels: Hidden units *per head*.
+        in_channels: Number of input features; −1 takes it from the first input.
+        hidden_channels: Number of hidden units of all heads together; `heads` must divide it.
         num_layers: Number of layers.
-        out_channels: Number of classes.
+        out_channels: Number of outputs. Without it, the last layer is a hidden one, without norm and activation.
         level: `"graph"`, `"neighbor"` or `"pair"`, see `GFGNConv`.
         heads: Number of gating heads of a hidden layer.
-        lam: λ, the largest value a gate can take.
+        lam: λ, the largest value of a gate.
         dropout: Dropout rate.
-        activation: Between layers: a name that PyG resolves (`"relu"`, `"elu"`, …), or a module.
+        act: Activation: a name that PyG resolves (`"relu"`, `"elu"`, …), a callable, or `None` (also `"none"`).
+        act_kwargs: Arguments of the activation that `act` names.
+        norm: Normalization between layers: a name that PyG resolves (`"BatchNorm"`, `"LayerNorm"`, …), a module (each
+            layer gets a copy), or `None`.
+        norm_kwargs: Arguments of the normalization that `norm` names.
+        jk: Jumping knowledge (Xu et al., 2018): `"last"`, `"cat"`, `"max"` or `"lstm"`. Then all layers are hidden, and
+            a linear map of their joined outputs follows, with `out_channels` (or `hidden_channels`) outputs.
+        residual: Whether to add the input of a layer to its output where their widths agree.
         pool: See `GFGNConv`.
         bias: Whether layers have a bias.
         gate_bias: See `GFGNConv`.
-        residual: For deep networks: add a layer's input to its output where their widths agree.
-        layer_norm: For deep networks: normalise the output of every hidden layer.
-        jumping_knowledge: For deep networks: `"cat"` or `"max"` joins the outputs of all hidden layers and classifies
-            them with a linear map, after Xu et al. (2018); then all `num_layers` layers are hidden ones.
         validate: See `GFGNConv`.
 
     Shapes:
         - `x`: `[N, in_channels]`, dense or sparse CSR.
-        - output: `[N, out_channels]`.
+        - `edge_index`: see `GFGNConv`.
+        - output: `[N, out_channels]`, or `[N, hidden_channels]` without `out_channels`.
     """
 
     def __init__(
@@ -50,91 +60,65 @@ class GFGN(nn.Module):
         in_channels: int,
         hidden_channels: int,
         num_layers: int,
-        out_channels: int,
+        out_channels: int | None = None,
         *,
         level: str = "pair",
         heads: int = 8,
         lam: float | Tensor = 1.0,
         dropout: float | Tensor = 0.5,
-        activation: str | nn.Module = "relu",
+        act: str | Callable[[Tensor], Tensor] | None = "relu",
+        act_kwargs: dict[str, Any] | None = None,
+        norm: str | nn.Module | None = None,
+        norm_kwargs: dict[str, Any] | None = None,
+        jk: Literal["last", "cat", "max", "lstm"] | None = None,
+        residual: bool = False,
         pool: str = "mean",
         bias: bool = True,
         gate_bias: float | None = None,
-        residual: bool = False,
-        layer_norm: bool = False,
-        jumping_knowledge: Literal["cat", "max"] | None = None,
         validate: bool = True,
     ) -> None:
         super().__init__()
-        if not isinstance(num_layers, int) or num_layers < 1:
-            raise ValueError(f"num_layers must be a positive integer, got {num_layers!r}")
-        if jumping_knowledge not in JUMPING_KNOWLEDGE:
-            raise ValueError(f"jumping_knowledge must be None, 'cat' or 'max', got {jumping_knowledge!r}")
+        for name, value in (("num_layers", num_layers), ("hidden_channels", hidden_channels), ("heads", heads)):
+            check_positive(name, value)
+        if hidden_channels % heads:
+            raise ValueError(f"heads must divide hidden_channels, got heads={heads}, hidden_channels={hidden_channels}")
+        if jk not in JUMPING_KNOWLEDGE:
+            raise ValueError(f"jk must be one of {', '.join(map(repr, JUMPING_KNOWLEDGE))}, got {jk!r}")
         self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.hidden_channels = hidden_channels
         self.num_layers = num_layers
+        self.out_channels = hidden_channels if out_channels is None else out_channels
         self.dropout = dropout
         self.residual = residual
-        self.jumping_knowledge = jumping_knowledge
         self.validate = validate
-        self.activation = activation_resolver(activation)
+        self.act = None if act == "none" else activation_resolver(act, **(act_kwargs or {}))
 
-        width = heads * hidden_channels
-        num_hidden = num_layers if jumping_knowledge else num_layers - 1
-        options: dict[str, Any] = {
-            "level": level,
-            "lam": lam,
-            "dropout": dropout,
-            "pool": pool,
-            "bias": bias,
-            "gate_bias": gate_bias,
-            "validate": False,
-        }
-        self.convs = nn.ModuleList()
-        self.norms = nn.ModuleList()
-        for layer in range(num_hidden):
-            size = in_channels if layer == 0 else width
-            self.convs.append(GFGNConv(size, hidden_channels, heads=heads, **options))
-            self.norms.append(nn.LayerNorm(width) if layer_norm else nn.Identity())
-        self.lin: nn.Linear | None = None
-        if jumping_knowledge:
-            self.lin = nn.Linear(width * (num_layers if jumping_knowledge == "cat" else 1), out_channels)
-        else:
-            self.convs.append(GFGNConv(width if num_hidden else in_channels, out_channels, heads=1, **options))
+        options: dict[str, Any] = {"level": level, "lam": lam, "dropout": dropout, "pool": pool, "bias": bias}
+        options |= {"gate_bias": gate_bias, "validate": False}
+        sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
+        outputs = [(hidden_channels // heads, heads)] * num_layers
+        if out_channels is not None and jk is None:
+            outputs[-1] = (out_channels, 1)
+        self.convs = nn.ModuleList(
+            GFGNConv(size, width, heads=count, **options) for size, (width, count) in zip(sizes, outputs, strict=True)
+        )
+        norm_layer = normalization_resolver(norm, hidden_channels, **(norm_kwargs or {})) or nn.Identity()
+        self.norm_takes_batch = "batch" in inspect.signature(norm_layer.forward).parameters
+        num_hidden = num_layers if jk else num_layers - 1
+        self.norms = nn.ModuleList(copy.deepcopy(norm_layer) for _ in range(num_hidden))
+        self.jk = JumpingKnowledge(jk, hidden_channels, num_layers) if jk not in (None, "last") else None
+        joined = hidden_channels * (num_layers if jk == "cat" else 1)
+        self.lin = nn.Linear(joined, self.out_channels) if jk else None
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        for module in (*self.convs, *self.norms, self.lin):
-            if module is not None and hasattr(module, "reset_parameters"):
-                module.reset_parameters()
+        """Re-initializes all parameters."""
+        for module in self.children():
+            reset(module)
 
     @property
     def num_parameters(self) -> int:
         """Number of learned values."""
         return sum(parameter.numel() for parameter in self.parameters())
-
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Graph,
-        edge_weight: Tensor | None = ...,
-        batch: Tensor | None = ...,
-        batch_size: int | None = ...,
-        return_scores: Literal[False] = ...,
-    ) -> Tensor: ...
-
-    @overload
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Graph,
-        edge_weight: Tensor | None = ...,
-        batch: Tensor | None = ...,
-        batch_size: int | None = ...,
-        *,
-        return_scores: Literal[True],
-    ) -> tuple[Tensor, list[Tensor]]: ...
 
     def forward(
         self,
@@ -145,7 +129,7 @@ class GFGN(nn.Module):
         batch_size: int | None = None,
         return_scores: bool = False,
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """Runs the network; arguments as for `GFGNConv.forward`, the scores being a list with one entry a layer."""
+        """Runs the network; arguments as for `GFGNConv.forward`, but the scores are a list, one per layer."""
         check_features(x, edge_index, self.in_channels, self.validate)
         graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(next(self.parameters())))
         scores: list[Tensor] = []
@@ -156,12 +140,18 @@ class GFGN(nn.Module):
                 out, layer_scores = out
                 scores.append(layer_scores)
             if layer < len(self.norms):
-                out = self.activation(self.norms[layer](out))
+                out = self._normalize_and_activate(out, layer, graph)
             if self.residual and out.shape == x.shape and x.layout == torch.strided:
                 out = out + x
             x = out
             hidden.append(x)
+        if self.jk is not None:
+            x = self.jk(hidden)
         if self.lin is not None:
-            joined = torch.cat(hidden, dim=1) if self.jumping_knowledge == "cat" else torch.stack(hidden).amax(0)
-            x = ops.linear(joined, self.lin.weight, self.lin.bias, self.dropout, self.training)
+            x = ops.linear(x, self.lin.weight, self.lin.bias, self.dropout, self.training)
         return (x, scores) if return_scores else x
+
+    def _normalize_and_activate(self, x: Tensor, layer: int, graph: Graph) -> Tensor:
+        norm = self.norms[layer]
+        x = norm(x, graph.batch, graph.num_graphs) if self.norm_takes_batch else norm(x)
+        return x if self.act is None else self.act(x)

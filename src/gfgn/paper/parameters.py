@@ -98,7 +98,7 @@ def count_network(dataset: str, level: str, features: int, classes: int, shape: 
     gcn = sum(gcn_layer(inputs, width) for inputs, width, _ in layers)
     gates = sum(gate_parameters(level, width, heads) for _, width, heads in layers)
     with torch.device("meta"):
-        network = GFGN(features, shape.units, shape.layers, classes, level=level, heads=shape.heads)
+        network = GFGN(features, shape.heads * shape.units, shape.layers, classes, level=level, heads=shape.heads)
         gcn_module = sum(size_of(GCNConv(inputs, width)) for inputs, width, _ in layers)
     if gcn != gcn_module:
         raise RuntimeError(f"the formula gives {gcn} parameters of GCN on {dataset}, its modules have {gcn_module}")

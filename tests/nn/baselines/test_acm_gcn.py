@@ -1,5 +1,6 @@
 """`acm-gcn` against loops over scalars."""
 
+import torch
 from nn.baselines.tiny import (
     CLASSES,
     FEATURES,
@@ -21,18 +22,19 @@ from nn.baselines.tiny import (
     softmax,
 )
 
-from gfgn.nn.baselines.acm_gcn import ACMGCN, ACMLayer
+from gfgn import Graph
+from gfgn.nn.baselines.acm_gcn import ACMGCN, ACMLayer, random_walk
 
 
-def layer(rows: list[Row], conv: ACMLayer, around: list[list[int]]) -> list[Row]:
-    low, high, own = ([linear(row, conv.maps[name].weight) for row in rows] for name in ("low", "high", "own"))
+def layer(rows: list[Row], conv: ACMLayer, adjacent: list[list[int]]) -> list[Row]:
+    low, high, own = ([linear(row, conv.lin[name].weight) for row in rows] for name in ("low", "high", "own"))
     width = len(low[0])
     score, mix = conv.score.tolist(), conv.mix.tolist()
     out = []
     for i in range(NODES):
         channels = [
-            relu(mean([low[j] for j in around[i]], width)),
-            relu(add(high[i], scale(-1, mean([high[j] for j in around[i]], width)))),
+            relu(mean([low[j] for j in adjacent[i]], width)),
+            relu(add(high[i], scale(-1, mean([high[j] for j in adjacent[i]], width)))),
             relu(own[i]),
         ]
         scores = sigmoid([dot(channel, w) for channel, w in zip(channels, score, strict=True)])
@@ -43,8 +45,17 @@ def layer(rows: list[Row], conv: ACMLayer, around: list[list[int]]) -> list[Row]
 
 def test_model_is_the_papers_equation() -> None:
     model = randomize(ACMGCN(FEATURES, CLASSES, 0.0, hidden=4)).eval()
-    around = [[i, *others] for i, others in enumerate(neighbors(edges()))]
+    adjacent = [[i, *others] for i, others in enumerate(neighbors(edges()))]
     rows = features().tolist()
     for conv in model.convs:
-        rows = layer(rows, conv, around)
+        rows = layer(rows, conv, adjacent)
     assert_matches(model(features(), graph()), rows)
+
+
+def test_random_walk_is_the_weighted_mean() -> None:
+    weight = torch.rand(edges().size(1), dtype=torch.float64) + 0.1
+    g = Graph.from_edge_index(edges(), NODES, weight)
+    x = torch.randn(NODES, 3, dtype=torch.float64)
+    adjacency = torch.zeros(NODES, NODES, dtype=torch.float64).index_put((g.edge_index[1], g.edge_index[0]), g.weight)
+    expected = adjacency @ x / adjacency.sum(1, keepdim=True).clamp(min=1e-12)
+    torch.testing.assert_close(random_walk(x, g), expected)

@@ -1,4 +1,4 @@
-"""The networks that VR-GCN's and GraphSAINT's authors train on PPI, own values beside those of neighbours, by loops."""
+"""The variants of VR-GCN and GraphSAINT that concatenate own and neighbor values, against loops over scalars."""
 
 import math
 
@@ -38,10 +38,10 @@ def normalized(row: Row, norm: nn.LayerNorm) -> Row:
 def test_vr_gcn(directed: bool, layers: int) -> None:
     net = randomize(VRGCN(FEATURES, CLASSES, hidden=HIDDEN, layers=layers, concat=True)).eval()
     g = graph(directed=directed)
-    rows, around = features().tolist(), neighbors(g.edge_index)
+    rows, adjacent = features().tolist(), neighbors(g.edge_index)
     for number, layer in enumerate(net.layers, 1):
-        own, other = layer.maps["own"], layer.maps["neighbor"]
-        means = [mean([rows[j] for j in js], len(rows[0])) for js in around]
+        own, other = layer.lin["own"], layer.lin["neighbor"]
+        means = [mean([rows[j] for j in sources], len(rows[0])) for sources in adjacent]
         rows = [
             add(linear(row, own.weight, own.bias), linear(m, other.weight)) for row, m in zip(rows, means, strict=True)
         ]
@@ -56,12 +56,12 @@ def test_vr_gcn(directed: bool, layers: int) -> None:
 def test_graphsaint(directed: bool, layers: int) -> None:
     net = randomize(GraphSAINT(FEATURES, CLASSES, hidden=HIDDEN, layers=layers, concat=True)).eval()
     g = graph(directed=directed)
-    rows, around = features().tolist(), neighbors(g.edge_index)
+    rows, adjacent = features().tolist(), neighbors(g.edge_index)
     *convs, head = net.convs
     assert len(convs) == layers
     for layer in convs:
-        own, other = layer.maps["own"], layer.maps["neighbor"]
-        means = [mean([rows[j] for j in js], len(rows[0])) for js in around]
+        own, other = layer.lin["own"], layer.lin["neighbor"]
+        means = [mean([rows[j] for j in sources], len(rows[0])) for sources in adjacent]
         rows = [
             normalized(relu(linear(row, own.weight, own.bias)), layer.norms[0])
             + normalized(relu(linear(m, other.weight, layer.bias)), layer.norms[1])
@@ -73,7 +73,7 @@ def test_graphsaint(directed: bool, layers: int) -> None:
 
 
 @pytest.mark.parametrize("model", [VRGCN, GraphSAINT])
-def test_parameters_are_drawn_anew(model: type[nn.Module]) -> None:
+def test_reset_parameters(model: type[nn.Module]) -> None:
     net = model(FEATURES, CLASSES, hidden=HIDDEN, concat=True)
     randomize(net)
     before = {name: value.clone() for name, value in net.state_dict().items()}

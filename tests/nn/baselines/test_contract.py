@@ -1,4 +1,4 @@
-"""What every baseline must do: finite gradients, sparse features, equivariance, replicas that ignore each other."""
+"""Every baseline: gradients, sparse features, permutation equivariance, `edge_index` or `Graph`, replicas, kernels."""
 
 import pytest
 import torch
@@ -7,23 +7,30 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from gfgn import Graph, ops
-from gfgn.nn.baselines import BASELINES
+from gfgn.nn.registry import MODELS
 
+BASELINES = {name: entry for name, entry in MODELS.items() if not entry.gated and name != "mlp"}
 every_model = pytest.mark.parametrize("name", BASELINES)
 replicated = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.replicas])
 inductive = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.inductive])
 FACTS = {"num_nodes": NODES}
+SMALL = {"hidden": 8, "layers": 2, "heads": 2, "steps": 3, "key": 4, "value": 4, "pool": 4}
 
 
 def make(name: str, seed: int = 0, dropout: float | Tensor = 0.0, **options: object) -> nn.Module:
+    """A small model in float64."""
     torch.manual_seed(seed)
-    facts = {need: FACTS[need] for need in BASELINES[name].needs}
-    return BASELINES[name].build(FEATURES, CLASSES, dropout, {**facts, **options}).double()
+    entry = BASELINES[name]
+    settings = {option: value for option, value in SMALL.items() if option in entry.parameters}
+    settings |= {need: FACTS[need] for need in entry.needs}
+    return entry.build(FEATURES, CLASSES, dropout, 1.0, settings | options).double()
 
 
 @every_model
 def test_logits_and_gradients_are_finite(name: str) -> None:
-    model = make(name, dropout=0.5).train()
+    """With the default options, in training."""
+    defaults = {option: parameter.default for option, parameter in BASELINES[name].parameters.items()}
+    model = make(name, dropout=0.5, **defaults).train()
     logits = model(features(), graph())
     assert logits.shape == (NODES, CLASSES)
     logits.square().sum().backward()
@@ -33,9 +40,9 @@ def test_logits_and_gradients_are_finite(name: str) -> None:
 
 
 @every_model
-def test_gradients_are_those_of_the_function(name: str) -> None:
+def test_gradients_are_finite_differences(name: str) -> None:
     """Along a random direction of all parameters, the gradient is the central difference."""
-    model = randomize(make(name), seed=3).eval()  # a bias of 0 would put empty sums on ReLU's kink
+    model = randomize(make(name), seed=3).eval()  # a bias of 0 would put empty sums on the kink of ReLU
     parameters = list(model.parameters())
     generator = torch.Generator().manual_seed(1)
     direction = [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in parameters]
@@ -53,23 +60,52 @@ def test_gradients_are_those_of_the_function(name: str) -> None:
 
 
 @every_model
-def test_sparse_features_are_dense_ones(name: str) -> None:
+def test_sparse_features(name: str) -> None:
     model = make(name).eval()
     x, g = features(), graph()
     torch.testing.assert_close(model(x.to_sparse_csr(), g), model(x, g))
 
 
+@every_model
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edge_index_is_a_graph(name: str, weighted: bool) -> None:
+    model, x, e = make(name).eval(), features(), edges(directed=True)
+    weight = torch.rand(e.size(1), dtype=torch.float64) + 0.1 if weighted else None
+    expected = model(x, Graph.from_edge_index(e, NODES, weight, dtype=torch.float64))
+    torch.testing.assert_close(model(x, e, weight), expected)
+    if weighted:
+        adjacency = torch.sparse_coo_tensor(e.flip(0), weight, (NODES, NODES)).to_sparse_csr()
+        torch.testing.assert_close(model(x, adjacency), expected)
+
+
+def test_bad_edges_are_named() -> None:
+    model = make("gcn")
+    with pytest.raises(ValueError, match="x has 12 rows, but the Graph has 13 nodes"):
+        model(features(), Graph.from_edge_index(edges(), NODES + 1))
+    with pytest.raises(ValueError, match=r"edge_weight cannot be .* a Graph"):
+        model(features(), graph(), torch.ones(edges().size(1)))
+    with pytest.raises(TypeError, match="got list"):
+        model(features(), [[0], [1]])
+
+
+def test_compiled_models_take_edges_and_graphs() -> None:
+    torch._dynamo.reset()
+    model, x, e, g = make("sgc").eval(), features(), edges(), graph()
+    expected, compiled = model(x, g), torch.compile(model, backend="eager")
+    for given in (g, e):
+        torch.testing.assert_close(compiled(x, given), expected)
+
+
 @inductive
-def test_nodes_may_be_renamed(name: str) -> None:
+def test_permutation_equivariance(name: str) -> None:
     model = make(name).eval()
     order = torch.randperm(NODES, generator=torch.Generator().manual_seed(2))
-    place = order.argsort()
-    renamed = Graph.from_edge_index(place[edges()], NODES, dtype=torch.float64)
-    torch.testing.assert_close(model(features()[order], renamed), model(features(), graph())[order])
+    permuted = Graph.from_edge_index(order.argsort()[edges()], NODES, dtype=torch.float64)
+    torch.testing.assert_close(model(features()[order], permuted), model(features(), graph())[order])
 
 
 @every_model
-def test_a_directed_graph_and_one_without_edges(name: str) -> None:
+def test_directed_and_empty_graphs(name: str) -> None:
     model = make(name).eval()
     none = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), NODES, dtype=torch.float64)
     for g in (graph(directed=True), none):
@@ -77,22 +113,20 @@ def test_a_directed_graph_and_one_without_edges(name: str) -> None:
 
 
 @inductive
-def test_graphs_side_by_side_do_not_meet(name: str) -> None:
+def test_graphs_of_a_batch_are_independent(name: str) -> None:
     model = make(name).eval()
     first, second = edges(0), edges(5)
     batch = torch.arange(2).repeat_interleave(NODES)
     both = Graph.from_edge_index(torch.cat([first, NODES + second], 1), 2 * NODES, batch=batch, dtype=torch.float64)
-    apart = [
-        model(features(k), Graph.from_edge_index(e, NODES, dtype=torch.float64)) for k, e in enumerate((first, second))
-    ]
-    torch.testing.assert_close(model(torch.cat([features(0), features(1)]), both), torch.cat(apart))
+    separate = [model(features(k), e) for k, e in enumerate((first, second))]
+    torch.testing.assert_close(model(torch.cat([features(0), features(1)]), both), torch.cat(separate))
 
 
 @replicated
 @pytest.mark.parametrize("sparse", [False, True])
 def test_stacked_replicas_are_single_models(name: str, sparse: bool) -> None:
     """`vmap` over stacked parameters: the same logits and gradients as one model at a time."""
-    models = [make(name, seed) for seed in range(3)]
+    models = [make(name, seed) for seed in range(2)]
     x, g = features(), graph()
     x = x.to_sparse_csr() if sparse else x
     parameters, buffers = stack_module_state(models)
@@ -108,19 +142,21 @@ def test_stacked_replicas_are_single_models(name: str, sparse: bool) -> None:
 
 @replicated
 def test_dropout_of_a_replica_does_not_depend_on_the_others(name: str) -> None:
-    """With keys and rates of their own, replicas in a batch drop what each drops alone."""
+    """With their own keys and rates, replicas in a batch drop the same values as alone."""
     model = make(name).train()
     x, g = features(), graph()
-    parameters, buffers = stack_module_state([make(name, seed) for seed in range(3)])
-    rates, keys = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64), torch.tensor([7, 8, 9])
+    parameters, buffers = stack_module_state([make(name, seed) for seed in range(2)])
+    rates, keys = torch.tensor([0.2, 0.8], dtype=torch.float64), torch.tensor([7, 9])
 
     def forward(p: dict[str, Tensor], b: dict[str, Tensor], rate: Tensor, key: Tensor) -> Tensor:
-        model.dropout = rate
+        for module in model.modules():
+            if hasattr(module, "dropout"):
+                module.dropout = rate
         with ops.keyed(key):
             return functional_call(model, (p, b), (x, g))
 
     together = vmap(forward)(parameters, buffers, rates, keys)
-    for k in range(3):
+    for k in range(2):
         one = [{name: value[k : k + 1] for name, value in part.items()} for part in (parameters, buffers)]
         alone = vmap(forward)(*one, rates[k : k + 1], keys[k : k + 1])[0]
         torch.testing.assert_close(together[k], alone)
@@ -130,48 +166,37 @@ def test_dropout_of_a_replica_does_not_depend_on_the_others(name: str) -> None:
 @every_model
 @pytest.mark.parametrize("backend", ["numba", "triton"])
 def test_kernels_agree_with_the_reference(name: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton's on a GPU where there is one, else through its interpreter."""
+    """Triton's kernels run on a GPU if there is one, otherwise in its interpreter."""
     device = device_for(backend)
-    smaller = {"layers": 3} if name == "gcnii" else {}
-    model = make(name, **smaller).float().to(device)
+    model = make(name).float().to(device)
     x, g = features(dtype=torch.float32).to(device), graph(directed=True, dtype=torch.float32).to(device)
-    found = []
+    results = []
     for which in (backend, "reference"):
         monkeypatch.setenv("GFGN_BACKEND", which)
         model.zero_grad()
         logits = model(x, g)
         logits.square().sum().backward()
-        found.append([logits.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
-    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+        results.append([logits.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
+    torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-5)
 
 
 @every_model
 def test_every_value_of_the_grid_builds(name: str) -> None:
+    x, g = features(), graph()
     for option, parameter in BASELINES[name].parameters.items():
         for value in parameter.values:
-            logits = make(name, **{option: value}).eval()(features(), graph())
+            logits = make(name, **{option: value}).eval()(x, g)
             assert logits.shape == (NODES, CLASSES), (option, value)
             assert torch.isfinite(logits).all(), (option, value)
-        assert parameter.meaning
 
 
-def test_bad_options_are_named() -> None:
-    with pytest.raises(ValueError, match=r"options must be among hidden, layers, got 'depth'"):
-        BASELINES["gcn"].build(4, 2, 0.5, {"depth": 3})
-    with pytest.raises(ValueError, match="layers must be 1 or larger, got 0"):
-        BASELINES["gcn"].build(4, 2, 0.5, {"layers": 0})
-
-
-def test_groups_and_claims() -> None:
-    """Every row of the paper's tables is there; what cannot claim a thing does not."""
-    groups = {
-        group: {name for name, entry in BASELINES.items() if entry.group == group} for group in ("paper", "beyond")
-    }
-    assert groups["paper"] == {
-        *("gcn", "gat", "sgc", "arma", "ggnn", "appnp", "geom-gcn"),
-        *("graphsage", "vr-gcn", "gaan", "geniepath", "graphsaint"),
-    }
-    assert groups["beyond"] == {"gcnii", "gprgnn", "h2gcn", "acm-gcn", "linkx", "resgated", "gatv2"}
-    assert {name for name, entry in BASELINES.items() if not entry.inductive} == {"geom-gcn", "linkx"}
-    assert {name for name, entry in BASELINES.items() if entry.minibatch} == {"graphsage", "vr-gcn", "graphsaint"}
-    assert {name for name, entry in BASELINES.items() if not entry.replicas} == {"vr-gcn", "graphsaint"}
+@every_model
+def test_reset_parameters(name: str) -> None:
+    """With the same seed it draws what a new model draws."""
+    model, new = randomize(make(name), seed=5), make(name, seed=9)
+    torch.manual_seed(9)
+    new.reset_parameters()
+    torch.manual_seed(9)
+    model.reset_parameters()
+    for (parameter_name, parameter), other in zip(model.named_parameters(), new.parameters(), strict=True):
+        assert torch.equal(parameter, other), parameter_name

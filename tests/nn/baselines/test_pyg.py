@@ -1,4 +1,4 @@
-"""The convolutions that PyG has: with the same weights, the same values as its own layers."""
+"""Layers that PyG has too: the same outputs with the same weights."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ def stacked(weight: Tensor, stacks: int) -> Tensor:
 
 
 def load(layer: torch.nn.Module, **values: Tensor) -> torch.nn.Module:
-    """The layer with these values in all of its parameters."""
+    """Sets all parameters of a layer."""
     layer.double().load_state_dict({name.replace("__", "."): value.detach() for name, value in values.items()})
     return layer
 
@@ -87,10 +87,10 @@ def test_ggnn(directed: bool) -> None:
     peer = load(
         pyg.GatedGraphConv(6, num_layers=3),
         weight=layer.weight,
-        rnn__weight_ih=layer.fed.weight,
-        rnn__weight_hh=layer.kept.weight,
-        rnn__bias_ih=layer.fed.bias,
-        rnn__bias_hh=layer.kept.bias,
+        rnn__weight_ih=layer.input.weight,
+        rnn__weight_hh=layer.hidden.weight,
+        rnn__bias_ih=layer.input.bias,
+        rnn__bias_hh=layer.hidden.bias,
     )
     h = torch.randn(NODES, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     torch.testing.assert_close(layer(h, graph(directed=directed)), peer(h, edges(directed=directed)))
@@ -102,9 +102,9 @@ def test_graphsage_and_graphsaint(directed: bool, kind: type, edges_of: Callable
     layer = randomize(kind(FEATURES, 4))
     peer = load(
         pyg.SAGEConv(FEATURES, 4),
-        lin_l__weight=layer.maps["neighbor"].weight,
-        lin_l__bias=layer.maps["own"].bias,
-        lin_r__weight=layer.maps["own"].weight,
+        lin_l__weight=layer.lin["neighbor"].weight,
+        lin_l__bias=layer.lin["own"].bias,
+        lin_r__weight=layer.lin["own"].weight,
     )
     expected = peer(features(), edges(directed=directed))
     torch.testing.assert_close(layer(features(), edges_of(graph(directed=directed))), expected)
@@ -131,10 +131,10 @@ def test_gatv2(directed: bool, concat: bool) -> None:
     layer = randomize(GATv2Layer(FEATURES, 4, heads=3, concat=concat))
     peer = load(
         pyg.GATv2Conv(FEATURES, 4, heads=3, concat=concat),
-        lin_l__weight=layer.maps["source"].weight,
-        lin_l__bias=layer.maps["source"].bias,
-        lin_r__weight=layer.maps["target"].weight,
-        lin_r__bias=layer.maps["target"].bias,
+        lin_l__weight=layer.lin["source"].weight,
+        lin_l__bias=layer.lin["source"].bias,
+        lin_r__weight=layer.lin["target"].weight,
+        lin_r__bias=layer.lin["target"].bias,
         att=layer.attention,
         bias=layer.bias,
     )
@@ -146,11 +146,11 @@ def test_gatv2(directed: bool, concat: bool) -> None:
 def test_resgated(directed: bool) -> None:
     layer = randomize(ResGatedLayer(FEATURES, 4))
     values = {
-        f"lin_{name}__{part}": getattr(layer.maps[name], part)
+        f"lin_{name}__{part}": getattr(layer.lin[name], part)
         for name in ("key", "query", "value")
         for part in ("weight", "bias")
     }
-    skip = layer.maps["skip"]
+    skip = layer.lin["skip"]
     peer = load(pyg.ResGatedGraphConv(FEATURES, 4), lin_skip__weight=skip.weight, bias=skip.bias, **values)
     expected = peer(features(), edges(directed=directed))
     torch.testing.assert_close(layer(features(), unscaled(graph(directed=directed))), expected)

@@ -1,4 +1,4 @@
-"""A tiny graph with a hub and an isolated node, and plain Python arithmetic to write models down in."""
+"""A tiny graph with a hub and an isolated node, and plain Python arithmetic to write models in."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Row = list[float]
 
 
 def edges(seed: int = 0, directed: bool = False) -> Tensor:
-    """Node 0 is joined to all but the last node, which is isolated; a few random edges besides."""
+    """Node 0 is connected to all nodes but the last, which is isolated; there are a few more random edges."""
     generator = torch.Generator().manual_seed(seed)
     pairs = {(0, k) for k in range(1, NODES - 1)}
     pairs |= {tuple(pair) for pair in torch.randint(1, NODES - 1, (12, 2), generator=generator).tolist()}
@@ -42,15 +42,15 @@ def features(seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 def neighbors(edge_index: Tensor, num_nodes: int = NODES) -> list[list[int]]:
-    """For each node those it takes from."""
-    found: list[list[int]] = [[] for _ in range(num_nodes)]
+    """The sources of the edges into each node."""
+    sources: list[list[int]] = [[] for _ in range(num_nodes)]
     for source, target in edge_index.t().tolist():
-        found[target].append(source)
-    return found
+        sources[target].append(source)
+    return sources
 
 
 def randomize(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
-    """Draws every parameter from a normal distribution, biases too, so that none is 0."""
+    """Draws every parameter, biases included, from a normal distribution, so that none is 0."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

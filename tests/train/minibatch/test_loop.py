@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from train.minibatch.blocks import CLASSES, FEATURES, NODES, blocks
 
 from gfgn import Graph
-from gfgn.nn.baselines import BASELINES
+from gfgn.nn.registry import MODELS
 from gfgn.train.minibatch import minibatches, train_minibatch
 from gfgn.train.minibatch.loop import score
 
@@ -33,7 +33,7 @@ class Whole:
 
 def make(name: str, dropout: float = 0.3, **options: object) -> nn.Module:
     torch.manual_seed(0)
-    return BASELINES[name].build(FEATURES, CLASSES, dropout, {"hidden": 16, **options}).double()
+    return MODELS[name].build(FEATURES, CLASSES, dropout, 1.0, {"hidden": 16, **options}).double()
 
 
 @pytest.mark.parametrize("patience", [3, 50])

@@ -1,4 +1,4 @@
-"""`acm-gcn`: adaptive channel mixing of what the graph smooths, what it sharpens, and what it leaves alone."""
+"""`acm-gcn`: adaptive mixing of a low-pass, a high-pass and an identity channel."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
 
-from gfgn.graph import Graph
-from gfgn.nn.baselines.common import ConvolutionStack, Maps, random_walk, reset, with_self_loops
-from gfgn.nn.entry import baseline, hidden, layers
+from gfgn import ops
+from gfgn.graph import Graph, with_self_loops
+from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
+from gfgn.nn.entry import Model, hidden, layers
+from gfgn.nn.linear import StackedLinear
 
 CHANNELS = 3
 
 
-class ACMLayer(nn.Module):
-    """Three channels, mixed by weights of each node's own.
+class ACMLayer(ResettableModule):
+    """Three channels, mixed by learned weights per node.
 
     H_L = ReLU(P H W_L),    H_H = ReLU((I − P) H W_H),    H_I = ReLU(H W_I),    P = D̃⁻¹ Ã
     [α_L α_H α_I] = softmax([σ(H_L w_L) σ(H_H w_H) σ(H_I w_I)] W_mix / 3)
@@ -23,20 +25,20 @@ class ACMLayer(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.maps = Maps(in_channels, dict.fromkeys(("low", "high", "own"), out_channels))
+        self.lin = StackedLinear(in_channels, dict.fromkeys(("low", "high", "own"), out_channels))
         self.score = nn.Parameter(torch.empty(CHANNELS, out_channels))
         self.mix = nn.Parameter(torch.empty(CHANNELS, CHANNELS))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.maps)
+        """Re-initializes all parameters."""
+        super().reset_parameters()
         for row in self.score:
             glorot(row.view(-1, 1))
         glorot(self.mix)
 
     def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        low, high, own = self.maps(x, dropout)
+        low, high, own = self.lin(x, dropout)
         smooth_low, smooth_high = random_walk(torch.cat([low, high], dim=1), looped).chunk(2, dim=1)
         channels = torch.stack([smooth_low, high - smooth_high, own], dim=1).relu()
         scores = (channels * self.score).sum(2).sigmoid()
@@ -44,11 +46,19 @@ class ACMLayer(nn.Module):
         return (channels * alpha.unsqueeze(2)).sum(1)
 
 
-class ACMGCN(ConvolutionStack):
-    """The network of *Revisiting Heterophily For Graph Neural Networks* (Luan et al., 2022), ACM-GCN: layers as in
-    `ACMLayer`, whose output is not negative already.
+def random_walk(x: Tensor, graph: Graph) -> Tensor:
+    """`D⁻¹A x`, the weighted mean over neighbors, 0 where a degree is 0.
 
-    Arguments are those of `ConvolutionStack`.
+    Computed as `D^(−1/2) Â D^(1/2) x`, it takes one `propagate`.
+    """
+    root = graph.degree.clamp(min=torch.finfo(graph.dtype).tiny).sqrt().to(x.dtype).unsqueeze(1)
+    return ops.propagate(x * root, graph) / root
+
+
+class ACMGCN(UniformConvNetwork):
+    """The network of *Revisiting Heterophily For Graph Neural Networks* (Luan et al., 2022): layers as in `ACMLayer`.
+
+    The arguments are those of `UniformConvNetwork`.
     """
 
     layer = ACMLayer
@@ -57,9 +67,8 @@ class ACMGCN(ConvolutionStack):
         return with_self_loops(graph)
 
 
-ENTRY = baseline(
+ENTRY = Model(
     ACMGCN,
     "Luan et al., Revisiting Heterophily For Graph Neural Networks, NeurIPS 2022",
     {"hidden": hidden(), "layers": layers()},
-    group="beyond",
 )

@@ -2,105 +2,88 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import Convolutions, apply, glorot_linear, merge, reset, widths
-from gfgn.nn.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork, join_heads
+from gfgn.nn.entry import Model, Parameter, hidden, layers
+from gfgn.nn.linear import Linear
 
 
-class ARMALayer(nn.Module):
-    """The mean of `K` stacks of recurrent filters of depth `T`.
+class ARMALayer(ResettableModule):
+    """The mean of `K` stacks of recurrent filters of depth `T`: PyG's `ARMAConv` with `shared_weights=True`.
 
         X_k^(t+1) = σ(D^(−1/2) A D^(−1/2) X_k^(t) W_k + X V_k + b_k),    X_k^(0) = X,    X' = 1/K Σ_k X_k^(T)
 
-    The first `W_k` is one of its own; the later ones, `V_k` and `b_k` are the same at every depth, as in the paper.
-    It is PyG's `ARMAConv` with `shared_weights=True`.
+    The first step has its own `W_k`; the later ones share one. `V_k` and `b_k` are shared by all steps.
 
     Args:
         in_channels: Input width.
         out_channels: Output width.
         stacks: K.
         depth: T.
-        act: Whether σ is ReLU; else there is none.
+        act: Whether σ is ReLU or the identity.
     """
 
     weight: nn.Parameter | None
 
-    def __init__(self, in_channels: int, out_channels: int, stacks: int, depth: int, act: bool) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stacks: int = 2, depth: int = 1, act: bool = True) -> None:
         super().__init__()
         self.stacks = stacks
         self.depth = depth
         self.act = act
-        self.init = glorot_linear(in_channels, stacks * out_channels, bias=False)
-        self.root = glorot_linear(in_channels, stacks * out_channels)
-        if depth > 1:
-            self.weight = nn.Parameter(torch.empty(stacks, out_channels, out_channels))
-        else:
-            self.register_parameter("weight", None)
+        self.init = Linear(in_channels, stacks * out_channels, bias=False)
+        self.root = Linear(in_channels, stacks * out_channels)
+        weight = nn.Parameter(torch.empty(stacks, out_channels, out_channels)) if depth > 1 else None
+        self.register_parameter("weight", weight)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew: Glorot for each stack's matrices."""
-        reset(self.init, self.root)
+        """Re-initializes all parameters: Glorot for the matrices of each stack."""
+        super().reset_parameters()
         for lin in (self.init, self.root):
             for part in lin.weight.chunk(self.stacks):
                 glorot(part)
-        if self.weight is not None:
-            for part in self.weight:
-                glorot(part)
+        for part in () if self.weight is None else self.weight:
+            glorot(part)
 
     def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        """Runs the layer; the input is dropped for the filter and, anew, for the skip connection."""
-        root = apply(self.root, x, dropout, self.training)
-        out = apply(self.init, x, dropout, self.training)
-        for depth in range(self.depth):
-            if depth > 0:
+        """Runs the layer; the filter and the skip connection drop the input independently."""
+        root = self.root(x, dropout)
+        out = self.init(x, dropout)
+        for step in range(self.depth):
+            if step > 0:
                 assert self.weight is not None
                 out = ops.head_linear(out, self.weight)
             out = ops.propagate(out, graph) + root
             if self.act:
                 out = out.relu()
-        return merge(out, self.stacks, concat=False)
+        return join_heads(out, self.stacks, concat=False)
 
 
-class ARMA(Convolutions):
+class ARMA(UniformConvNetwork):
     """The network of *Graph Neural Networks with Convolutional ARMA Filters* (Bianchi et al., 2019): layers as in
     `ARMALayer` with ReLU, the last without.
 
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Rate, on the input of every layer and of its skip connection.
-        hidden: Hidden units.
-        layers: Number of layers.
-        stacks: K.
-        depth: T.
+    The arguments are those of `UniformConvNetwork` and of `ARMALayer`.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        dropout: float | Tensor = 0.5,
-        *,
-        hidden: int = 64,
-        layers: int = 2,
-        stacks: int = 2,
-        depth: int = 1,
-    ) -> None:
-        pairs = widths(in_channels, hidden, layers, out_channels)
-        convs = (ARMALayer(*pair, stacks, depth, act=layer < layers - 1) for layer, pair in enumerate(pairs))
-        super().__init__(convs, dropout)
+    layer = ARMALayer
+
+    def __init__(self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, **options: int) -> None:
+        super().__init__(in_channels, out_channels, dropout, **options)
+        cast(ARMALayer, self.convs[-1]).act = False
 
     def activate(self, x: Tensor) -> Tensor:
-        return x  # every step inside a layer ends with it
+        return x  # every step inside a layer ends with the activation
 
 
-ENTRY = baseline(
+ENTRY = Model(
     ARMA,
     "Bianchi et al., Graph Neural Networks with Convolutional ARMA Filters, 2019",
     {

@@ -1,4 +1,4 @@
-"""`gatv2`: attention whose ranking of the neighbours depends on the node that asks."""
+"""`gatv2`: graph attention whose ranking of the neighbors depends on the target node."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import Maps, merge, reset
+from gfgn.nn.baselines.common import ResettableModule, join_heads
 from gfgn.nn.baselines.gat import GAT, HEAD_PARAMETERS, SLOPE
-from gfgn.nn.entry import baseline
+from gfgn.nn.entry import Model
+from gfgn.nn.linear import StackedLinear
 from gfgn.ops.attention import attend
 from gfgn.ops.edges import edge_softmax, from_source, from_target
 
 
-class GATv2Layer(nn.Module):
-    """Attention over the neighbours and the node itself, a head at a time: PyG's `GATv2Conv`.
+class GATv2Layer(ResettableModule):
+    """Attention over the neighbors and the node itself, per head: PyG's `GATv2Conv`.
 
         α_ij = softmax_j(a · LeakyReLU(W_t h_i + W_s h_j)),    h'_i = Σ_j α_ij W_s h_j + b
 
     Args:
         in_channels: Input width.
-        out_channels: Output width of a head.
+        out_channels: Output width per head.
         heads: Number of heads.
         concat: Whether heads are concatenated or averaged.
     """
@@ -33,35 +34,31 @@ class GATv2Layer(nn.Module):
         self.heads = heads
         self.concat = concat
         names = ("source", "target")
-        self.maps = Maps(in_channels, dict.fromkeys(names, heads * out_channels), bias=names)
+        self.lin = StackedLinear(in_channels, dict.fromkeys(names, heads * out_channels), bias=names)
         self.attention = nn.Parameter(torch.empty(1, heads, out_channels))
         self.bias = nn.Parameter(torch.empty(heads * out_channels if concat else out_channels))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.maps)
+        """Re-initializes all parameters."""
+        super().reset_parameters()
         glorot(self.attention)
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        """Runs the layer on a graph with self-loops; input and attention are dropped."""
-        source, target = self.maps(x, dropout)
-        pair = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE).unflatten(
-            1, (self.heads, -1)
-        )
-        alpha = edge_softmax((pair * self.attention).sum(2), looped)
-        alpha = ops.dropout(alpha, dropout, self.training)
-        return merge(attend(alpha, source, looped), self.heads, self.concat) + self.bias
+        """Runs the layer on a graph with self-loops; dropout applies to the input and to the attention."""
+        source, target = self.lin(x, dropout)
+        pair = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE)
+        scores = (pair.unflatten(1, (self.heads, -1)) * self.attention).sum(2)
+        alpha = ops.dropout(edge_softmax(scores, looped), dropout, self.training)
+        return join_heads(attend(alpha, source, looped), self.heads, self.concat) + self.bias
 
 
 class GATv2(GAT):
-    """The network of *How Attentive are Graph Attention Networks?* (Brody et al., 2022): `gat` with layers as in
+    """The network of *How Attentive are Graph Attention Networks?* (Brody et al., 2022): `GAT` with layers as in
     `GATv2Layer`."""
 
     layer = GATv2Layer
 
 
-ENTRY = baseline(
-    GATv2, "Brody et al., How Attentive are Graph Attention Networks?, ICLR 2022", HEAD_PARAMETERS, group="beyond"
-)
+ENTRY = Model(GATv2, "Brody et al., How Attentive are Graph Attention Networks?, ICLR 2022", HEAD_PARAMETERS)

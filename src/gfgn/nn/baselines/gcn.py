@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from gfgn import ops
-from gfgn.graph import Graph
-from gfgn.nn.baselines.common import ConvolutionStack, glorot_linear, reset, with_self_loops
-from gfgn.nn.entry import baseline, hidden, layers
+from gfgn.graph import Graph, with_self_loops
+from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
+from gfgn.nn.entry import Model, hidden, layers
+from gfgn.nn.linear import Linear
 
 
-class GCNLayer(nn.Module):
-    """`H' = D̃^(−1/2) Ã D̃^(−1/2) H W + b` with `Ã = A + I`: PyG's `GCNConv`, through `gfgn.ops.propagate`."""
+class GCNLayer(ResettableModule):
+    """`H' = D̃^(−1/2) Ã D̃^(−1/2) H W + b` with `Ã = A + I`: PyG's `GCNConv`."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.lin = glorot_linear(in_channels, out_channels)
-
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.lin)
+        self.lin = Linear(in_channels, out_channels)
 
     def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
         """Runs the layer on a graph with self-loops."""
         z = ops.linear(x, self.lin.weight, None, dropout, self.training)
-        out: Tensor = ops.propagate(z, looped) + self.lin.bias
-        return out
+        return ops.propagate(z, looped) + self.lin.bias
 
 
-class GCN(ConvolutionStack):
-    """The network of *Semi-Supervised Classification with Graph Convolutional Networks* (Kipf and Welling, 2017).
+class GCN(UniformConvNetwork):
+    """The network of *Semi-Supervised Classification with Graph Convolutional Networks* (Kipf and Welling, 2017):
+    layers as in `GCNLayer` with ReLU between them.
 
-    `H^(l+1) = ReLU(D̃^(−1/2) Ã D̃^(−1/2) H^(l) W^(l))` with `Ã = A + I`, without ReLU in the last layer.
-
-    Arguments are those of `ConvolutionStack`.
+    The arguments are those of `UniformConvNetwork`.
     """
 
     layer = GCNLayer
@@ -42,8 +37,8 @@ class GCN(ConvolutionStack):
         return with_self_loops(graph)
 
 
-ENTRY = baseline(
+ENTRY = Model(
     GCN,
     "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
-    {"hidden": hidden(values=(16, 32, 64, 128, 256)), "layers": layers()},
+    {"hidden": hidden(), "layers": layers()},
 )

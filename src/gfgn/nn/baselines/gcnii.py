@@ -9,12 +9,14 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
-from gfgn.graph import Graph
-from gfgn.nn.baselines.common import apply, glorot_linear, reset, with_self_loops
-from gfgn.nn.entry import Parameter, baseline, hidden, layers
+from gfgn.graph import Graph, with_self_loops
+from gfgn.nn.baselines.common import GraphNetwork
+from gfgn.nn.entry import Model, Parameter, hidden, layers
+from gfgn.nn.linear import Linear
+from gfgn.nn.mlp import check_at_least_one
 
 
-class GCNII(nn.Module):
+class GCNII(GraphNetwork):
     """The network of *Simple and Deep Graph Convolutional Networks* (Chen et al., 2020).
 
     `H^(0) = ReLU(X W_in)`, then with `P = D̃^(−1/2) Ã D̃^(−1/2)`, `Ã = A + I`, for `l = 1 … L`
@@ -26,11 +28,11 @@ class GCNII(nn.Module):
     Args:
         in_channels: Number of features.
         out_channels: Number of classes.
-        dropout: Rate, on the input of every layer and of both linear maps.
+        dropout: Dropout rate of the input of every layer and of both linear maps.
         hidden: Hidden units.
         layers: L.
-        alpha: α, the share of the initial features.
-        theta: θ, the strength of the layers' own maps (λ in the paper).
+        alpha: α, the fraction of the initial features.
+        theta: θ, the strength of the weight matrices (λ in the paper).
     """
 
     def __init__(
@@ -44,43 +46,40 @@ class GCNII(nn.Module):
         alpha: float = 0.2,
         theta: float = 0.5,
     ) -> None:
-        super().__init__()
-        if layers < 1:
-            raise ValueError(f"layers must be 1 or larger, got {layers}")
-        self.dropout = dropout
+        super().__init__(dropout)
+        check_at_least_one("layers", layers)
         self.alpha = alpha
         self.theta = theta
-        self.embed = glorot_linear(in_channels, hidden)
+        self.embed = Linear(in_channels, hidden)
         self.weight = nn.Parameter(torch.empty(layers, hidden, hidden))
-        self.out = glorot_linear(hidden, out_channels)
+        self.out = Linear(hidden, out_channels)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.embed, self.out)
+        """Re-initializes all parameters."""
+        super().reset_parameters()
         for weight in self.weight:
             glorot(weight)
 
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+    def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
-        h = apply(self.embed, x, self.dropout, self.training).relu()
+        h = self.embed(x, self.dropout).relu()
         initial = self.alpha * h
         for layer, weight in enumerate(self.weight, start=1):
             beta = math.log(self.theta / layer + 1)
             h = ops.dropout(h, self.dropout, self.training)
             mixed = (1 - self.alpha) * ops.propagate(h, looped) + initial
             h = ((1 - beta) * mixed + beta * ops.linear(mixed, weight)).relu()
-        return apply(self.out, h, self.dropout, self.training)
+        return self.out(h, self.dropout)
 
 
-ENTRY = baseline(
+ENTRY = Model(
     GCNII,
     "Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020",
     {
         "hidden": hidden(),
         "layers": layers(64, (2, 4, 8, 16, 32, 64)),
-        "alpha": Parameter(0.2, (0.1, 0.2, 0.5), "share of the initial features, α"),
-        "theta": Parameter(0.5, (0.5, 1.0, 1.5), "strength of the layers' own maps, λ in its paper"),
+        "alpha": Parameter(0.2, (0.1, 0.2, 0.5), "fraction of the initial features, α"),
+        "theta": Parameter(0.5, (0.5, 1.0, 1.5), "strength of the weight matrices, λ in its paper"),
     },
-    group="beyond",
 )

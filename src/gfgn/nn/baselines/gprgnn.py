@@ -1,4 +1,4 @@
-"""`gprgnn`: generalised PageRank with learned weights."""
+"""`gprgnn`: generalized PageRank with learned weights."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import torch
 from torch import Tensor, nn
 
 from gfgn import ops
-from gfgn.graph import Graph
-from gfgn.nn.baselines.appnp import Perceptron
-from gfgn.nn.baselines.common import reset, with_self_loops
-from gfgn.nn.entry import Parameter, baseline, hidden, layers
+from gfgn.graph import Graph, with_self_loops
+from gfgn.nn.baselines.common import GraphNetwork
+from gfgn.nn.entry import Model, Parameter, hidden, layers
+from gfgn.nn.mlp import MLP
 
 
-class GPRGNN(nn.Module):
+class GPRGNN(GraphNetwork):
     """The model of *Adaptive Universal Generalized PageRank Graph Neural Network* (Chien et al., 2021).
 
-    A perceptron predicts, `H = f(X)`, and the prediction is spread with a learned weight for each number of steps:
+    An MLP predicts, `H = MLP(X)`, and the prediction is propagated with a learned weight for each number of steps:
 
         Z = Σ_{k=0…K} γ_k P^k H,    P = D̃^(−1/2) Ã D̃^(−1/2),    Ã = A + I
 
-    `γ` begins as personalised PageRank's `α (1 − α)^k`, with `(1 − α)^K` for the last, and may become negative.
+    `γ` starts as personalized PageRank's `α (1 − α)^k`, with `(1 − α)^K` for the last, and may become negative.
 
     Args:
         in_channels: Number of features.
         out_channels: Number of classes.
-        dropout: Rate, on the input of every linear layer.
-        hidden: Hidden units of the perceptron.
-        layers: Linear layers of the perceptron.
+        dropout: Dropout rate of the input of every layer of the MLP.
+        hidden: Hidden units of the MLP.
+        layers: Layers of the MLP.
         steps: K.
         alpha: α of the initial weights.
     """
@@ -42,23 +42,22 @@ class GPRGNN(nn.Module):
         steps: int = 10,
         alpha: float = 0.1,
     ) -> None:
-        super().__init__()
-        self.dropout = dropout
+        super().__init__(dropout)
         self.alpha = alpha
-        self.mlp = Perceptron(in_channels, hidden, layers, out_channels)
+        self.mlp = MLP(in_channels, out_channels, dropout, hidden=hidden, layers=layers)
         self.gamma = nn.Parameter(torch.empty(steps + 1))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew; `γ` is personalised PageRank's."""
-        reset(self.mlp)
+        """Re-initializes all parameters."""
+        super().reset_parameters()
         kept = (1 - self.alpha) ** torch.arange(self.gamma.numel(), dtype=self.gamma.dtype)
         with torch.no_grad():
             self.gamma.copy_(torch.cat([self.alpha * kept[:-1], kept[-1:]]))
 
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+    def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
-        h: Tensor = self.mlp(x, self.dropout)
+        h = self.mlp(x)
         out = self.gamma[0] * h
         for k in range(1, self.gamma.size(0)):
             h = ops.propagate(h, looped)
@@ -66,7 +65,7 @@ class GPRGNN(nn.Module):
         return out
 
 
-ENTRY = baseline(
+ENTRY = Model(
     GPRGNN,
     "Chien et al., Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021",
     {
@@ -75,5 +74,4 @@ ENTRY = baseline(
         "steps": Parameter(10, (5, 10, 20), "steps of propagation, K"),
         "alpha": Parameter(0.1, (0.1, 0.2, 0.5, 0.9), "α of the initial weights"),
     },
-    group="beyond",
 )

@@ -4,47 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import Maps, reset, widths
-from gfgn.nn.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
+from gfgn.nn.entry import Model, Parameter, hidden, layers
+from gfgn.nn.linear import StackedLinear
 
 
-class SAGELayer(nn.Module):
+class SAGELayer(ResettableModule):
     """`h'_i = W_s h_i + W_n mean_{j∈N(i)} h_j + b`: PyG's `SAGEConv`, the mean taken after the product with `W_n`."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.maps = Maps(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
-
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.maps)
+        self.lin = StackedLinear(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
 
     def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        own, neighbor = self.maps(x, dropout)
-        out: Tensor = own + ops.neighbor_mean(neighbor, graph)
-        return out
+        own, neighbor = self.lin(x, dropout)
+        return own + ops.neighbor_mean(neighbor, graph)
 
 
-class GraphSAGE(nn.Module):
+class GraphSAGE(UniformConvNetwork):
     """The network of *Inductive Representation Learning on Large Graphs* (Hamilton et al., 2017), mean aggregator.
 
     `h_i^(l+1) = ReLU(W^(l) [h_i^(l) ‖ mean_{j∈N(i)} h_j^(l)])`, then scaled to length 1 as in the paper's Algorithm 1;
-    the last layer gives the logits as they are. On a graph it takes the whole neighbourhood; in mini-batches
-    (`gfgn.sampling`) a sample of it.
+    the last layer gives the logits. `forward` uses all neighbors; in mini-batches (`gfgn.sampling`) each layer has a
+    sample of them.
 
     Args:
         in_channels: Number of features.
         out_channels: Number of classes.
-        dropout: Rate, on the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
+        dropout: Dropout rate of the input of every layer.
         normalize: Whether hidden vectors are scaled to length 1.
+        options: `hidden` and `layers` of `UniformConvNetwork`.
     """
+
+    layer = SAGELayer
 
     def __init__(
         self,
@@ -52,33 +49,23 @@ class GraphSAGE(nn.Module):
         out_channels: int,
         dropout: float | Tensor = 0.5,
         *,
-        hidden: int = 64,
-        layers: int = 2,
         normalize: bool = True,
+        **options: int,
     ) -> None:
-        super().__init__()
-        self.dropout = dropout
+        super().__init__(in_channels, out_channels, dropout, **options)
         self.normalize = normalize
-        self.convs = nn.ModuleList(SAGELayer(*pair) for pair in widths(in_channels, hidden, layers, out_channels))
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(*self.convs)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        return self.on_layers(x, [graph] * len(self.convs))
+    def activate(self, x: Tensor) -> Tensor:
+        return normalize(x.relu(), dim=1) if self.normalize else x.relu()
 
     def on_layers(self, x: Tensor, graphs: Sequence[Graph]) -> Tensor:
-        """The logits where each layer has a graph of its own: on the first of the nodes that the layer below has."""
+        """Computes the logits with one graph per layer, whose nodes are the first nodes of the previous one."""
         for layer, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
-            if layer > 0:
-                x = x[: graph.num_nodes].relu()
-                x = normalize(x, dim=1) if self.normalize else x
-            x = conv(x, graph, self.dropout)
+            x = conv(self.activate(x[: graph.num_nodes]) if layer else x, graph, self.dropout)
         return x
 
 
-ENTRY = baseline(
+ENTRY = Model(
     GraphSAGE,
     "Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
     {
@@ -86,5 +73,4 @@ ENTRY = baseline(
         "layers": layers(),
         "normalize": Parameter(True, (True, False), "whether hidden vectors are scaled to length 1"),
     },
-    minibatch=True,
 )

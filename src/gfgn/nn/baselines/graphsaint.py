@@ -9,87 +9,75 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from gfgn import ops
-from gfgn.graph import Graph
-from gfgn.nn.baselines.common import Convolutions, Maps, apply, glorot_linear, per_graph, reset, widths
-from gfgn.nn.entry import Parameter, baseline, hidden, layers
+from gfgn.graph import Graph, per_graph
+from gfgn.nn.baselines.common import ConvNetwork, ResettableModule
+from gfgn.nn.baselines.graphsage import SAGELayer
+from gfgn.nn.entry import Model, Parameter, hidden, layers
+from gfgn.nn.linear import Linear
+from gfgn.nn.mlp import layer_sizes
 
 
-class SaintLayer(nn.Module):
-    """`h'_v = W_s h_v + W_n Σ_u a_vu h_u + b`, with the weights `a` that the graph has in the place of `Â`."""
+class SaintLayer(SAGELayer):
+    """`h'_v = W_s h_v + W_n Σ_u a_vu h_u + b`, where the graph's `norm` holds the weights `a`."""
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.maps = Maps(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
-
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.maps)
-
-    def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        own, neighbor = self.maps(x, dropout)
-        out: Tensor = own + ops.propagate(neighbor, weighted)
-        return out
+    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+        own, neighbor = self.lin(x, dropout)
+        return own + ops.propagate(neighbor, graph)
 
 
 @per_graph
 def mean_weighted(graph: Graph) -> Graph:
-    """The graph with `D⁻¹A` in the place of `Â`."""
+    """The graph with `D⁻¹A` instead of `Â`."""
     return dataclasses.replace(graph, norm=graph.row_norm, reverse_norm=graph.reverse_row_norm)
 
 
-class ConcatLayer(nn.Module):
-    """`h'_v = N(ReLU(W_s h_v + b_s)) ‖ N(ReLU(W_n Σ_u a_vu h_u + b_n))`, with `N` the normalisation over units
-    (`LayerNorm`), each with its own parameters."""
+class ConcatLayer(SAGELayer):
+    """`h'_v = N(ReLU(W_s h_v + b_s)) ‖ N(ReLU(W_n Σ_u a_vu h_u + b_n))`, with a `LayerNorm` `N` for each half."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.maps = Maps(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
+        super().__init__(in_channels, out_channels)
         self.bias = nn.Parameter(torch.zeros(out_channels))
         self.norms = nn.ModuleList(nn.LayerNorm(out_channels) for _ in range(2))
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.maps, *self.norms)
+        """Re-initializes all parameters."""
+        super().reset_parameters()
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        own, neighbor = self.maps(x, dropout)
-        around = ops.propagate(neighbor, weighted) + self.bias
-        return torch.cat([norm(part.relu()) for norm, part in zip(self.norms, (own, around), strict=True)], dim=1)
+    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+        own, neighbor = self.lin(x, dropout)
+        propagated = ops.propagate(neighbor, graph) + self.bias
+        return torch.cat([norm(part.relu()) for norm, part in zip(self.norms, (own, propagated), strict=True)], dim=1)
 
 
-class Head(nn.Module):
-    """What follows the last `ConcatLayer`: a layer without neighbours, vectors of length 1, and a linear map."""
+class Head(ResettableModule):
+    """Classifier after the last `ConcatLayer`: a linear layer with `LayerNorm`, vectors of length 1, a linear map."""
 
     def __init__(self, in_channels: int, hidden: int, out_channels: int) -> None:
         super().__init__()
-        self.lin, self.norm = glorot_linear(in_channels, hidden), nn.LayerNorm(hidden)
-        self.classifier = glorot_linear(hidden, out_channels)
+        self.lin, self.norm = Linear(in_channels, hidden), nn.LayerNorm(hidden)
+        self.classifier = Linear(hidden, out_channels)
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.lin, self.norm, self.classifier)
-
-    def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        h = self.norm(apply(self.lin, x, dropout, self.training).relu())
-        return apply(self.classifier, normalize(h, dim=1), dropout, self.training)
+    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+        h = self.norm(self.lin(x, dropout).relu())
+        return self.classifier(normalize(h, dim=1), dropout)
 
 
-class GraphSAINT(Convolutions):
+class GraphSAINT(ConvNetwork):
     """The network of *GraphSAINT: Graph Sampling Based Inductive Learning Method* (Zeng et al., 2020).
 
     `h_v^(l+1) = ReLU(W_s h_v^(l) + W_n Σ_u Ã_vu h_u^(l))` with `Ã = D⁻¹A`; the last layer without ReLU. `forward` takes
-    the whole graph; it trains on subgraphs, whose edges weigh `Ã_vu / α_uv` (`gfgn.sampling.SaintBatches`).
+    the whole graph; training takes subgraphs with edge weights `Ã_vu / α_uv` (`gfgn.train.minibatch.SaintBatches`).
 
-    With `concat` it is what the authors train on PPI: `layers` of `ConcatLayer`, and `Head` after them.
+    With `concat` it is the network that the authors train on PPI: `layers` of `ConcatLayer` and a `Head`.
 
     Args:
         in_channels: Number of features.
         out_channels: Number of classes.
-        dropout: Rate, on the input of every layer.
+        dropout: Dropout rate of the input of every layer.
         hidden: Hidden units.
-        layers: Number of layers that take from neighbours.
-        concat: Whether what comes from the node and from its neighbours is added, or normalised and put side by side.
+        layers: Number of layers that aggregate neighbors.
+        concat: Whether the values of the node and of its neighbors are normalized and concatenated, or added.
     """
 
     def __init__(
@@ -104,10 +92,10 @@ class GraphSAINT(Convolutions):
     ) -> None:
         convs: list[nn.Module]
         if concat:
-            sizes = widths(in_channels, 2 * hidden, layers, 2 * hidden)
+            sizes = layer_sizes(in_channels, 2 * hidden, layers, 2 * hidden)
             convs = [*(ConcatLayer(size, hidden) for size, _ in sizes), Head(2 * hidden, hidden, out_channels)]
         else:
-            convs = [SaintLayer(*pair) for pair in widths(in_channels, hidden, layers, out_channels)]
+            convs = [SaintLayer(*size) for size in layer_sizes(in_channels, hidden, layers, out_channels)]
         super().__init__(convs, dropout)
         self.concat = concat
 
@@ -118,14 +106,13 @@ class GraphSAINT(Convolutions):
         return x if self.concat else x.relu()
 
 
-ENTRY = baseline(
+ENTRY = Model(
     GraphSAINT,
     "Zeng et al., GraphSAINT: Graph Sampling Based Inductive Learning Method, ICLR 2020",
     {
         "hidden": hidden(),
         "layers": layers(),
-        "concat": Parameter(False, (False, True), "own values and those of neighbours normalised and side by side"),
+        "concat": Parameter(False, (False, True), "own and neighbor values normalized and concatenated"),
     },
     replicas=False,
-    minibatch=True,
 )

@@ -1,53 +1,49 @@
-"""`resgated`: residual gated graph convolution, the nearest relative of GFGN at pair level."""
+"""`resgated`: residual gated graph convolution, the closest relative of GFGN at pair level."""
 
 from __future__ import annotations
 
 import dataclasses
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gfgn import ops
-from gfgn.graph import Graph
-from gfgn.nn.baselines.common import ConvolutionStack, Maps, per_graph, reset
-from gfgn.nn.entry import baseline, hidden, layers
+from gfgn.graph import Graph, per_graph
+from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
+from gfgn.nn.entry import Model, hidden, layers
+from gfgn.nn.linear import StackedLinear
 
 
-class ResGatedLayer(nn.Module):
+class ResGatedLayer(ResettableModule):
     """`h'_i = W_1 h_i + Σ_{j∈N(i)} σ(W_2 h_i + W_3 h_j) ⊙ W_4 h_j + b`: PyG's `ResGatedGraphConv`.
 
-    The gates are worked out inside GFGN's pair operator, so nothing is kept for each edge.
+    The gates are computed inside GFGN's pair operator, so no `[E, D]` tensor is stored.
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         names = ("skip", "key", "query", "value")
-        self.maps = Maps(in_channels, dict.fromkeys(names, out_channels), bias=names)
-
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.maps)
+        self.lin = StackedLinear(in_channels, dict.fromkeys(names, out_channels), bias=names)
 
     def forward(self, x: Tensor, unscaled: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        """Runs the layer on what `unscaled` makes of a graph."""
-        skip, key, query, value = self.maps(x, dropout)
-        # With Â of 1 and shares of 0 the pair operator gives z_i + Σ_j σ(a_i + b_j) z_j.
-        out: Tensor = skip + ops.pair_aggregate(key, query, value, unscaled) - value
-        return out
+        """Runs the layer on a graph that `unscaled` returned."""
+        skip, key, query, value = self.lin(x, dropout)
+        # With norm = 1 and row_norm = 0 the pair operator gives z_i + Σ_j σ(a_i + b_j) z_j.
+        return skip + ops.pair_aggregate(key, query, value, unscaled) - value
 
 
 @per_graph
 def unscaled(graph: Graph) -> Graph:
-    """The graph with `Â_ij = 1` on every edge and shares of 0."""
+    """The graph with `norm` 1 and `row_norm` 0 on every edge."""
     ones, zeros = torch.ones_like(graph.norm), torch.zeros_like(graph.row_norm)
     return dataclasses.replace(graph, norm=ones, reverse_norm=ones, row_norm=zeros, reverse_row_norm=zeros)
 
 
-class ResGated(ConvolutionStack):
+class ResGated(UniformConvNetwork):
     """The network of *Residual Gated Graph ConvNets* (Bresson and Laurent, 2017): layers as in `ResGatedLayer` with
     ReLU between them.
 
-    Arguments are those of `ConvolutionStack`.
+    The arguments are those of `UniformConvNetwork`.
     """
 
     layer = ResGatedLayer
@@ -56,9 +52,8 @@ class ResGated(ConvolutionStack):
         return unscaled(graph)
 
 
-ENTRY = baseline(
+ENTRY = Model(
     ResGated,
     "Bresson and Laurent, Residual Gated Graph ConvNets, 2017",
     {"hidden": hidden(), "layers": layers()},
-    group="beyond",
 )

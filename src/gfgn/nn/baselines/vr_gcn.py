@@ -1,4 +1,4 @@
-"""`vr-gcn`: the graph convolutional network, trained by sampling with historical activations as control variates."""
+"""`vr-gcn`: GCN trained by neighbor sampling with historical activations as control variates."""
 
 from __future__ import annotations
 
@@ -7,62 +7,59 @@ from typing import cast
 from torch import Tensor, nn
 
 from gfgn import ops
-from gfgn.graph import Graph
-from gfgn.nn.baselines.common import Convolutions, apply, reset, widths, with_self_loops
+from gfgn.graph import Graph, with_self_loops
+from gfgn.nn.baselines.common import ConvNetwork
 from gfgn.nn.baselines.gcn import GCNLayer
 from gfgn.nn.baselines.graphsaint import SaintLayer, mean_weighted
-from gfgn.nn.entry import Parameter, baseline, hidden, layers
+from gfgn.nn.entry import Model, Parameter, hidden, layers
+from gfgn.nn.mlp import layer_sizes
 
 
 class SumLayer(GCNLayer):
     """GCN's layer, `Â H W + b`."""
 
-    def combine(self, own: Tensor, around: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
-        """What the layer makes of `ÂH`, `around`; of the nodes' `own` values it makes nothing."""
-        return apply(self.lin, around, dropout, self.training)
+    def combine(self, own: Tensor, propagated: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
+        """The output from `ÂH`, `propagated`; the nodes' `own` values are ignored."""
+        return self.lin(propagated, dropout)
 
 
 class ConcatLayer(SaintLayer):
-    """`N([H ‖ D⁻¹A H] W + b)`, with `N` the normalisation over units (`LayerNorm`) in all layers but the last."""
+    """`N([H ‖ D⁻¹A H] W + b)`, with `N` a `LayerNorm` in all layers but the last."""
 
     def __init__(self, in_channels: int, out_channels: int, last: bool) -> None:
         super().__init__(in_channels, out_channels)
         self.norm = None if last else nn.LayerNorm(out_channels)
 
-    def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
-        reset(self.maps, *([] if self.norm is None else [self.norm]))
+    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+        return self._normalize(super().forward(x, graph, dropout))
 
-    def forward(self, x: Tensor, weighted: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        return self._normalized(super().forward(x, weighted, dropout))
-
-    def combine(self, own: Tensor, around: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
-        """What the layer makes of the nodes' `own` values and of `D⁻¹A H`, `around`."""
-        first, second = self.maps["own"], self.maps["neighbor"]
+    def combine(self, own: Tensor, propagated: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
+        """The output from the nodes' `own` values and from `D⁻¹A H`, `propagated`."""
+        first, second = self.lin["own"], self.lin["neighbor"]
         out = ops.linear(own, first.weight, first.bias, dropout, self.training)
-        return self._normalized(out + ops.linear(around, second.weight, None, dropout, self.training))
+        return self._normalize(out + ops.linear(propagated, second.weight, None, dropout, self.training))
 
-    def _normalized(self, out: Tensor) -> Tensor:
+    def _normalize(self, out: Tensor) -> Tensor:
         return out if self.norm is None else self.norm(out)
 
 
-class VRGCN(Convolutions):
+class VRGCN(ConvNetwork):
     """The network of *Stochastic Training of Graph Convolutional Networks with Variance Reduction* (Chen et al., 2018).
 
-    It is GCN, `H^(l+1) = ReLU(Â H^(l) W^(l))`, which `forward` works out exactly, as the paper does to test. What is
-    new is how it trains: `gfgn.sampling.ControlVariateBatches` takes two neighbours a node and estimates `Â H` by
-    `P̂ (H − H̄) + Â H̄`, with `H̄` the activations that nodes had when they were last met.
+    It is GCN, `H^(l+1) = ReLU(Â H^(l) W^(l))`, and `forward` computes it exactly, as the paper does for testing. In
+    training, `gfgn.train.minibatch.ControlVariateBatches` samples two neighbors per node and estimates `Â H` by
+    `P̂ (H − H̄) + Â H̄`, where `H̄` are the last known activations.
 
-    With `concat` it is what the authors train on PPI and Reddit, `H^(l+1) = ReLU(N([H^(l) ‖ D⁻¹A H^(l)] W^(l)))`: own
-    values go beside the mean over neighbours, and `N` normalises over units.
+    With `concat` it is the network that the authors train on PPI and Reddit,
+    `H^(l+1) = ReLU(N([H^(l) ‖ D⁻¹A H^(l)] W^(l)))`, with `N` a `LayerNorm`.
 
     Args:
         in_channels: Number of features.
         out_channels: Number of classes.
-        dropout: Rate, on the input of every layer.
+        dropout: Dropout rate of the input of every layer.
         hidden: Hidden units.
         layers: Number of layers.
-        concat: Whether own values go beside the mean over neighbours, or into it.
+        concat: Whether a node's values are concatenated with the mean over its neighbors, or part of the sum.
     """
 
     def __init__(
@@ -75,10 +72,10 @@ class VRGCN(Convolutions):
         layers: int = 2,
         concat: bool = False,
     ) -> None:
-        sizes = widths(in_channels, hidden, layers, out_channels)
+        sizes = layer_sizes(in_channels, hidden, layers, out_channels)
         convs = [
-            ConcatLayer(*pair, last=number == layers) if concat else SumLayer(*pair)
-            for number, pair in enumerate(sizes, 1)
+            ConcatLayer(*size, last=layer == layers) if concat else SumLayer(*size)
+            for layer, size in enumerate(sizes, 1)
         ]
         super().__init__(convs, dropout)
         self.hidden, self.concat = hidden, concat
@@ -92,16 +89,13 @@ class VRGCN(Convolutions):
         return mean_weighted(graph) if self.concat else with_self_loops(graph)
 
 
-ENTRY = baseline(
+ENTRY = Model(
     VRGCN,
     "Chen et al., Stochastic Training of Graph Convolutional Networks with Variance Reduction, ICML 2018",
     {
         "hidden": hidden(),
         "layers": layers(values=(2, 3)),
-        "concat": Parameter(
-            False, (False, True), "own values beside the mean over neighbours, and layer normalisation"
-        ),
+        "concat": Parameter(False, (False, True), "own values concatenated with the neighbors' mean, and LayerNorm"),
     },
     replicas=False,
-    minibatch=True,
 )

@@ -1,0 +1,89 @@
+"""Linear maps of dense or sparse CSR features, with dropout of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.inits import glorot
+
+from gfgn import ops
+
+
+class Linear(nn.Linear):
+    """`H' = H Wᵀ + b` with Glorot weights and a bias that starts at 0.
+
+    `forward` takes the dropout rate of the input; it applies in training only.
+
+    Shapes:
+        - `input`: `[N, in_features]`, dense or sparse CSR.
+        - output: `[N, out_features]`.
+    """
+
+    __call__: Callable[..., Tensor]
+
+    def reset_parameters(self) -> None:
+        """Re-initializes all parameters."""
+        glorot(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, input: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
+        return ops.linear(input, self.weight, self.bias, dropout, self.training)
+
+
+class WeightAndBias(NamedTuple):
+    """The parameters of one map of a `StackedLinear`."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+class StackedLinear(nn.Module):
+    """Several linear maps of the same input, as one matrix and one product; the input is dropped once for all.
+
+    Args:
+        in_channels: Input width.
+        sizes: Output widths by name, in the order of the outputs.
+        bias: Names of the maps that have a bias.
+
+    Shapes:
+        - `x`: `[N, in_channels]`, dense or sparse CSR.
+        - outputs: one `[N, size]` per map.
+    """
+
+    __call__: Callable[..., tuple[Tensor, ...]]
+    bias: nn.Parameter | None
+
+    def __init__(self, in_channels: int, sizes: Mapping[str, int], bias: Collection[str] = ()) -> None:
+        super().__init__()
+        self.names = tuple(sizes)
+        self.sizes = tuple(sizes.values())
+        self.bias_sizes = tuple(size if name in bias else 0 for name, size in sizes.items())
+        self.weight = nn.Parameter(torch.empty(sum(self.sizes), in_channels))
+        self.register_parameter("bias", nn.Parameter(torch.empty(sum(self.bias_sizes))) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Re-initializes all parameters: Glorot for each map, 0 for biases."""
+        for part in self.weight.split(self.sizes):
+            glorot(part)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def __getitem__(self, name: str) -> WeightAndBias:
+        """The parameters of the map with that name."""
+        index = self.names.index(name)
+        return WeightAndBias(self.weight.split(self.sizes)[index], self._biases()[index])
+
+    def forward(self, x: Tensor, dropout: float | Tensor = 0.0) -> tuple[Tensor, ...]:
+        parts = ops.linear(x, self.weight, None, dropout, self.training).split(self.sizes, dim=1)
+        return tuple(part if b is None else part + b for part, b in zip(parts, self._biases(), strict=True))
+
+    def _biases(self) -> list[Tensor | None]:
+        if self.bias is None:
+            return [None] * len(self.sizes)
+        parts = self.bias.split(self.bias_sizes)
+        return [part if size else None for part, size in zip(parts, self.bias_sizes, strict=True)]
