@@ -17,10 +17,10 @@ from gfgn.paper.figures.parameters import parameters_figure
 from gfgn.paper.figures.scores import boxes_figure, values_figure
 from gfgn.paper.figures.spectral import spectral_figure
 from gfgn.paper.figures.studies import Point, draw_study, lambda_figure, noise_figure, study_points, table_figure
+from gfgn.paper.studies import load_study
 from gfgn.report.style import LOOKS, save
 from gfgn.runs.record import DatasetRecord, Row
 from gfgn.runs.results import Results
-from gfgn.runs.study import load_study
 from gfgn.train import Replica
 
 MODELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gcn", "mlp")

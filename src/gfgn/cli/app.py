@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gfgn.data.diagnosis import Description
     from gfgn.report.terminal import Counter
     from gfgn.runs import Comparison
+    from gfgn.runs.study_runner import Outcome
 
 STORE, TABLE = "runs.sqlite", "runs.csv"
 
@@ -147,9 +148,9 @@ def report(
     runs: Annotated[Path | None, typer.Option(help="Also write every run to this .csv or .parquet file.")] = None,
 ) -> None:
     """Write the HTML report again, from a store alone; for a study, its tables and figures, from its runs alone."""
-    from gfgn.paper.reproduce import CHOSEN
     from gfgn.report import write_report
     from gfgn.runs import Store, read_comparisons
+    from gfgn.runs.study_files import CHOSEN
 
     if (source / CHOSEN).exists():
         _report_study(source, out, runs)
@@ -174,11 +175,11 @@ def report(
 
 
 def _report_study(folder: Path, out: Path | None, runs: Path | None) -> None:
-    from gfgn.runs.study import study_names
+    from gfgn.paper.studies import study_names
 
     name = folder.resolve().name
     if out is not None or runs is not None:
-        _fail(f"--out and --runs are for a comparison; {folder} has the runs of a study, with runs.csv beside them")
+        _fail(f"--out and --runs are for a comparison; {folder} has the runs of a study, with runs.csv.gz beside them")
     if name not in study_names():
         _fail(
             f"source must be results/NAME of a study of the paper, got {folder}; for a study of your own, "
@@ -195,10 +196,10 @@ def reproduce_study(
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Make the tables again from runs.csv and some runs on the CPU; compare."),
+        typer.Option("--check", help="Make the tables again from runs.csv.gz and some runs on the CPU; compare."),
     ] = False,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Write tables and figures again from runs.csv; no training.")
+        bool, typer.Option("--tables", help="Write tables and figures again from runs.csv.gz; no training.")
     ] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or mps; auto: cuda if there is one.")] = "auto",
     models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
@@ -216,18 +217,18 @@ def reproduce_study(
     What the folder has already is not trained again. Exit code 1: something was left out, or differs.
     """
     from gfgn.paper.check import check as check_study
-    from gfgn.paper.reproduce import reproduce, show, show_check, split_names
+    from gfgn.paper.reproduce import reproduce
 
     if name is None:
         _list_studies()
         return
     warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "say": _say}
+    part: dict[str, Any] = {"models": _names(models), "datasets": _names(datasets), "log": _say}
     try:
         if check:
-            raise typer.Exit(show_check(check_study(name, out, **part)))
+            raise typer.Exit(_show_check(check_study(name, out, **part)))
         settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
-        raise typer.Exit(show(reproduce(name, out, **part, **settings, train=not tables)))
+        raise typer.Exit(_show_outcome(reproduce(name, out, **part, **settings, train=not tables)))
     except (ValueError, OSError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -235,9 +236,33 @@ def reproduce_study(
         raise typer.Exit(130) from None
 
 
+def _show_outcome(outcome: Outcome) -> int:
+    """Prints the outcome and returns the exit code: 1 if something was left out, else 0."""
+    for line in outcome.left_out:
+        typer.echo(f"left out: {line}")
+    if outcome.missing:
+        cells = "1 cell lacks" if len(outcome.missing) == 1 else f"{len(outcome.missing):,} cells lack"
+        typer.echo(f"{cells} runs; run it again to continue")
+    stopped = "stopped at the time limit; " if outcome.stopped else ""
+    typer.echo(f"{stopped}{outcome.made:,} new runs; " + ", ".join(map(str, outcome.files)))
+    return 1 if outcome.left_out else 0
+
+
+def _show_check(problems: Sequence[str]) -> int:
+    """Prints the problems and returns the exit code: 1 if there are any, else 0."""
+    for line in problems:
+        typer.echo(f"differs: {line}")
+    typer.echo("differs from what is committed" if problems else "all as committed")
+    return 1 if problems else 0
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _list_studies() -> None:
     from gfgn.paper.reproduce import names
-    from gfgn.runs.study import load_study, study_names
+    from gfgn.paper.studies import load_study, study_names
 
     studies = study_names()
     width = max(map(len, names())) + 2
@@ -285,12 +310,12 @@ def _compare(
     counts: list[Counter],
 ) -> tuple[list[Comparison], Path]:
     """Trains what is missing, dataset by dataset, and writes the files. The report is of all that the store has."""
-    from gfgn.paper.reproduce import choose_device
     from gfgn.report import write_report
     from gfgn.report.terminal import watching
     from gfgn.runs import Store, read_comparisons
     from gfgn.runs.comparison import make_plan, run_comparison
     from gfgn.runs.gates import gates_note
+    from gfgn.runs.training import choose_device
 
     names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from gfgn.report.figures import METRICS
 from gfgn.report.html import interval, percent, signed
-from gfgn.runs.comparison import Comparison, ProgressCallback, in_words, rank_models
+from gfgn.runs.comparison import Comparison, in_words, rank_models
 from gfgn.runs.record import Row, is_gfgn
+from gfgn.runs.training import ProgressCallback
 from gfgn.train.replica import Status
 
 LINE_EVERY = 20.0
@@ -28,28 +29,28 @@ class Counter(ProgressCallback):
     def __init__(self) -> None:
         self.made = self.kept = 0
 
-    def begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
+    def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
         self.kept += kept
 
-    def finished(self, row: Row) -> None:
+    def on_run_end(self, row: Row) -> None:
         self.made += 1
 
 
 class Lines(Counter):
     """Plain lines: one a model, and more while a model takes long."""
 
-    def begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
-        super().begin(dataset, model, runs, kept)
+    def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
+        super().on_model_begin(dataset, model, runs, kept)
         self._name, self._runs, self._had = f"{dataset} {model}", runs, kept
         self._start = self._said = time.monotonic()
 
-    def status(self, status: Status) -> None:
+    def on_status(self, status: Status) -> None:
         now = time.monotonic()
         if now - self._said >= LINE_EVERY:
             self._said = now
             _say(f"{self._name}: {status.finished:,} of {status.replicas:,} runs, {in_numbers(status)}")
 
-    def end(self, dataset: str, model: str) -> None:
+    def on_model_end(self, dataset: str, model: str) -> None:
         there = f", {self._had:,} of them there already" if self._had else ""
         _say(f"{self._name}: {self._runs:,} runs{there}, {time.monotonic() - self._start:.1f} s")
 
@@ -68,23 +69,23 @@ class Bars(Counter):
         self._all = progress.add_task("all", total=total, numbers="")
         self._model: TaskID | None = None
 
-    def begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
-        super().begin(dataset, model, runs, kept)
+    def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
+        super().on_model_begin(dataset, model, runs, kept)
         name = f"{dataset} {model}"
         self._model = self._progress.add_task(name, total=runs, completed=kept, numbers="")
         self._progress.advance(self._all, kept)
 
-    def finished(self, row: Row) -> None:
-        super().finished(row)
+    def on_run_end(self, row: Row) -> None:
+        super().on_run_end(row)
         assert self._model is not None
         for task in (self._model, self._all):
             self._progress.advance(task)
 
-    def status(self, status: Status) -> None:
+    def on_status(self, status: Status) -> None:
         assert self._model is not None
         self._progress.update(self._model, numbers=in_numbers(status))
 
-    def end(self, dataset: str, model: str) -> None:
+    def on_model_end(self, dataset: str, model: str) -> None:
         assert self._model is not None
         self._progress.remove_task(self._model)
 
