@@ -2,25 +2,20 @@
 
 The folder gets `runs.csv` (one line a run), `chosen.csv` (the grid's means and what was chosen), `README.md` (published
 beside measured) and `times.csv`; `runs.sqlite`, where runs are kept as they finish, can be made again from `runs.csv`.
-`python -m gfgn.paper.reproduce NAME` does the same as `gfgn reproduce NAME` with nothing installed but PyTorch,
-PyTorch Geometric, NumPy, SciPy and PyYAML.
+It needs nothing but PyTorch, PyTorch Geometric, NumPy, SciPy and PyYAML.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import difflib
 import io
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -35,6 +30,7 @@ from gfgn.runs.study import Cell, Study, load_study, study_names
 from gfgn.runs.table import read_runs, write_runs
 from gfgn.runs.views import load_view
 from gfgn.train.config import TrainConfig
+from gfgn.train.device import choose_device
 from gfgn.train.replica import Replica, Status
 
 RUNS, CHOSEN, PAGE, TIMES, STORE = "runs.csv", "chosen.csv", "README.md", "times.csv", "runs.sqlite"
@@ -125,17 +121,6 @@ def reproduce(
         if is_study:  # its page shows what the analysis has drawn
             write_tables(study, out)
     return outcome
-
-
-def choose_device(name: str) -> str:
-    """The device to train on; `"auto"`: a GPU if there is one."""
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if name == "auto":
-        name = "cuda" if there["cuda"] else "cpu"
-    if not there.get(name.partition(":")[0], False):
-        known = ", ".join(device for device, present in there.items() if present)
-        raise ValueError(f"--device must be auto or one that this machine has ({known}), got {name!r}")
-    return "cuda:0" if name == "cuda" else name  # as tensors say where they are
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -440,67 +425,3 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue()
-
-
-# --- the command without further packages -----------------------------------------------------------------------------
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line, with argparse; returns the exit code."""
-    from gfgn.paper.check import check
-
-    parser = argparse.ArgumentParser(prog="python -m gfgn.paper.reproduce", description="Run a study.")
-    parser.add_argument("name", help=f"one of {', '.join(names())}, or a YAML file")
-    parser.add_argument("--check", action="store_true", help="check the folder's tables and rerun some of its runs")
-    parser.add_argument("--tables", action="store_true", help="write the tables again from runs.csv, train nothing")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--models", default="", help="separated by commas")
-    parser.add_argument("--datasets", default="", help="separated by commas")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--limit-minutes", type=float)
-    parser.add_argument("--batch-size", type=int)
-    given = parser.parse_args(arguments)
-    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-    part: dict[str, Any] = {"models": split_names(given.models), "datasets": split_names(given.datasets)}
-    try:
-        if given.check:
-            return show_check(check(given.name, given.out, **part, say=_tell))
-        settings = {name: getattr(given, name) for name in ("device", "limit_minutes", "batch_size")}
-        settings["train"] = not given.tables
-        return show(reproduce(given.name, given.out, **part, **settings, say=_tell))
-    except (ValueError, OSError) as error:
-        _tell(f"gfgn: {' '.join(str(error).split())}")
-        return 2
-
-
-def split_names(text: str) -> list[str]:
-    """Names that are separated by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def show(outcome: Outcome) -> int:
-    """Prints what came of a call and returns the exit code: 1 if something was left out, else 0."""
-    for line in outcome.left_out:
-        print(f"left out: {line}")
-    if outcome.missing:
-        lacking = "1 cell lacks" if len(outcome.missing) == 1 else f"{len(outcome.missing):,} cells lack"
-        print(f"{lacking} runs; run it again to go on")
-    ended = "stopped at the limit of time; " if outcome.stopped else ""
-    print(f"{ended}{outcome.made:,} new runs; " + ", ".join(map(str, outcome.files)))
-    return 1 if outcome.left_out else 0
-
-
-def show_check(report: Sequence[str]) -> int:
-    """Prints what a check found and returns the exit code: 1 if it found anything, else 0."""
-    for line in report:
-        print(f"differs: {line}")
-    print("differs from what is committed" if report else "all as committed")
-    return 1 if report else 0
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

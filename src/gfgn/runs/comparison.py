@@ -30,16 +30,16 @@ TUNING_SEED = 0
 class ProgressCallback:
     """Is told how a comparison goes; this one does nothing with it."""
 
-    def begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
+    def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
         """A model begins: how many runs it needs, and how many of these the store had already."""
 
-    def finished(self, row: Row) -> None:
+    def on_run_end(self, row: Row) -> None:
         """A run has finished and is in the store."""
 
-    def status(self, status: Status) -> None:
+    def on_status(self, status: Status) -> None:
         """How far training is; now and then."""
 
-    def end(self, dataset: str, model: str) -> None:
+    def on_model_end(self, dataset: str, model: str) -> None:
         """A model has all its runs."""
 
 
@@ -258,12 +258,12 @@ def run_comparison(
     callback = callback or ProgressCallback()
     store.note("comparison", dataset.name, plan.to_json())
     for model in plan.models:
-        callback.begin(dataset.name, model, plan.count(model), count_runs(store, plan, model))
+        callback.on_model_begin(dataset.name, model, plan.count(model), count_runs(store, plan, model))
         chosen = plan.configurations[0]
         if plan.tuned:
             chosen = select(_study(store, dataset, model, plan.tuning(model), plan, device, callback)).best
         _study(store, dataset, model, plan.final(model, chosen), plan, device, callback)
-        callback.end(dataset.name, model)
+        callback.on_model_end(dataset.name, model)
     return read_comparison(store, plan)
 
 
@@ -277,7 +277,7 @@ def _study(
     callback: ProgressCallback,
 ) -> list[Row]:
     return run_study(
-        store, dataset, model, replicas, plan.config, device, progress=callback.finished, status=callback.status
+        store, dataset, model, replicas, plan.config, device, progress=callback.on_run_end, status=callback.on_status
     )
 
 
