@@ -124,6 +124,7 @@ def _train(
     from gfgn.report.progress import RunProgress
     from gfgn.runs.comparison import run_comparison
     from gfgn.runs.gates import gates_note
+    from gfgn.runs.record import is_gfgn
 
     total = sum(plan.count(model) for plan in plans for model in plan.models)
     with RunProgress(console, total) as progress:
@@ -133,7 +134,8 @@ def _train(
         except KeyboardInterrupt:
             runs = f"{progress.trained} finished runs are kept in {store.path}"
             fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
-    for dataset in datasets:
-        with console.status(f"gates of {dataset.name}"):
-            gates_note(store, dataset)
+    for dataset, plan in zip(datasets, plans, strict=True):
+        if any(map(is_gfgn, plan.models)):
+            with console.status(f"gates of {dataset.name}"):
+                gates_note(store, dataset)
     return progress
