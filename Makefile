@@ -1,4 +1,4 @@
-# `make demo` and `make test` need Python 3.11+ and PyPI, nothing else. Both work in .venv, which they make.
+# `make demo` and `make test` need only Python 3.11+ and PyPI. Both create and use .venv.
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 demo: $(VENV)/.installed  ## train MLP, GCN and the three GFGN levels on the embedded graph
 	$(BIN)/gfgn compare
 
-test: $(VENV)/.installed-dev  ## the whole test suite, in a process a core, at most four
+test: $(VENV)/.installed-dev  ## all tests, one process per core, at most four
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## formatting, lint and types
@@ -22,10 +22,10 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.installed-dev  ## the documentation, into site/
+docs: $(VENV)/.installed-dev  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
-bench: $(VENV)/.installed-dev  ## speed and memory on this machine, into benchmarks/results/
+bench: $(VENV)/.installed-dev  ## measure speed and memory on this machine, into benchmarks/results/
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 clean:
@@ -41,6 +41,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	@echo "installing what tests and documentation need"
+	@echo "installing the dependencies of tests and documentation"
 	$(INSTALL) --editable '.[dev,docs]'
 	touch $@

@@ -1,8 +1,8 @@
-"""The attention of the baselines, forward and backward: gfgn's layer of `gat` beside PyG's `GATConv`.
+"""Attention layers, forward and backward: gfgn's `gat` layer compared with PyG's `GATConv`.
 
     python benchmarks/attention.py [--device cuda]
 
-Run on the structure of ogbn-arxiv too where there is a GPU.
+On a GPU, the structure of ogbn-arxiv is measured as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def layers(title: str, edge_index: Tensor, n: int, d: int, device: str, rounds: 
     looped = with_self_loops(Graph.from_edge_index(edge_index, n, duplicates="keep"))
     x = torch.randn(n, d, device=device, requires_grad=True)
     ours = GATLayer(d, d // HEADS, HEADS, concat=True).to(device)
-    # Self-loops are there beforehand for the peer as well: adding them takes it time, and cuts what it compiles in two.
+    # Self-loops are added beforehand for the peer too: adding them takes time and causes a graph break.
     peer = GATConv(d, d // HEADS, HEADS, add_self_loops=False).to(device)
     compiled = torch.compile(peer, dynamic=False, fullgraph=True)
     edges = looped.edge_index

@@ -1,7 +1,7 @@
-"""Timing in alternation, peak memory, and what machine it was: shared by every benchmark.
+"""Alternating timing, peak memory and environment, shared by all benchmarks.
 
-Contenders run in one process, one after another in every round, so that noise on the machine meets all of them alike;
-the figure is the median over rounds. On a CPU only ratios between contenders mean anything.
+Contenders run in one process, one after another in every round, so that noise affects all of them equally; results are
+medians over rounds. On a CPU, only ratios between contenders are meaningful.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from torch import Tensor
 
 RESULTS = Path(__file__).parent / "results"
 BACK_TO_BACK = 6
-"""Steps between two synchronisations on a GPU; the first of them is not counted."""
+"""Steps between two synchronizations on a GPU; the first is not counted."""
 Step = Callable[[], Tensor]
-"""A forward pass; its result is what the backward pass starts from."""
+"""A forward pass; the backward pass starts from its result."""
 
 
 @dataclass
 class Row:
-    """One contender on one problem; nothing but its name where it ran out of memory."""
+    """One contender on one problem; only its name if it ran out of memory."""
 
     contender: str
     forward_ms: float | None
@@ -52,14 +52,14 @@ def device_name(device: str) -> str:
 
 
 def environment(device: str) -> dict[str, str]:
-    found = {"device": device_name(device), "python": platform.python_version()}
+    versions = {"device": device_name(device), "python": platform.python_version()}
     for package in ("torch", "torch-geometric", "triton", "numba", "numpy"):
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    found["date"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-    return found
+    versions["date"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+    return versions
 
 
 def write(name: str, device: str, problems: list[dict[str, object]], **extra: object) -> Path:
@@ -74,7 +74,7 @@ def write(name: str, device: str, problems: list[dict[str, object]], **extra: ob
 
 
 def read(name: str, device: str) -> dict[str, dict[str, object]]:
-    """What the last `write` of that name left, by dataset; nothing if there was none."""
+    """The results of the last `write` of that name, by dataset; empty if there is none."""
     path = Path(os.environ.get("GFGN_BENCH_OUT", RESULTS)) / f"{name}-{device}.json"
     if not path.exists():
         return {}
@@ -82,7 +82,7 @@ def read(name: str, device: str) -> dict[str, dict[str, object]]:
 
 
 class PeakMemory:
-    """Peak memory of a block over what was held before it: the allocator's count on a GPU, sampled RSS on a CPU."""
+    """Peak memory of a block above the memory in use before it: allocator statistics on a GPU, sampled RSS on a CPU."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -118,7 +118,7 @@ class PeakMemory:
 
 
 def _return_free_memory() -> None:
-    """Gives what the C library keeps of freed memory back to the system, so that using it again shows."""
+    """Returns freed memory to the system, so that reusing it is visible."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -129,9 +129,9 @@ def _resident() -> int:
 
 
 def _time(step: Step, grad: Tensor, leaves: list[Tensor], device: str) -> tuple[float, float]:
-    """Milliseconds of a forward and of a backward pass."""
+    """Milliseconds of a forward and a backward pass."""
     if device == "cuda":
-        # Back to back, as a training loop runs: the next launch is prepared while the last one works.
+        # Back to back, as in a training loop: the next launch is prepared while the last one runs.
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(3)] for _ in range(BACK_TO_BACK)]
         torch.cuda.synchronize()
         for start, middle, end in events:
@@ -146,11 +146,11 @@ def _time(step: Step, grad: Tensor, leaves: list[Tensor], device: str) -> tuple[
         backward = sum(middle.elapsed_time(end) for _, middle, end in events[1:])
         return forward / (BACK_TO_BACK - 1), backward / (BACK_TO_BACK - 1)
     _clear(leaves)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     out = step()
     middle_time = time.perf_counter()
     out.backward(grad)
-    return 1e3 * (middle_time - began), 1e3 * (time.perf_counter() - middle_time)
+    return 1e3 * (middle_time - start_time), 1e3 * (time.perf_counter() - middle_time)
 
 
 def _clear(leaves: list[Tensor]) -> None:
@@ -159,17 +159,14 @@ def _clear(leaves: list[Tensor]) -> None:
 
 
 def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int) -> list[Row]:
-    """Times forward and backward of every contender in alternation.
-
-    A contender that runs out of memory is reported so, not left out.
-    """
+    """Times forward and backward passes of all contenders in alternation; reports those that run out of memory."""
 
     grads: dict[str, Tensor] = {}
     memory: dict[str, float] = {}
     times: dict[str, list[tuple[float, float]]] = {}
     for name, step in contenders.items():
         try:
-            for _ in range(3):  # compilation and caches stay out of the figures
+            for _ in range(3):  # warm-up: compilation and caches are not measured
                 _clear(leaves)
                 out = step()
                 if name not in grads:
@@ -203,7 +200,7 @@ def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, roun
 def problem(
     title: str, contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int, **facts: object
 ) -> dict[str, object]:
-    """Measures one problem, prints its table and returns it for the JSON file."""
+    """Measures one problem, prints its table and returns its JSON record."""
     print(f"{title}: " + ", ".join(f"{key} {value}" for key, value in facts.items()))
     rows = measure(contenders, leaves, device, rounds)
     for row in rows:
@@ -220,7 +217,7 @@ def problem(
 
 
 def copy_bandwidth(device: str) -> float:
-    """Bytes a second of a large copy on this device, read and written bytes both counted."""
+    """Bytes per second of a large copy on this device, counting reads and writes."""
     size = 2**30 if device == "cuda" else 2**26
     source = torch.rand(size, device=device)
     target = torch.empty_like(source)
@@ -234,7 +231,7 @@ def copy_bandwidth(device: str) -> float:
             torch.cuda.synchronize()
             best.append(start.elapsed_time(end) / 1e3)
         else:
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             target.copy_(source)
-            best.append(time.perf_counter() - began)
+            best.append(time.perf_counter() - start_time)
     return 2 * 4 * size / statistics.median(best)

@@ -1,4 +1,4 @@
-"""The graphs that benchmarks run on: two real structures read from `GFGN_DATA`, and made ones of any size and skew."""
+"""Graphs for the benchmarks: two real structures read from `GFGN_DATA`, and random graphs of any size and skew."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _data(path: str) -> Path:
 
 
 def _undirected(source: np.ndarray, target: np.ndarray, num_nodes: int) -> Tensor:
-    """Both directions, self-loops and repetitions gone, sorted by source as PyG leaves it."""
+    """Both directions, without self-loops and duplicates, sorted by source as in PyG."""
     key = np.concatenate([source.astype(np.int64) * num_nodes + target, target.astype(np.int64) * num_nodes + source])
     key = np.unique(key)
     source, target = key // num_nodes, key % num_nodes
@@ -34,14 +34,14 @@ def blogcatalog() -> tuple[Tensor, int]:
 
 
 def arxiv() -> tuple[Tensor, int]:
-    """The structure of ogbn-arxiv, symmetrised: 169,343 nodes, 2.3 million directed edges, a hub of over 13,000."""
+    """The structure of ogbn-arxiv, symmetrized: 169,343 nodes, 2.3 million directed edges, a hub of over 13,000."""
     with gzip.open(_data("ogbn_arxiv_structure/raw/edge.csv.gz"), "rt") as file:
         edges = np.loadtxt(file, dtype=np.int64, delimiter=",")
     return _undirected(edges[:, 0], edges[:, 1], 169_343), 169_343
 
 
 def even(num_nodes: int, num_edges: int, device: str = "cpu", seed: int = 0) -> tuple[Tensor, int]:
-    """A random directed graph in which every node has the same number of sources, up to rounding."""
+    """A random directed graph in which every node has the same in-degree, up to rounding."""
     generator = torch.Generator(device).manual_seed(seed)
     target = torch.arange(num_edges, device=device) % num_nodes
     source = torch.randint(num_nodes, (num_edges,), device=device, generator=generator)
@@ -49,7 +49,7 @@ def even(num_nodes: int, num_edges: int, device: str = "cpu", seed: int = 0) -> 
 
 
 def skewed(num_nodes: int, num_edges: int, exponent: float, seed: int = 0) -> tuple[Tensor, int]:
-    """An undirected random graph whose degrees fall as a power of the rank: exponent 0 is even, 1 very skewed."""
+    """An undirected random graph with power-law degrees: exponent 0 is uniform, 1 is very skewed."""
     generator = torch.Generator().manual_seed(seed)
     chance = torch.arange(1, num_nodes + 1, dtype=torch.float64).pow(-exponent)
     chance = (chance / chance.sum()).cumsum(0)

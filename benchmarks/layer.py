@@ -1,4 +1,4 @@
-"""A whole layer, forward and backward: the three GFGN levels beside PyG's convolutions of the same width.
+"""A whole layer, forward and backward: the three GFGN levels compared with PyG's convolutions of the same width.
 
     python benchmarks/layer.py [--device cuda] [--large]
 
@@ -63,7 +63,7 @@ def layers(
 
 
 def products(device: str) -> dict[str, object]:
-    """One GFGN-pair layer, full batch, at the size of ogbn-products; and the eager layer, which cannot run."""
+    """One GFGN-pair layer, full batch, at the size of ogbn-products; and the eager layer, which runs out of memory."""
     n, e, d = 2_449_029, 123_718_280, 128
     edge_index, _ = graphs.even(n, e, device)
     graph = Graph.from_edge_index(edge_index, n, duplicates="keep")
@@ -87,27 +87,27 @@ def products(device: str) -> dict[str, object]:
 
 
 def growth(device: str, rounds: int) -> list[dict[str, object]]:
-    """How time and memory grow with the edges, the width and the skew of the degrees."""
+    """Growth of time and memory with the number of edges, the width and the degree skew."""
     cuda = device == "cuda"
     n, e, d = (100_000, 2_000_000, 128) if cuda else (20_000, 400_000, 64)
-    found = []
+    problems = []
     for factor in (0.25, 0.5, 1, 2, 4):
         edges = int(factor * e)
-        found.append(
+        problems.append(
             layers("growth in E", *graphs.skewed(n, edges, 0.3), d, device, rounds, few=True)
             | {"axis": "E", "at": edges}
         )
     for width in (16, 32, 64, 128, 256, *((512,) if cuda else ())):
-        found.append(
+        problems.append(
             layers("growth in D", *graphs.skewed(n, e, 0.3), width, device, rounds, few=True)
             | {"axis": "D", "at": width}
         )
     for exponent in (0.0, 0.3, 0.6, 0.9):
-        found.append(
+        problems.append(
             layers("growth in skew", *graphs.skewed(n, e, exponent), d, device, rounds, few=True)
             | {"axis": "skew", "at": exponent}
         )
-    return found
+    return problems
 
 
 def main() -> None:

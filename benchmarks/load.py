@@ -1,8 +1,8 @@
-"""The first load of a dataset, from its raw files, beside the second, from the cache.
+"""The first load of a dataset, from its raw files, compared with the second, from the cache.
 
     python benchmarks/load.py
 
-Copies the raw files in `GFGN_DATA` to a folder without a cache, and loads every dataset it finds there.
+Copies the raw files in `GFGN_DATA` to a folder without a cache and loads every dataset available there.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ ROUNDS = 3
 
 
 def seconds(name: str, root: Path) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     load(name, root=root)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def measure(name: str, root: Path) -> dict[str, object]:
@@ -34,20 +34,20 @@ def measure(name: str, root: Path) -> dict[str, object]:
 
 
 def main() -> None:
-    given = Path(os.environ.get("GFGN_DATA", ""))
+    source = Path(os.environ.get("GFGN_DATA", ""))
     names = [name for name, entry in DATASETS.items() if entry.files]
     with tempfile.TemporaryDirectory() as folder:
-        found = []
+        available = []
         for name in names:
             files = DATASETS[name].files
-            if not all((given / file).is_file() for file in files):
+            if not all((source / file).is_file() for file in files):
                 continue
             for file in files:
                 (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(given / file, Path(folder) / file)
-            found.append(name)
-        load("karate")  # imports what loading needs
-        common.write("load", "cpu", [measure(name, Path(folder)) for name in found])
+                shutil.copy(source / file, Path(folder) / file)
+            available.append(name)
+        load("karate")  # imports the packages that loading needs
+        common.write("load", "cpu", [measure(name, Path(folder)) for name in available])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Speed and memory of each operator, forward and backward, beside plain PyTorch, compiled PyTorch and PyG.
+"""Speed and memory of each operator, forward and backward, compared with plain PyTorch, compiled PyTorch and PyG.
 
 python benchmarks/operators.py [pair_aggregate propagate propagate_and_mean sparse_linear] [--device cuda]
 """
@@ -25,7 +25,7 @@ def features(count: int, n: int, d: int, device: str, dtype: torch.dtype = torch
 
 
 def gathered_seconds(rows: int, edges: int, nodes: int, tensors: int, d: int, size: int, bandwidth: float) -> float:
-    """The time to gather `rows` feature rows an edge, and read or write `tensors` node tensors, at copy bandwidth."""
+    """Time to gather `rows` feature rows per edge and to read or write `tensors` node tensors at copy bandwidth."""
     return (rows * edges + tensors * nodes) * d * size / bandwidth
 
 
@@ -48,7 +48,7 @@ def pair_aggregate(device: str, rounds: int, bandwidth: float) -> list[dict[str,
                 "torch.compile": lambda a=a, b=b, z=z, graph=graph: compiled(a, b, z, graph),
             }
             size = torch.finfo(dtype).bits // 8
-            # Two rows an edge forward (b, z), three backward (a, z, gradient); a, z in and out, p, q out; then
+            # Two rows per edge forward (b, z), three backward (a, z, gradient); a, z in and out, p, q out; then
             # b, z, p, q, gradient in and three gradients out.
             floor = gathered_seconds(5, graph.num_edges, n, 13, d, size, bandwidth)
             result = common.problem(
@@ -69,7 +69,7 @@ def pair_aggregate(device: str, rounds: int, bandwidth: float) -> list[dict[str,
 
 
 def on_real_graphs(name: str, device: str, rounds: int, peers: Peers) -> list[dict[str, object]]:
-    """Measures what `peers` makes of features and a graph, on two real structures."""
+    """Measures the contenders returned by `peers` on two real structures."""
     problems = []
     for title, (edge_index, n) in (("BlogCatalog", graphs.blogcatalog()), ("ogbn-arxiv structure", graphs.arxiv())):
         graph = Graph.from_edge_index(edge_index, n).to(device)
@@ -97,7 +97,7 @@ def propagate_and_mean(device: str, rounds: int, bandwidth: float) -> list[dict[
     def peers(x: Tensor, graph: Graph) -> dict[str, common.Step]:
         return {
             "gfgn": lambda: torch.cat(ops.propagate_and_mean(x, graph)),
-            "gfgn, two walks": lambda: torch.cat([ops.propagate(x, graph), ops.neighbor_mean(x, graph)]),
+            "gfgn, two passes": lambda: torch.cat([ops.propagate(x, graph), ops.neighbor_mean(x, graph)]),
             "PyTorch eager": lambda: torch.cat(ops.propagate_and_mean(x, graph, "reference")),
         }
 
@@ -150,7 +150,7 @@ OPERATORS = {f.__name__: f for f in (pair_aggregate, propagate, propagate_and_me
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("operators", nargs="*", metavar="operator", help=f"of {', '.join(OPERATORS)}; all by default")
+    parser.add_argument("operators", nargs="*", metavar="operator", help=f"any of {', '.join(OPERATORS)}; default: all")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
@@ -158,7 +158,7 @@ def main() -> None:
     print(f"{common.device_name(args.device)}: copies at {bandwidth / 1e9:.0f} GB/s")
     unknown = set(args.operators) - set(OPERATORS)
     if unknown:
-        parser.error(f"unknown operators {sorted(unknown)}; there are {list(OPERATORS)}")
+        parser.error(f"unknown operators {sorted(unknown)}; choose from {list(OPERATORS)}")
     for name in args.operators or OPERATORS:
         problems = OPERATORS[name](args.device, args.rounds, bandwidth)
         common.write(name, args.device, problems, copy_bytes_per_second=bandwidth)

@@ -1,4 +1,4 @@
-"""Draws the plots in `docs/assets/` from the JSON files in `results/`: layers, how they grow, and training."""
+"""Draws the plots in `docs/assets/` from the JSON files in `results/`: layers, their growth, and training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASSETS = Path(__file__).parent.parent / "docs" / "assets"
 OURS, THEIRS, EAGER = "#00796b", "#9aa5ad", "#c77f0a"
 
 
-def colour(contender: str) -> str:
+def color(contender: str) -> str:
     if contender.endswith("eager"):
         return EAGER
     return OURS if contender.startswith(("GFGN", "gfgn")) else THEIRS
@@ -28,9 +28,8 @@ def load(name: str) -> dict[str, Any]:
 
 def save(figure: Figure, name: str) -> None:
     ASSETS.mkdir(parents=True, exist_ok=True)
-    # Neither date nor random ids: the same results give the same files.
+    # No date and no random ids: the same results give the same files.
     figure.savefig(ASSETS / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
-    figure.savefig(ASSETS / f"{name}.png", bbox_inches="tight", dpi=160)
     print(f"drew {ASSETS.name}/{name}.svg")
 
 
@@ -38,10 +37,10 @@ def bars(axes: Axes, rows: list[dict[str, Any]], field: str, label: str) -> None
     names = [row["contender"] for row in rows]
     values = [row[field] for row in rows]
     largest = max(value or 0 for value in values)
-    for place, (name, value) in enumerate(zip(names, values, strict=True)):
-        axes.barh(place, value or 0, color=colour(name), height=0.7)
+    for position, (name, value) in enumerate(zip(names, values, strict=True)):
+        axes.barh(position, value or 0, color=color(name), height=0.7)
         text = "out of memory" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
-        axes.text((value or 0) + largest * 0.015, place, text, va="center", fontsize=8)
+        axes.text((value or 0) + largest * 0.015, position, text, va="center", fontsize=8)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, largest * 1.18)
@@ -51,7 +50,7 @@ def bars(axes: Axes, rows: list[dict[str, Any]], field: str, label: str) -> None
 
 
 def training(device: str) -> None:
-    """How many times faster an epoch of a run is than in the loop."""
+    """Speed of one epoch of one run relative to the loop."""
     content = load(f"training-{device}")
     problems = content["problems"]
     levels = {"gfgn-graph": "#80cbc4", "gfgn-neighbor": "#26a69a", "gfgn-pair": "#00695c"}
@@ -59,10 +58,10 @@ def training(device: str) -> None:
     axes = figure.subplots()
     for shift, (level, shade) in enumerate(levels.items()):
         ratios = [next(row["ratio"] for row in p["rows"] if row["contender"] == level) for p in problems]
-        places = [place + 0.27 * (shift - 1) for place in range(len(problems))]
-        axes.bar(places, ratios, width=0.25, color=shade, label=level)
-        for place, ratio in zip(places, ratios, strict=True):
-            axes.text(place, ratio * 1.04, f"{ratio:.0f}×", ha="center", va="bottom", fontsize=7)
+        positions = [position + 0.27 * (shift - 1) for position in range(len(problems))]
+        axes.bar(positions, ratios, width=0.25, color=shade, label=level)
+        for position, ratio in zip(positions, ratios, strict=True):
+            axes.text(position, ratio * 1.04, f"{ratio:.0f}×", ha="center", va="bottom", fontsize=7)
     axes.set_yscale("log")
     axes.set_ylim(1, 1.6 * max(row["ratio"] for p in problems for row in p["rows"] if "ratio" in row))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
@@ -108,7 +107,7 @@ def growth(device: str) -> None:
             panel = panels[row][column]
             for name, style in styles.items():
                 points = [(p["at"], r[field]) for p in problems for r in p["rows"] if r["contender"] == name]
-                panel.plot(*zip(*points, strict=True), style, marker="o", ms=3, color=colour(name), label=name)
+                panel.plot(*zip(*points, strict=True), style, marker="o", ms=3, color=color(name), label=name)
             if axis != "skew":
                 panel.set_xscale("log", base=2)
                 panel.xaxis.set_major_formatter(plain)

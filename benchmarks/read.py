@@ -1,11 +1,10 @@
-"""Reading a large Parquet graph with string ids: gfgn beside pandas + NetworkX, time and peak memory of each.
+"""Reading a large Parquet graph with string ids: gfgn compared with pandas + NetworkX, time and peak memory.
 
     python benchmarks/read.py [--edges 10000000 2000000] [--networkx-up-to 2000000]
 
-The files are made in a temporary folder first, once without and once with a column of weights, which NetworkX is not
-tried on. Every contender runs in a process of its own, so that its peak is its own; `imports_mib` is the peak once the
-packages are imported and nothing is read yet. `cpu_seconds` is the time that the processors worked on it, which other
-programs on the machine change less than `seconds`.
+The files are generated in a temporary folder, with and without edge weights; NetworkX runs without weights only. Every
+contender runs in a separate process, so that peaks are independent; `imports_mib` is the peak after importing the
+packages. `cpu_seconds` is processor time, which depends less on other programs than `seconds`.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ def with_gfgn(folder: Path) -> dict[str, object]:
 
     from gfgn.data.io.read import read
 
-    before, began, worked, calls = peak_mib(), time.perf_counter(), cpu_seconds(), []
+    before, start, worked, calls = peak_mib(), time.perf_counter(), cpu_seconds(), []
     dataset = read(folder, progress=lambda done, total: calls.append((done, total)))
-    spent = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
+    spent = {"seconds": time.perf_counter() - start, "cpu_seconds": cpu_seconds() - worked}
     facts = {"nodes": dataset.num_nodes, "directed_edges": dataset.graph.num_edges, "progress_calls": len(calls)}
     return {**spent, "imports_mib": before, "peak_mib": peak_mib(), **facts}
 
@@ -70,13 +69,13 @@ def with_networkx(folder: Path) -> dict[str, object]:
     import pandas
     import pyarrow.parquet  # noqa: F401
 
-    before, began, worked = peak_mib(), time.perf_counter(), cpu_seconds()
+    before, start, worked = peak_mib(), time.perf_counter(), cpu_seconds()
     nodes, edges = (pandas.read_parquet(folder / f"{name}.parquet") for name in ("nodes", "edges"))
     graph = networkx.from_pandas_edgelist(edges)
     graph.add_nodes_from(nodes["id"])
     graph.remove_edges_from(list(networkx.selfloop_edges(graph)))
     features = nodes.drop(columns=["id", "label"]).to_numpy()
-    spent = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
+    spent = {"seconds": time.perf_counter() - start, "cpu_seconds": cpu_seconds() - worked}
     facts = {"nodes": len(features), "directed_edges": 2 * graph.number_of_edges()}
     return {**spent, "imports_mib": before, "peak_mib": peak_mib(), **facts}
 
@@ -88,7 +87,7 @@ def problem(num_edges: int, weighted: bool, with_peer: bool) -> dict[str, object
     num_nodes, title = num_edges // 10, f"{num_edges:,} edges{' with weights' if weighted else ''}"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # In a process of its own as well: the peak of a child starts from that of its parent.
+        # Also in a separate process: the peak of a child starts from that of its parent.
         call = [sys.executable, __file__]
         weights = ["--weights"] if weighted else []
         subprocess.run([*call, "--make", name, "--edges", str(num_edges), *weights], check=True)
@@ -100,7 +99,7 @@ def problem(num_edges: int, weighted: bool, with_peer: bool) -> dict[str, object
             row = {"contender": contender, **json.loads(done.stdout.splitlines()[-1])}
             row["over_files_mib"] = row["peak_mib"] - size
             print(
-                f"  {contender:<18} {row['seconds']:7.1f} s ({row['cpu_seconds']:.1f} of the CPU)  "
+                f"  {contender:<18} {row['seconds']:7.1f} s ({row['cpu_seconds']:.1f} of CPU time)  "
                 f"peak {row['peak_mib']:7.0f} MiB, of that {row['imports_mib']:.0f} for imports; "
                 f"{row['over_files_mib']:.0f} MiB over the files",
                 flush=True,
@@ -113,9 +112,9 @@ def problem(num_edges: int, weighted: bool, with_peer: bool) -> dict[str, object
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--edges", type=int, nargs="+", default=[10_000_000], help="edges of each graph; a tenth: nodes"
+        "--edges", type=int, nargs="+", default=[10_000_000], help="edges of each graph; it has a tenth as many nodes"
     )
-    parser.add_argument("--networkx-up-to", type=int, default=10**12, help="leaves NetworkX out of larger graphs")
+    parser.add_argument("--networkx-up-to", type=int, default=10**12, help="skip NetworkX on larger graphs")
     parser.add_argument("--make", help=argparse.SUPPRESS)
     parser.add_argument("--weights", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
@@ -130,7 +129,7 @@ def main() -> None:
             for edges in options.edges
             for weighted in (False, True)
         ]
-        import common  # PyTorch with it; a child's peak starts from its parent's, so not before the children
+        import common  # imports PyTorch; only after the children, whose peak starts from that of their parent
 
         common.write("read", "cpu", problems)
 

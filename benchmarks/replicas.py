@@ -1,9 +1,9 @@
-"""Whether a replica knows its neighbours: each model alone, in a batch of 7, and in a batch of 160 in another order.
+"""Independence of replicas: each model alone, in a batch of 7, and in a batch of 160 in another order.
 
     python benchmarks/replicas.py [--device cuda] [--dataset texas] [--models gfgn-pair,gat]
 
 Trains with dropout, compares the validation losses of all epochs, and writes the largest relative deviation. Rounding
-differs with the shape of a batch, and training makes differences grow: over these epochs they must stay rounding.
+depends on the shape of a batch and training amplifies it; over these epochs the deviation must stay small.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def deviation(run: Run, other: Run) -> float:
 
 
 def measure(model: str, dataset: str, device: str) -> dict[str, object]:
-    # Small steps: with large ones some models multiply a difference in the last digit by thousands within these epochs.
+    # A small learning rate: with a large one, some models amplify a difference in the last digit a thousandfold.
     data, replicas = load(dataset), [dataclasses.replace(replica, lr=0.005) for replica in training.replicas(160)]
-    began = time.perf_counter()
+    start = time.perf_counter()
     order = list(range(160))
     random.Random(0).shuffle(order)
-    crowd = train_replicas(model, data, [replicas[k] for k in order], EPOCHS, EPOCHS, device, batch_size=160)
-    seven = train_replicas(model, data, replicas[:7], EPOCHS, EPOCHS, device, batch_size=7)
+    large = train_replicas(model, data, [replicas[k] for k in order], EPOCHS, EPOCHS, device, batch_size=160)
+    small = train_replicas(model, data, replicas[:7], EPOCHS, EPOCHS, device, batch_size=7)
     worst = {"of 7": 0.0, "of 160": 0.0}
     for k in PROBES:
         [alone] = train_replicas(model, data, [replicas[k]], EPOCHS, EPOCHS, device)
-        worst["of 7"] = max(worst["of 7"], deviation(alone, seven[k]))
-        worst["of 160"] = max(worst["of 160"], deviation(alone, crowd[order.index(k)]))
+        worst["of 7"] = max(worst["of 7"], deviation(alone, small[k]))
+        worst["of 160"] = max(worst["of 160"], deviation(alone, large[order.index(k)]))
     verdict = "same" if max(worst.values()) < TOLERANCE else "DIFFERENT"
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     print(f"{model:<14} {worst['of 7']:.1e} {worst['of 160']:.1e} {verdict} ({seconds:.1f} s)", flush=True)
     return {"model": model, "dataset": dataset, "epochs": EPOCHS, "deviation": worst, "verdict": verdict}
 

@@ -1,4 +1,4 @@
-"""Runs every benchmark on this machine and draws the plots: `make bench`. `GFGN_DATA` names the datasets' folder."""
+"""Runs all benchmarks on this machine and draws the plots: `make bench`. `GFGN_DATA` is the folder of the datasets."""
 
 import subprocess
 import sys

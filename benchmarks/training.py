@@ -1,12 +1,11 @@
-"""Training many replicas at once, beside a loop over PyG's 2-layer GCN: time of one epoch of one run, and peak memory.
+"""Training many replicas at once, compared with a loop over PyG's 2-layer GCN: time per epoch and run, peak memory.
 
     python benchmarks/training.py [--device cuda] [--datasets texas,cora] [--models gfgn-graph,gfgn-pair]
 
 Both train with dropout and Adam, have 64 hidden units, and validate after every epoch. Ours is a whole call of
-`train_replicas`, from the initialisation of its replicas to their test scores, with early stopping out of reach; its
-time is divided by replicas and epochs. The loop is warm and has nothing but epochs in it; on a CPU it runs with as many
-threads as suit it best. What a run costs beside its epochs weighs as in a study where there are 400 epochs, and more
-where a CPU would take too long for so many. Results of datasets measured before stay in the file.
+`train_replicas`, from initialization to test scores, without early stopping; its time is divided by the numbers of
+replicas and epochs. The loop is warm and contains only epochs; on a CPU it runs with one thread or all threads,
+whichever is faster. Results of other datasets stay in the file.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from gfgn.train import Replica, train_replicas
 LEVELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 REPLICAS, EPOCHS, FEWER_EPOCHS = 160, 400, 100
 LARGE = 1_000
-"""Nodes from which on a CPU trains for fewer epochs."""
+"""Number of nodes above which a CPU trains for fewer epochs."""
 
 
 class Loop:
-    """The peer: one run after another, as most published code does it."""
+    """The peer: one run at a time, as in most published code."""
 
     def __init__(self, data: Dataset, device: str) -> None:
         data = data.to(device)
@@ -54,22 +53,22 @@ class Loop:
             return float(score), float(cross_entropy(out[val], self.y[val]))
 
     def milliseconds(self, epochs: int) -> float:
-        """Of one epoch, with one thread or with all, whichever is faster."""
+        """Time of one epoch with one thread or all threads, whichever is faster."""
         threads = torch.get_num_threads()
-        found = [self._milliseconds(epochs)]
+        times = [self._milliseconds(epochs)]
         if self.device == "cpu" and threads > 1:
             torch.set_num_threads(1)
-            found.append(self._milliseconds(epochs))
+            times.append(self._milliseconds(epochs))
             torch.set_num_threads(threads)
-        return min(found)
+        return min(times)
 
     def _milliseconds(self, epochs: int) -> float:
         _synchronize(self.device)
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(epochs):
             self.epoch()
         _synchronize(self.device)
-        return 1e3 * (time.perf_counter() - began) / epochs
+        return 1e3 * (time.perf_counter() - start) / epochs
 
 
 def _synchronize(device: str) -> None:
@@ -78,7 +77,7 @@ def _synchronize(device: str) -> None:
 
 
 def replicas(count: int) -> list[Replica]:
-    """Ten splits and the paper's grid: learning rates, dropout rates and λ all differ inside a batch."""
+    """Ten splits and the paper's grid: learning rates, dropout rates and λ differ within a batch."""
     return [
         Replica(split=k % 10, seed=k // 10, lr=(0.005, 0.05)[k % 2], dropout=(0.5, 0.8)[k // 2 % 2], lam=1 + k // 4 % 2)
         for k in range(count)
@@ -87,10 +86,10 @@ def replicas(count: int) -> list[Replica]:
 
 def ours(model: str, data: Dataset, device: str, count: int, epochs: int) -> float:
     _synchronize(device)
-    began = time.perf_counter()
+    start = time.perf_counter()
     train_replicas(model, data, replicas(count), epochs, epochs, device)
     _synchronize(device)
-    return 1e3 * (time.perf_counter() - began) / (count * epochs)
+    return 1e3 * (time.perf_counter() - start) / (count * epochs)
 
 
 def measure(name: str, models: list[str], device: str, rounds: int) -> dict[str, object]:
@@ -114,7 +113,7 @@ def measure(name: str, models: list[str], device: str, rounds: int) -> dict[str,
             times[model].append(ours(model, data, device, count, epochs))
     peer = statistics.median(peers)
     rows = [{"contender": "loop of PyG GCN", "epoch_ms": peer, "peak_mib": memory["loop"]}]
-    print(f"{name}: loop of PyG GCN {peer:.3f} ms an epoch, {memory['loop']:.0f} MiB", flush=True)
+    print(f"{name}: loop of PyG GCN {peer:.3f} ms per epoch, {memory['loop']:.0f} MiB", flush=True)
     for model in models:
         mine = statistics.median(times[model])
         rows.append({"contender": model, "epoch_ms": mine, "ratio": peer / mine, "peak_mib": memory[model]})
