@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import gfgn
+import gfgn.graph
+
 ROOT = Path(__file__).parents[1]
 LAYERS = ["cli", "paper", "estimator", "report", "runs", "train", "sampling", "nn", "data", "graph", "ops"]
 """Each layer may import those to its right."""
@@ -122,6 +125,34 @@ def test_a_wrong_import_is_reported(line: str, tmp_path: Path) -> None:
     assert all("gfgn.nn.model" in violation for violation in violations)
 
 
+def test_importing_gfgn_does_not_import_pytorch() -> None:
+    code = "import sys, gfgn\ndir(gfgn)\nprint([name for name in sys.modules if name.startswith(('torch', 'gfgn.'))])"
+    assert run_in(ROOT, code).strip() == "[]"
+
+
+def test_public_names_are_imported_on_first_use() -> None:
+    modules = {"data", "nn", "ops", "report", "runs", "sampling", "train"}
+    assert set(dir(gfgn)) == modules | {"GFGN", "GFGNConv", "Graph", "__version__"}
+    for name in modules:
+        assert getattr(gfgn, name).__name__ == f"gfgn.{name}"
+    assert gfgn.Graph is gfgn.graph.Graph
+    assert gfgn.GFGNConv is gfgn.nn.GFGNConv
+    with pytest.raises(AttributeError, match="no attribute 'unknown'"):
+        _ = gfgn.unknown
+
+
+def test_below_the_report_no_import_needs_more_than_pytorch_and_scipy() -> None:
+    """`gfgn.data`, `gfgn.train` and `gfgn.runs` import packages for tables, figures and files where they use them."""
+    modules = find_modules(ROOT / "src")
+    lower = set(LAYERS[LAYERS.index("runs") :])
+    packages = {"typer", "rich", "matplotlib", "pandas", "pyarrow", "sklearn", "yaml"}
+    for name in modules:
+        if layer_of(name) in lower:
+            top = ast.parse(modules[name].read_text(encoding="utf-8")).body
+            imported = {target.partition(".")[0] for node in top for target in _targets(node, name, modules)}
+            assert not imported & packages, name
+
+
 # --- without gfgn.paper -----------------------------------------------------------------------------------------------
 
 
@@ -131,37 +162,32 @@ def test_only_tests_of_the_paper_import_it() -> None:
     assert [name for name in modules if "paper" in map(layer_of, find_imports(name, modules))] == []
 
 
-@pytest.fixture(scope="module")
-def without_paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the repository without `gfgn.paper` and its tests, with the cache of compiled kernels, which is valid for
-    files of the same age."""
-    copy = tmp_path_factory.mktemp("copy")
-    for folder in ("src", "tests"):
-        shutil.copytree(ROOT / folder, copy / folder)
-        shutil.rmtree(next((copy / folder).glob("**/paper")))
+@pytest.mark.slow
+def test_the_library_works_without_the_paper(tmp_path: Path) -> None:
+    """In a copy without `gfgn.paper`, every module imports, every test is collected, and the tests of the command and the
+    report pass. The tests above show that no other test reaches `gfgn.paper`."""
+    for folder in ("src", "tests"):  # the copied cache of compiled kernels is valid, as modification times are the same
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+        shutil.rmtree(next((tmp_path / folder).glob("**/paper")))
     for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CITATION.cff", "docs", "examples"):
-        (copy / name).symlink_to(ROOT / name)
-    return copy
+        (tmp_path / name).symlink_to(ROOT / name)
+    names = [name for name in find_modules(tmp_path / "src") if name != "gfgn.__main__"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    tested = ["-x", "-m", "not slow", "tests/cli", "tests/report"]
+    run_in(
+        tmp_path,
+        "import importlib, sys, pytest\nfrom typer.testing import CliRunner\n"
+        f"for name in {names}: importlib.import_module(name)\n"
+        "result = CliRunner().invoke(sys.modules['gfgn.cli'].app, ['reproduce', 'table1'])\n"
+        "assert 'the reproduction of the paper (the package gfgn.paper) is not installed' in result.stderr\n"
+        f"assert sys.modules['gfgn'].__file__.startswith({str(tmp_path)!r})\n"
+        f"sys.exit(pytest.main({[*options, '--collect-only']}) or pytest.main({[*options, *tested]}))",
+    )
 
 
-def run_in(folder: Path, *arguments: str) -> str:
+def run_in(folder: Path, code: str) -> str:
+    """Runs code with the gfgn of a copy of the repository and returns what it prints."""
     environment = os.environ | {"PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder / 'tests'}"}
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def test_every_module_imports_without_the_paper(without_paper: Path) -> None:
-    names = [name for name in find_modules(without_paper / "src") if name != "gfgn.__main__"]
-    code = f"import gfgn, importlib\nfor name in {names}: importlib.import_module(name)\nprint(gfgn.__file__)"
-    assert run_in(without_paper, "-c", code).strip() == str(without_paper / "src" / "gfgn" / "__init__.py")
-
-
-@pytest.mark.slow
-def test_the_tests_pass_without_the_paper(without_paper: Path) -> None:
-    """Those of the layers that the paper uses and of the command run; the others, which no test above can lead to
-    `gfgn.paper`, are collected."""
-    pytest_quietly = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
-    run_in(without_paper, *pytest_quietly, "--collect-only", "tests")
-    run_in(without_paper, *pytest_quietly, "-x", "-m", "not slow", "tests/cli", "tests/report")

@@ -1,6 +1,7 @@
 """`gfgn reproduce`, and `gfgn report` of a study."""
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,12 @@ def test_report_of_a_study_writes_its_tables(tmp_path: Path) -> None:
     result = gfgn("report", shutil.copytree(folder, tmp_path / "own"), code=2)
     assert "gfgn reproduce STUDY.yaml --tables --out" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_without_the_reproduction_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gfgn.paper", "gfgn.paper.check", "gfgn.paper.reproduce"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "chosen.csv").touch()
+    for arguments in (["reproduce"], ["reproduce", "table1"], ["report", str(tmp_path)]):
+        result = gfgn(*arguments, code=2)
+        assert result.stderr == "gfgn: the reproduction of the paper (the package gfgn.paper) is not installed\n"

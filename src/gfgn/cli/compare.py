@@ -35,7 +35,7 @@ def compare(
     grid: Annotated[
         Grid, typer.Option(help="paper: tune every model on the paper's grid; none: no tuning.")
     ] = Grid.none,
-    trials: Annotated[int | None, typer.Option(help="Tune every model on this many random configurations.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Tune every model by halving this many random configurations.")] = None,
     epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
     out: Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPORT}.")] = Path("gfgn-report"),
     device: Device = "auto",
@@ -68,8 +68,8 @@ def compare(
             stored = {comparison.dataset.name: comparison for comparison in read_comparisons(store)}
         report = write_report(list(stored.values()), out / REPORT)  # of everything in the store
     print_comparisons(stdout(), [stored[dataset.name] for dataset in datasets])
-    kept = f", {progress.kept:,} more were in the store" if progress.kept else ""
-    typer.echo(f"{progress.trained:,} runs trained{kept}, {time.perf_counter() - start:.1f} s in total")
+    kept = f", {progress.kept:,} more from the store" if progress.kept else ""
+    typer.echo(f"{progress.trained:,} runs{kept}, {time.perf_counter() - start:.1f} s in all")
     typer.echo(f"report: {report}    all runs: {out / TABLE}")
 
 

@@ -141,7 +141,7 @@ def _results(comparison: Comparison) -> str:
     heads = ["model", f"test {METRICS[comparison.dataset.metric]}, %", "95% interval", "parameters", "s / run"]
     note = "Mean ± standard deviation over runs; bootstrap interval of the mean over splits."
     if paired:
-        heads[3:3] = [f"vs. {baseline}", "p"]
+        heads[3:3] = [f"against {baseline}", "p"]
         note += (
             f" {baseline} is the baseline with the best test score; differences are paired by split and seed; p belongs "
             "to a paired t-test over splits."

@@ -39,7 +39,7 @@ def _print_comparison(console: Console, comparison: Comparison, with_settings: b
         _print(console, f"All models: {comparison.settings}.")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
-    for heading in (f"test {METRICS[data.metric]}, %", "95% interval", *([f"vs. {baseline}"] if baseline else [])):
+    for heading in (f"test {METRICS[data.metric]}, %", "95% interval", *([f"against {baseline}"] if baseline else [])):
         table.add_column(heading, justify="right")
     for model, summary in comparison.summary().items():
         difference = comparison.gain(model)
