@@ -82,14 +82,3 @@ def keep_runs(
         callback.on_run_end(row)
 
     return keep
-
-
-def choose_device(name: str) -> str:
-    """The device to train on; `"auto"` is a GPU if there is one, else the CPU."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if name == "auto":
-        name = "cuda" if available["cuda"] else "cpu"
-    if not available.get(name.partition(":")[0], False):
-        known = ", ".join(device for device, present in available.items() if present)
-        raise ValueError(f"--device must be auto or one that this machine has ({known}), got {name!r}")
-    return "cuda:0" if name == "cuda" else name  # as tensors name their device
