@@ -12,7 +12,7 @@ import typer
 from gfgn.cli.app import Device, app, fail, split_names, user_errors
 
 if TYPE_CHECKING:
-    from gfgn.paper.reproduce import Outcome
+    from gfgn.runs.study_runner import Outcome
 
 
 @app.command()
@@ -23,10 +23,10 @@ def reproduce(
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Recompute the tables from runs.csv.gz, train a few runs again on the CPU, compare."),
+        typer.Option("--check", help="Recompute the tables from the runs, train a few runs again on the CPU, compare."),
     ] = False,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Write tables and figures again from runs.csv.gz; no training.")
+        bool, typer.Option("--tables", help="Write tables and figures again from the runs; no training.")
     ] = False,
     device: Device = "auto",
     models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
