@@ -28,7 +28,7 @@ class GateReader(nn.Module):
     """One gating layer on the input dimensions, followed by a linear classifier.
 
     The classifier is initialized with zeros, so that it takes its first step before any gate has a gradient. With
-    random weights, a few gates of dimensions that do not follow the graph end near 1: on `dimensions` with seeds 0 to 4,
+    random weights, a few gates of dimensions that do not follow the graph end near 1: on `dimensions`, seeds 0 to 4,
     the rank correlation of gates and truth is then 0.41 to 0.82. With zeros it is 0.82, the largest possible value, for
     every seed and level.
     """
@@ -102,7 +102,7 @@ def gates_note(store: Store, dataset: Dataset) -> dict[str, Any] | None:
     """The mean gate of each dimension at every level, computed once and kept in the store.
 
     Returns:
-        `None` for a dataset with too many dimensions or several labels per node. Otherwise `"levels"` holds the gates by
+        `None` for a dataset with too many dimensions or several labels per node. Otherwise `"levels"` holds gates by
         level, and either `"smooth"` says which dimensions follow the graph by construction, or `"roughness"` how much
         each dimension varies along edges.
     """
