@@ -29,7 +29,7 @@ def report(
         from gfgn.cli.reproduce import report_study
 
         if out is not None or runs is not None:
-            fail(f"--out and --runs are for a comparison; {source} is the folder of a study and has its runs.csv")
+            fail(f"--out and --runs are for a comparison; {source} is the folder of a study with its runs.csv.gz")
         report_study(source)
         return
     path = source / STORE if source.is_dir() else source

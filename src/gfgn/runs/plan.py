@@ -156,7 +156,7 @@ def run_plans(
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
 
     def train(group: Sequence[Plan], replicas: Iterable[Sequence[Replica]]) -> None:
-        distinct = list(dict.fromkeys(replica for some in replicas for replica in some))
+        distinct = list(dict.fromkeys(replica for group in replicas for replica in group))
         if distinct:
             train_missing(
                 *(store, dataset, group[0].model, distinct, group[0].config, device),

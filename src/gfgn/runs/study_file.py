@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-import yaml
 
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.nn.registry import MODELS
@@ -27,6 +26,8 @@ from gfgn.train.sampled import SAMPLING
 
 def read_study(path: Path) -> Study:
     """Reads a study from a YAML file and checks that everything it names exists."""
+    import yaml
+
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
