@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-__all__ = ["GFGN", "GFGNConv", "Graph", "__version__"]
-
 if TYPE_CHECKING:
+    from gfgn import data, nn, ops, report, runs, sampling, train
     from gfgn.graph import Graph
     from gfgn.nn import GFGN, GFGNConv
 
-_HOME = {"Graph": "gfgn.graph", "GFGN": "gfgn.nn", "GFGNConv": "gfgn.nn"}
+__version__ = "0.2.0"
+__all__ = [
+    "GFGN",
+    "GFGNConv",
+    "Graph",
+    "__version__",
+    "data",
+    "nn",
+    "ops",
+    "report",
+    "runs",
+    "sampling",
+    "train",
+]
+
+_MODULE_OF = {"Graph": "gfgn.graph", "GFGN": "gfgn.nn", "GFGNConv": "gfgn.nn"}
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name when it is first used, so that `import gfgn` stays fast."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'gfgn' has no attribute {name!r}")
+    """Imports a public name on first use, so that `import gfgn` does not import PyTorch."""
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    if name in __all__:
+        return import_module(f"gfgn.{name}")
+    raise AttributeError(f"module 'gfgn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,6 +1,6 @@
 """`python -m gfgn`: the same as the command `gfgn`."""
 
-from gfgn.cli.app import main
+from gfgn.cli import main
 
 if __name__ == "__main__":
     main()

@@ -13,8 +13,8 @@ from runs.stores import row
 from gfgn.paper.claims import CLAIMS, FAILS, HOLDS, OPEN, Verdict, effort, judge, page, write
 from gfgn.paper.evidence import LEVELS, CellKey, Evidence, Missing, Runs, paired, read_evidence, read_gates
 from gfgn.paper.rules import ASSORTATIVE, BASELINES, DISASSORTATIVE, NINE, PPI_BASELINES, SCORED, WITHOUT_GEOM, ranks
+from gfgn.paper.studies import load_study
 from gfgn.runs.record import DatasetRecord
-from gfgn.runs.study import load_study
 from gfgn.runs.table import write_runs
 from gfgn.train import TrainConfig
 
@@ -300,7 +300,7 @@ def test_evidence_from_a_folder(tmp_path: Path) -> None:
         for lr, drop, val, test in grid
         for split in range(10)
     ]
-    write_runs(tmp_path / "lambda" / "runs.csv", rows)
+    write_runs(tmp_path / "lambda" / "runs.csv.gz", rows)
     (tmp_path / "motivation").mkdir()
     (tmp_path / "motivation" / "summary.csv").write_text("measure,value\na number,0.5\n", encoding="utf-8")
     evidence = read_evidence(tmp_path, {"cora": 0.8})

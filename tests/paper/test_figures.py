@@ -16,10 +16,10 @@ from gfgn.paper.figures.parameters import parameters_figure
 from gfgn.paper.figures.scores import boxes_figure, values_figure
 from gfgn.paper.figures.spectral import spectral_figure
 from gfgn.paper.figures.studies import Point, axis_figure, draw_study, study_points, table_figure
+from gfgn.paper.studies import load_study
 from gfgn.report.style import MODEL_STYLES, save_svg
 from gfgn.runs.record import DatasetRecord, Row
 from gfgn.runs.results import Results
-from gfgn.runs.study import load_study
 from gfgn.train import Replica
 
 MODELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gcn", "mlp")
@@ -159,8 +159,9 @@ def results(name: str, models: Sequence[str] = ()) -> Results:
             continue
         standin = DATASETS[cell.dataset].standin
         record = DatasetRecord(study.data_name(cell), "f", ("s",) * 10, standin, "accuracy", "", 1, 1, 1, 2)
-        final = study.final(cell, study.configurations(cell)[0])
-        for replica in dict.fromkeys([*study.tuning(cell), *final]):
+        plan = study.plan(cell)
+        final = plan.final(plan.configurations[0])
+        for replica in dict.fromkeys([*plan.tuning(), *final]):
             row = _row(record, cell.model, replica, study.variant(cell).config, 0.8 + 0.01 * replica.split)
             rows.append(replace(row, val=0.6) if replica in final else row)
     return Results(study, rows)

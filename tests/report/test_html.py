@@ -1,4 +1,4 @@
-"""The report is one file, says what was found, and reads without colour, network or a wide screen."""
+"""The report is one self-contained file with all results, readable without color and on a narrow screen."""
 
 import dataclasses
 import re
@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from gfgn.data.generators import dimensions
+from gfgn.data import dimensions
 from gfgn.report import write_report
 from gfgn.report.figures import stack
-from gfgn.runs import Comparison, Store, grid
-from gfgn.runs import comparison as compare
+from gfgn.runs import Comparison, Store, compare, grid
 from gfgn.runs.gates import gates_note
 
 VOID = {"meta", "link", "br", "use", "path"}
 
 
 class Balance(HTMLParser):
-    """Collects the tags that are not closed in order."""
+    """Collects tags that are not properly closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +67,7 @@ def both(comparison: Comparison, tuned: Comparison, tmp_path_factory: pytest.Tem
 
 
 @pytest.mark.parametrize("name", ["page", "both"])
-def test_needs_nothing_but_itself(name: str, request: pytest.FixtureRequest) -> None:
+def test_the_page_is_self_contained(name: str, request: pytest.FixtureRequest) -> None:
     page = request.getfixturevalue(name)
     addresses = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"')\s>]+)""", page)
     assert all(address.startswith("#") for address in addresses)
@@ -76,7 +75,7 @@ def test_needs_nothing_but_itself(name: str, request: pytest.FixtureRequest) -> 
 
 
 @pytest.mark.parametrize("name", ["page", "both"])
-def test_is_well_formed(name: str, request: pytest.FixtureRequest) -> None:
+def test_the_page_is_well_formed(name: str, request: pytest.FixtureRequest) -> None:
     page = request.getfixturevalue(name)
     balance = Balance()
     balance.feed(page)
@@ -89,7 +88,7 @@ def test_is_well_formed(name: str, request: pytest.FixtureRequest) -> None:
     assert used <= set(ids)
 
 
-def test_the_table_holds_the_numbers(page: str, comparison: Comparison) -> None:
+def test_the_table_shows_the_summaries(page: str, comparison: Comparison) -> None:
     for model, summary in comparison.summary().items():
         row = re.search(rf"<tr[^>]*><td>{model}</td>(.*?)</tr>", page)
         assert row is not None
@@ -99,10 +98,10 @@ def test_the_table_holds_the_numbers(page: str, comparison: Comparison) -> None:
     assert "at most 5 epochs" in page
     assert comparison.dataset.description in page
     assert "2 models on dimensions" in page
-    assert "4 runs, each a row" in page
+    assert "4 runs, all of them in the store" in page
 
 
-def test_figures_follow_the_page_and_have_words(page: str) -> None:
+def test_figures_use_the_page_color_and_have_alternative_texts(page: str) -> None:
     figures = re.findall(r"<svg role=\"img\" aria-label=\"([^\"]+)\"", page)
     assert len(figures) == 2
     assert "where the dimension follows the graph" in figures[1]
@@ -113,7 +112,7 @@ def test_figures_follow_the_page_and_have_words(page: str) -> None:
 
 def test_runs_with_the_same_score_do_not_hide_each_other() -> None:
     assert stack([70.0, 80.0, 70.01, 70.0], step=0.1) == pytest.approx([0, 0, 0.1, 0.2])
-    assert stack([70.0] * 4, step=0.1, most=3) == pytest.approx([0, 0.1, 0.2, 0])
+    assert stack([70.0] * 4, step=0.1, height=3) == pytest.approx([0, 0.1, 0.2, 0])
 
 
 def test_several_datasets_have_an_overview_with_ranks(both: str, comparison: Comparison, tuned: Comparison) -> None:
@@ -126,39 +125,39 @@ def test_several_datasets_have_an_overview_with_ranks(both: str, comparison: Com
         for each in (comparison, tuned):
             if model in each.models:
                 assert f"{100 * each.summary()[model].mean:.1f} ±" in row
-    assert rows["gfgn-pair"].startswith("<td></td>")  # it was not run on the first
-    assert rows["gfgn-pair"].endswith("<td></td>")  # and has no rank
+    assert rows["gfgn-pair"].startswith("<td></td>")  # did not run on the first dataset
+    assert rows["gfgn-pair"].endswith("<td></td>")  # so it has no rank
     assert overview.count('class="strong"') >= 2
     assert both.count("<h2 id=") == 2
 
 
-def test_a_tuned_comparison_tells_what_was_chosen(both: str, tuned: Comparison) -> None:
-    assert both.count("Chosen configurations") == 1
-    assert "All 10 that were tried" in both
-    chosen = both.split("Chosen configurations")[1].split("<details>")[0]
+def test_a_tuned_comparison_shows_the_selected_configurations(both: str, tuned: Comparison) -> None:
+    assert both.count("Selected configurations") == 1
+    assert "All 10 configurations tried" in both
+    selected = both.split("Selected configurations")[1].split("<details>")[0]
     for model in tuned.models:
         best = tuned.selections[model].candidates[0]
-        assert f"learning rate {best.configuration['lr']:g}, " in chosen
-        assert f"{100 * best.val:.1f} ± {100 * best.std:.1f}" in chosen
-    row = re.search(r"<tr><td>mlp</td>(.*?)</tr>", chosen)
+        assert f"learning rate {best.configuration['lr']:g}, " in selected
+        assert f"{100 * best.val:.1f} ± {100 * best.std:.1f}" in selected
+    row = re.search(r"<tr><td>mlp</td>(.*?)</tr>", selected)
     assert row is not None
-    assert "λ" not in row[1]  # which means nothing to it
+    assert "λ" not in row[1]  # an MLP has none
     assert "grid of 4 (learning rate 0.01 or 0.05; λ 1 or 2)" in both
 
 
-def test_what_is_shared_is_said_once(comparison: Comparison, tuned: Comparison, tmp_path: Path) -> None:
+def test_shared_settings_are_shown_once(comparison: Comparison, tuned: Comparison, tmp_path: Path) -> None:
     plan = dataclasses.replace(comparison.plan, dataset=dataclasses.replace(comparison.dataset, name="other"))
-    assert write(tmp_path, comparison, dataclasses.replace(comparison, plan=plan)).count("Every model: ") == 1
-    assert write(tmp_path, comparison, tuned).count("Every model: ") == 2
+    assert write(tmp_path, comparison, dataclasses.replace(comparison, plan=plan)).count("All models: ") == 1
+    assert write(tmp_path, comparison, tuned).count("All models: ") == 2
 
 
-def test_without_truth_gates_are_shown_against_smoothness(tuned: Comparison, tmp_path: Path) -> None:
+def test_gates_are_shown_against_smoothness_where_the_truth_is_unknown(tuned: Comparison, tmp_path: Path) -> None:
     page = write(tmp_path, tuned)
-    assert "against its roughness" in page
+    assert "against its smoothness" in page
     assert "follows the graph, " not in page
 
 
-def test_gates_of_the_trained_models(comparison: Comparison, tmp_path: Path) -> None:
+def test_gates_of_trained_models(comparison: Comparison, tmp_path: Path) -> None:
     gates = [{"min": 0.1, "mean": mean, "max": 1.5, "std": 0.2, "below_055": 0.641} for mean in (0.2, 0.4)]
     rows = [dataclasses.replace(row, gates=each) for row, each in zip(comparison.of("gfgn-graph"), gates, strict=True)]
     known = dataclasses.replace(comparison, rows=comparison.rows | {"gfgn-graph": rows})
@@ -168,25 +167,25 @@ def test_gates_of_the_trained_models(comparison: Comparison, tmp_path: Path) -> 
     assert re.findall(r"<td>(.*?)</td>", row[1]) == ["0.10", "0.30", "1.50", "0.20", "64"]
 
 
-def test_what_cannot_be_shown_is_said(comparison: Comparison, tmp_path: Path) -> None:
+def test_missing_parts_are_named(comparison: Comparison, tmp_path: Path) -> None:
     wide = dataclasses.replace(comparison.dataset, num_features=1703, standin=True)
     plan = dataclasses.replace(comparison.plan, dataset=wide)
     page = write(tmp_path, dataclasses.replace(comparison, plan=plan, gates=None, incomplete={"gcn": (1, 2)}))
-    assert "up to 1,024 dimensions, and this graph has 1,703" in page
+    assert "up to 1,024 dimensions; this graph has 1,703" in page
     assert "gcn, 1 of 2 runs" in page
     assert "This is a stand-in" in page
     assert page.count("<svg") == 1
 
 
-def test_a_comparison_that_has_only_begun(comparison: Comparison, tmp_path: Path) -> None:
+def test_a_comparison_without_finished_models(comparison: Comparison, tmp_path: Path) -> None:
     empty = dataclasses.replace(comparison, rows={}, incomplete={"mlp": (0, 2), "gfgn-graph": (1, 2)})
     assert "mlp, 0 of 2 runs; gfgn-graph, 1 of 2 runs" in write(tmp_path, empty)
     assert "<h1>2 models on 2 datasets</h1>" in write(tmp_path, empty, comparison)
-    with pytest.raises(ValueError, match="comparisons must hold at least one, got none"):
+    with pytest.raises(ValueError, match="comparisons must not be empty, got none"):
         write_report([], tmp_path / "none.html")
 
 
-def test_without_gates_there_is_no_section_on_them(comparison: Comparison, tmp_path: Path) -> None:
+def test_without_gated_models_there_is_no_section_on_gates(comparison: Comparison, tmp_path: Path) -> None:
     rows = {"mlp": comparison.of("mlp")}
     page = write(tmp_path, dataclasses.replace(comparison, rows=rows, gates=None))
     assert "What the gates learned" not in page

@@ -1,4 +1,4 @@
-"""What a person reads while and after models train."""
+"""Progress lines and bars, and the tables in the terminal."""
 
 import io
 import re
@@ -6,78 +6,72 @@ import re
 import pytest
 from rich.console import Console
 
-import gfgn.report.terminal as terminal
-from gfgn.data.generators import dimensions
-from gfgn.report.terminal import Lines, duration, in_numbers, show_comparisons, watching
-from gfgn.runs import comparison as compare
-from gfgn.runs import grid
-from gfgn.runs.comparison import WORDS
+from gfgn.data import dimensions
+from gfgn.report import progress
+from gfgn.report.progress import RunProgress, describe_status
+from gfgn.report.terminal import print_comparisons
+from gfgn.report.text import duration
+from gfgn.runs import compare, grid
 from gfgn.train import Status
 
 STATUS = Status(replicas=160, finished=40, alive=120, epoch=200, best_val=0.8472, seconds=10.0, seconds_left=75.4)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "text"),
     [(-1, "0 s"), (0.4, "0 s"), (59.4, "59 s"), (60, "1 min 0 s"), (3599, "59 min 59 s"), (7500, "2 h 5 min")],
 )
-def test_durations(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
-def test_status_in_numbers() -> None:
-    assert in_numbers(STATUS) == "120 training, epoch 200, best validation 84.7%, 1 min 15 s left"
+def test_status() -> None:
+    assert describe_status(STATUS) == "120 training, epoch 200, best validation score 84.7%, 1 min 15 s left"
     early = Status(160, 0, 160, 0, float("-inf"), 0.0, None)
-    assert in_numbers(early) == "160 training, epoch 0"
+    assert describe_status(early) == "160 training, epoch 0"
 
 
-def test_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    callback = Lines()
-    callback.begin("texas", "gfgn-pair", 160, 80)
-    callback.status(STATUS)  # too early for a line
-    monkeypatch.setattr(terminal, "LINE_EVERY", 0.0)
-    callback.status(STATUS)
-    callback.finished(None)  # type: ignore[arg-type]
-    callback.end("texas", "gfgn-pair")
+def test_lines_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunProgress(Console(file=io.StringIO()), 200) as callback:
+        callback.on_model_begin("texas", "gfgn-pair", 160, 80)
+        callback.on_status(STATUS)  # too early for a line
+        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+        callback.on_status(STATUS)
+        callback.on_run_end(None)  # type: ignore[arg-type]
+        callback.on_model_end("texas", "gfgn-pair")
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("texas gfgn-pair: 40 of 160 runs, 120 training, epoch 200, best validation 84.7%")
-    assert re.fullmatch(r"texas gfgn-pair: 160 runs, 80 of them there already, \d+\.\d s", second)
-    assert (callback.made, callback.kept) == (1, 80)
+    assert first == f"texas gfgn-pair: 40 of 160 runs, {describe_status(STATUS)}"
+    assert re.fullmatch(r"texas gfgn-pair: 160 runs, 80 of them from the store, \d+\.\d s", second)
+    assert (callback.trained, callback.kept) == (1, 80)
 
 
-def test_bars() -> None:
+def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=140)
-    with watching(console, 200) as callback:
-        callback.begin("texas", "gfgn-pair", 160, 80)
-        callback.status(STATUS)
-        callback.finished(None)  # type: ignore[arg-type]
-        callback._progress.refresh()  # type: ignore[attr-defined]
-        callback.end("texas", "gfgn-pair")
-        callback.begin("texas", "mlp", 40, 0)
+    with RunProgress(console, 200) as callback:
+        callback.on_model_begin("texas", "gfgn-pair", 160, 80)
+        callback.on_status(STATUS)
+        callback.on_run_end(None)  # type: ignore[arg-type]
+        callback._bars.refresh()
+        callback.on_model_end("texas", "gfgn-pair")
+        callback.on_model_begin("texas", "mlp", 40, 0)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())  # type: ignore[attr-defined]
-    assert "texas gfgn-pair" in text
-    assert " 81/160" in text
-    assert " 81/200" in text
-    assert "best validation 84.7%, 1 min 15 s left" in text
-    with watching(Console(file=io.StringIO()), 200) as plain:
-        assert isinstance(plain, Lines)
+    for part in ("texas gfgn-pair", " 81/160", " 81/200", "best validation score 84.7%, 1 min 15 s left"):
+        assert part in text
+    assert capsys.readouterr().err == ""
 
 
 def test_tables() -> None:
     data = dimensions(100, degree=8, splits=2)
-    console = Console(file=io.StringIO(), width=100)
     one = compare(data, ["mlp", "gfgn-graph"], splits=2, max_epochs=3)
     two = compare(data, ["mlp", "gfgn-graph"], splits=2, max_epochs=3, grid=grid(lr=(0.01, 0.02), lam=(1.0, 2.0)))
-    show_comparisons(console, [one, two])
+    console = Console(file=io.StringIO(), width=100)
+    print_comparisons(console, [one, one, two])
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert text.count("against mlp") == 2
+    assert text.count("against mlp") == 3
+    assert text.count("All models: ") == 2  # not repeated for the second
     assert re.search(r"average rank: (mlp|gfgn-graph) \d\.\d\d, (mlp|gfgn-graph) \d\.\d\d", text)
-    best = two.selections["gfgn-graph"].candidates[0]
-    words = ", ".join(f"{name} {best.configuration[key]:g}" for key, name in WORDS.items())
-    assert f"  gfgn-graph: {words} (validation {100 * best.val:.1f}%)" in text
-    best = two.selections["mlp"].candidates[0].configuration
-    assert f"  mlp: learning rate {best['lr']:g}, weight decay 0.0005, dropout 0.5 (validation " in text
-    assert text.count("Every model: ") == 2
-    again = Console(file=io.StringIO(), width=100)
-    show_comparisons(again, [one, one])
-    assert again.file.getvalue().count("Every model: ") == 1  # type: ignore[attr-defined]
+    for model, lam in (("gfgn-graph", True), ("mlp", False)):
+        best = two.selections[model].candidates[0]
+        setting = f"learning rate {best.configuration['lr']:g}, weight decay 0.0005, dropout 0.5"
+        setting += f", λ {best.configuration['lam']:g}" if lam else ""
+        assert f"  {model}: {setting} (validation {100 * best.val:.1f}%)" in text

@@ -173,8 +173,8 @@ def _efforts(verdicts: Sequence[Verdict]) -> str:
 
 def effort(name: str) -> str:
     """Describes what a study trains."""
+    from gfgn.paper.studies import load_study
     from gfgn.runs.record import is_gfgn
-    from gfgn.runs.study import load_study
 
     study = load_study(name)
     levels = max(len(grid) for model, grid in study.models.items() if is_gfgn(model))

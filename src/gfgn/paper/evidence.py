@@ -112,7 +112,7 @@ def read_evidence(folder: Path, homophily: Mapping[str, float] | None = None) ->
     """
     runs: dict[CellKey, Runs] = {}
     for study in STUDIES:
-        runs |= read_study(study, folder / study / "runs.csv")
+        runs |= read_study(study, folder / study / "runs.csv.gz")
     numbers = {row["measure"]: float(row["value"]) for row in read_csv(folder / "motivation" / "summary.csv")}
     gates = read_gates(folder / "scores" / "summary.csv") | read_gates(folder / "scores" / "raw.csv", RAW)
     return Evidence(runs, gates, homophily or {}, numbers)
@@ -122,8 +122,8 @@ def read_study(name: str, path: Path) -> dict[CellKey, Runs]:
     """Returns the runs of the selected configuration of every complete cell of a study; none if there is no file."""
     if not path.is_file():
         return {}
+    from gfgn.paper.studies import load_study
     from gfgn.runs.results import Results
-    from gfgn.runs.study import load_study
     from gfgn.runs.table import read_runs
 
     study = load_study(name)

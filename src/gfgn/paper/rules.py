@@ -138,14 +138,14 @@ def leads_arxiv(evidence: Evidence) -> Finding:
 
 
 def published_ranks(evidence: Evidence) -> Finding:
-    from gfgn.runs.study import load_study
+    from gfgn.paper.studies import load_study
 
     published = load_study("table1").published
     return _recomputed(average_ranks(published.scores, ties="min"), published.ranks, "")
 
 
 def published_gains(evidence: Evidence) -> Finding:
-    from gfgn.runs.study import load_study
+    from gfgn.paper.studies import load_study
 
     published = load_study("table1").published
     gains = {}

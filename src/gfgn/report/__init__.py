@@ -1,4 +1,4 @@
-"""The report: figures and a self-contained HTML page."""
+"""Reports of comparisons: HTML page, terminal tables, progress and figures."""
 
 from gfgn.report.html import write_report
 

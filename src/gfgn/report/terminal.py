@@ -1,164 +1,118 @@
-"""Comparisons in the terminal: their tables, and how far they are."""
+"""Comparisons and dataset statistics as text for a terminal."""
 
 from __future__ import annotations
 
 import math
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gfgn.report.figures import METRICS
-from gfgn.report.html import interval, percent, signed
-from gfgn.runs.comparison import Comparison, ProgressCallback, in_words, rank_models
-from gfgn.runs.record import Row, is_gfgn
-from gfgn.train.replica import Status
-
-LINE_EVERY = 20.0
-"""Seconds between two lines on how far training is, where there is no terminal to show it in place."""
+from gfgn.data.datasets.registry import Entry
+from gfgn.data.diagnosis import Description
+from gfgn.report.text import METRICS, gain, interval, percent
+from gfgn.runs import Comparison
+from gfgn.runs.comparison import in_words, rank_models
+from gfgn.runs.record import is_gfgn
 
 
-class Counter(ProgressCallback):
-    """Counts runs: `made` now, and `kept` from earlier."""
-
-    def __init__(self) -> None:
-        self.made = self.kept = 0
-
-    def begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
-        self.kept += kept
-
-    def finished(self, row: Row) -> None:
-        self.made += 1
-
-
-class Lines(Counter):
-    """Plain lines: one a model, and more while a model takes long."""
-
-    def begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
-        super().begin(dataset, model, runs, kept)
-        self._name, self._runs, self._had = f"{dataset} {model}", runs, kept
-        self._start = self._said = time.monotonic()
-
-    def status(self, status: Status) -> None:
-        now = time.monotonic()
-        if now - self._said >= LINE_EVERY:
-            self._said = now
-            _say(f"{self._name}: {status.finished:,} of {status.replicas:,} runs, {in_numbers(status)}")
-
-    def end(self, dataset: str, model: str) -> None:
-        there = f", {self._had:,} of them there already" if self._had else ""
-        _say(f"{self._name}: {self._runs:,} runs{there}, {time.monotonic() - self._start:.1f} s")
-
-
-class Bars(Counter):
-    """Two bars in place: the model at hand and everything.
-
-    Args:
-        progress: Shows the bars.
-        total: Number of all runs.
-    """
-
-    def __init__(self, progress: Progress, total: int) -> None:
-        super().__init__()
-        self._progress = progress
-        self._all = progress.add_task("all", total=total, numbers="")
-        self._model: TaskID | None = None
-
-    def begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
-        super().begin(dataset, model, runs, kept)
-        name = f"{dataset} {model}"
-        self._model = self._progress.add_task(name, total=runs, completed=kept, numbers="")
-        self._progress.advance(self._all, kept)
-
-    def finished(self, row: Row) -> None:
-        super().finished(row)
-        assert self._model is not None
-        for task in (self._model, self._all):
-            self._progress.advance(task)
-
-    def status(self, status: Status) -> None:
-        assert self._model is not None
-        self._progress.update(self._model, numbers=in_numbers(status))
-
-    def end(self, dataset: str, model: str) -> None:
-        assert self._model is not None
-        self._progress.remove_task(self._model)
-
-
-@contextmanager
-def watching(console: Console, total: int) -> Iterator[Counter]:
-    """A callback that shows how far `total` runs are: bars on a terminal, plain lines elsewhere."""
-    if not console.is_terminal:
-        yield Lines()
-        return
-    numbers = TextColumn("{task.fields[numbers]}", style="dim")
-    columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), numbers)
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield Bars(progress, total)
-
-
-def in_numbers(status: Status) -> str:
-    """How far training is: replicas alive, their epoch, the best validation score and the time left."""
-    parts = [f"{status.alive:,} training, epoch {status.epoch:,}"]
-    if math.isfinite(status.best_val):
-        parts.append(f"best validation {100 * status.best_val:.1f}%")
-    if status.seconds_left is not None:
-        parts.append(f"{duration(status.seconds_left)} left")
-    return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """A time in words: `12 s`, `3 min 20 s`, `2 h 5 min`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def show_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
-    """Prints a table a comparison, and if there are several the average ranks."""
-    said = ""
+def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
+    """Prints one table per comparison and, for several datasets, the average ranks."""
+    settings = ""
     for comparison in comparisons:
-        if said:
+        if settings:
             console.print()
-        _show(console, comparison, settings=comparison.settings != said)
-        said = comparison.settings
+        _print_comparison(console, comparison, with_settings=comparison.settings != settings)
+        settings = comparison.settings
     ranks = rank_models(comparisons)
     if len(comparisons) > 1 and len(ranks) > 1:
-        words = ", ".join(f"{model} {rank:.2f}" for model, rank in sorted(ranks.items(), key=lambda pair: pair[1]))
-        console.print(f"\naverage rank: {words}", highlight=False, soft_wrap=True)
+        ordered = sorted(ranks.items(), key=lambda pair: pair[1])
+        _print(console, "\naverage rank: " + ", ".join(f"{model} {rank:.2f}" for model, rank in ordered))
 
 
-def _show(console: Console, comparison: Comparison, settings: bool) -> None:
-    """One comparison; what was said of the one before on how models are trained need not be said again."""
+def _print_comparison(console: Console, comparison: Comparison, with_settings: bool) -> None:
     data, baseline = comparison.dataset, comparison.best_baseline
     standin = " (a stand-in: not comparable with published scores)" if data.standin else ""
+    _print(console, f"{data.name}: {data.description}{standin}")
+    if with_settings:
+        _print(console, f"All models: {comparison.settings}.")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
-    table.add_column(f"test {METRICS[data.metric]}, %", justify="right")
-    table.add_column("95% interval", justify="right")
-    if baseline is not None:
-        table.add_column(f"against {baseline}", justify="right")
+    for heading in (f"test {METRICS[data.metric]}, %", "95% interval", *([f"against {baseline}"] if baseline else [])):
+        table.add_column(heading, justify="right")
     for model, summary in comparison.summary().items():
-        cells, gain = [model, percent(summary), interval(summary)], comparison.gain(model)
-        if baseline is not None:
-            cells.append("" if gain is None else f"{signed(gain.mean)} {interval(gain, sign=True)}")
-        table.add_row(*(cell.replace("[", r"\[") for cell in cells), style="bold" if is_gfgn(model) else None)
-    lines = [f"{data.name}: {data.description}{standin}", *([f"Every model: {comparison.settings}."] * settings)]
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        difference = comparison.gain(model)
+        cells = [model, percent(summary), interval(summary), gain(difference) if difference else ""]
+        cells = [cell.replace("[", r"\[") for cell in cells[: len(table.columns)]]  # not markup
+        table.add_row(*cells, style="bold" if is_gfgn(model) else None)
     console.print(table)
     for model, selection in comparison.selections.items():
         best = selection.candidates[0]
-        text = f"  {model}: {in_words(best.configuration, model)} (validation {100 * best.val:.1f}%)"
-        console.print(text, soft_wrap=True, highlight=False, markup=False)
+        _print(console, f"  {model}: {in_words(best.configuration, model)} (validation {100 * best.val:.1f}%)")
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def _print(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+# --- datasets ---------------------------------------------------------------------------------------------------------
+
+
+def statistics(description: Description, entry: Entry) -> list[str]:
+    """The statistics of a named dataset, one line each.
+
+    Args:
+        description: What `gfgn.data.diagnosis.describe` returned.
+        entry: Its entry in the registry.
+    """
+    degrees = description.degrees
+    smallest, lower, median, upper, largest = degrees.quantiles
+    nodes = " labels, on" if description.metric == "micro_f1" else ", of"
+    graphs = f" in {description.num_graphs:,} graphs" if description.num_graphs > 1 else ""
+    unlabeled = f", {description.unlabelled:,} without a label" if description.unlabelled else ""
+    adjusted = "" if math.isnan(description.adjusted_homophily) else f", adjusted {description.adjusted_homophily:.3f}"
+    smooth = description.smoothness.double().sort().values
+    quartiles = [f"{smooth[round(fraction * (len(smooth) - 1))]:.2f}" for fraction in (0.25, 0.5, 0.75)]
+    values = {
+        "source": entry.source,
+        "cite": entry.citation,
+        "license": entry.license,
+        "nodes": f"{description.num_nodes:,}{graphs}{unlabeled}",
+        "edges": f"{description.num_edges:,}",
+        "features": f"{description.num_features:,}, {100 * description.nonzero:.1f}% nonzero",
+        "classes": f"{len(description.classes)}{nodes} {min(description.classes):,} to "
+        f"{max(description.classes):,} nodes",
+        "splits": f"{description.splits}, measured by {description.metric}",
+        "homophily": f"edge {description.edge_homophily:.3f}, node {description.node_homophily:.3f}{adjusted}",
+        "degree": f"mean {degrees.mean:.1f}, quartiles {lower:g}, {median:g} and {upper:g}, "
+        f"from {smallest:g} to {largest:g}; {degrees.isolated:,} nodes without neighbors",
+        "smoothness": f"quartiles {', '.join(quartiles)} (fᵀLf / fᵀf of a dimension; 0: smooth, 1: noise)"
+        + (f"; {description.constant:,} constant dimensions count as 0" if description.constant else ""),
+    }
+    if entry.paper is not None:
+        paper = entry.paper
+        values["in the paper"] = (
+            f"{paper.nodes:,} nodes, {paper.edges:,} edges, {paper.features:,} features, {paper.classes} classes"
+        )
+    return [f"{description.name}: {description.description}", *(f"  {key:<13}{text}" for key, text in values.items())]
+
+
+def histograms(description: Description) -> list[str]:
+    """Nodes by degree and feature dimensions by smoothness, as lines of bars."""
+    counts, edges = description.smoothness_histogram(12)
+    degrees = {(f"{low}–{high}" if low < high else f"{low}"): count for low, high, count in description.degrees.bins}
+    ranges = [f"{low:.2f}–{high:.2f}" for low, high in pairwise(edges.tolist())]
+    smooth = dict(zip(ranges, counts.tolist(), strict=True))
+    return ["nodes by degree", *_bars(degrees), "", "feature dimensions by smoothness", *_bars(smooth)]
+
+
+def _bars(counts: dict[str, int], width: int = 50) -> list[str]:
+    """One line per count; any count above 0 has at least a sliver of a bar."""
+    largest, label_width = max(1, *counts.values()), max(map(len, counts))
+    lines = []
+    for label, count in counts.items():
+        eighths = -(-count * 8 * width // largest)  # rounded up
+        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        lines.append(f"  {label:>{label_width}} {bar}{' ' if count else ''}{count:,}")
+    return lines

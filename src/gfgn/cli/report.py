@@ -1,0 +1,49 @@
+"""`gfgn report`: writes the report of a store again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gfgn.cli.app import app, fail, user_errors
+
+
+@app.command()
+def report(
+    source: Annotated[
+        Path, typer.Argument(help="A store (runs.sqlite), a folder with a store, or results/NAME of a study.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write.", show_default="report.html next to the store")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option(help="Also write all runs to this .csv or .parquet file.")] = None,
+) -> None:
+    """Write the HTML report of a store again; for a study, its tables and figures. Nothing is trained."""
+    from gfgn.cli.compare import STORE
+    from gfgn.report import write_report
+    from gfgn.runs import Store, read_comparisons
+
+    if (source / "chosen.csv").exists():  # only the folder of a study has it
+        from gfgn.cli.reproduce import report_study
+
+        if out is not None or runs is not None:
+            fail(f"--out and --runs are for a comparison; {source} is the folder of a study with its runs.csv.gz")
+        report_study(source)
+        return
+    path = source / STORE if source.is_dir() else source
+    if runs is not None and runs.suffix not in (".csv", ".parquet"):
+        fail(f"--runs must end in .csv or .parquet, got {runs}")
+    with user_errors(ImportError):
+        with Store(path, read_only=True) as store:
+            if runs is not None:
+                (store.to_csv if runs.suffix == ".csv" else store.to_parquet)(runs)
+            comparisons, count = read_comparisons(store), len(store)
+        if not comparisons:
+            raise ValueError(f"{path} has {count} runs but no comparison to report; `gfgn compare --out` writes one")
+        written = write_report(comparisons, out or path.parent / "report.html")
+    for comparison in comparisons:
+        for model, (have, need) in comparison.incomplete.items():
+            typer.echo(f"left out: {model} on {comparison.dataset.name}, which has {have:,} of {need:,} runs so far")
+    typer.echo(f"report: {written}")

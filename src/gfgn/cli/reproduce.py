@@ -1,0 +1,124 @@
+"""`gfgn reproduce`: runs or checks a study of the paper. The only module outside `gfgn.paper` that imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gfgn.cli.app import Device, app, fail, split_names, user_errors
+
+if TYPE_CHECKING:
+    from gfgn.runs.study_runner import Outcome
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A study or an analysis of the paper, or a YAML file; without it, list them."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Recompute the tables from the runs, train a few runs again on the CPU, compare."),
+    ] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Write tables and figures again from the runs; no training.")
+    ] = False,
+    device: Device = "auto",
+    models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
+    datasets: Annotated[str, typer.Option(help="Only these datasets, separated by commas.", show_default="all")] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default="results/NAME")] = None,
+    limit_minutes: Annotated[
+        float | None, typer.Option(help="Stop after this many minutes; run again to continue.", show_default="none")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Largest number of runs in one batch.", show_default="as many as fit in memory")
+    ] = None,
+) -> None:
+    """Run a study of the paper, whole or in parts, or check the committed results of one.
+
+    Runs that the folder already has are not trained again. Exit code 1: something was left out, or differs.
+    """
+    with _paper_installed():
+        from gfgn.paper.check import check as check_study
+        from gfgn.paper.reproduce import reproduce as run_study
+
+    if name is None:
+        _list_studies()
+        return
+    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "log": _log}
+    settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
+    try:
+        with user_errors():
+            if check:
+                code = print_differences(check_study(name, out, **part))
+            else:
+                code = print_outcome(run_study(name, out, **part, **settings, train=not tables))
+    except KeyboardInterrupt:
+        fail("interrupted; finished runs are kept, run again to continue", 130)
+    raise typer.Exit(code)
+
+
+def report_study(folder: Path) -> None:
+    """Writes the tables and figures of a study of the paper again, from the runs in its folder."""
+    with _paper_installed():
+        from gfgn.paper.reproduce import reproduce as run_study
+    from gfgn.paper.studies import study_names
+
+    name = folder.resolve().name
+    if name not in study_names():
+        fail(
+            f"source must be results/NAME of a study of the paper, got {folder}; for a study of your own, "
+            f"`gfgn reproduce STUDY.yaml --tables --out {folder}`"
+        )
+    with user_errors():
+        code = print_outcome(run_study(name, folder, train=False, log=_log))
+    raise typer.Exit(code)
+
+
+def print_outcome(outcome: Outcome) -> int:
+    """Prints what `reproduce` did and returns the exit code: 1 if something was left out, else 0."""
+    for line in outcome.left_out:
+        typer.echo(f"left out: {line}")
+    if outcome.missing:
+        count = len(outcome.missing)
+        typer.echo(f"{count:,} {'cell lacks' if count == 1 else 'cells lack'} runs; run again to continue")
+    stopped = "stopped at the time limit; " if outcome.stopped else ""
+    typer.echo(f"{stopped}{outcome.made:,} new runs; {', '.join(map(str, outcome.files))}")
+    return 1 if outcome.left_out else 0
+
+
+def print_differences(differences: list[str]) -> int:
+    """Prints what `check` returned and returns the exit code: 1 if there are differences, else 0."""
+    for line in differences:
+        typer.echo(f"differs: {line}")
+    typer.echo("differs from the committed results" if differences else "same as the committed results")
+    return 1 if differences else 0
+
+
+def _list_studies() -> None:
+    from gfgn.paper.reproduce import names
+    from gfgn.paper.studies import load_study, study_names
+
+    studies, width = study_names(), max(map(len, names())) + 2
+    for name in names():
+        typer.echo(f"{name:<{width}}{load_study(name).title if name in studies else 'an analysis'}")
+
+
+@contextmanager
+def _paper_installed() -> Iterator[None]:
+    """Reports a missing `gfgn.paper` in one sentence."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("gfgn.paper"):
+            raise
+        fail("the reproduction of the paper (the package gfgn.paper) is not installed")
+
+
+def _log(line: str) -> None:
+    typer.echo(line, err=True)

@@ -1,0 +1,82 @@
+"""Progress of a comparison on stderr: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gfgn.report.text import duration
+from gfgn.runs import ProgressCallback, Row
+from gfgn.train import Status
+
+SECONDS_BETWEEN_LINES = 20.0
+
+
+class RunProgress(ProgressCallback):
+    """Shows the progress of runs, and counts those `trained` now and those `kept` from earlier; a context manager.
+
+    Args:
+        console: On a terminal, shows one bar for the current model and one for all runs; elsewhere, one line per model,
+            and more while a model trains for long.
+        total: Number of all runs.
+    """
+
+    def __init__(self, console: Console, total: int) -> None:
+        self.trained = self.kept = 0
+        details = TextColumn("{task.fields[details]}", style="dim")
+        columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), details)
+        self._bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._model = self._all = self._bars.add_task("all", total=total, details="")
+
+    def __enter__(self) -> RunProgress:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
+        self.kept += kept
+        self._name, self._runs = (
+            f"{dataset} {model}",
+            f"{runs:,} runs" + (f", {kept:,} of them from the store" if kept else ""),
+        )
+        self._start = self._last_line = time.monotonic()
+        self._model = self._bars.add_task(self._name, total=runs, completed=kept, details="")
+        self._bars.advance(self._all, kept)
+
+    def on_run_end(self, row: Row) -> None:
+        self.trained += 1
+        self._bars.advance(self._model)
+        self._bars.advance(self._all)
+
+    def on_status(self, status: Status) -> None:
+        self._bars.update(self._model, details=describe_status(status))
+        if time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            self._print(f"{status.finished:,} of {status.replicas:,} runs, {describe_status(status)}")
+
+    def on_model_end(self, dataset: str, model: str) -> None:
+        self._bars.remove_task(self._model)
+        self._print(f"{self._runs}, {time.monotonic() - self._start:.1f} s")
+
+    def _print(self, text: str) -> None:
+        if self._bars.disable:
+            print(f"{self._name}: {text}", file=sys.stderr, flush=True)
+
+
+def describe_status(status: Status) -> str:
+    """Replicas in training, their epoch, the best validation score and the time left."""
+    parts = [f"{status.alive:,} training, epoch {status.epoch:,}"]
+    if math.isfinite(status.best_val):
+        parts.append(f"best validation score {100 * status.best_val:.1f}%")
+    if status.seconds_left is not None:
+        parts.append(f"{duration(status.seconds_left)} left")
+    return ", ".join(parts)

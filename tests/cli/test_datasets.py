@@ -1,0 +1,103 @@
+"""`gfgn datasets` and `gfgn models`."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import gfgn.data
+from gfgn.cli import app
+from gfgn.data import DATASETS, Dataset, Split, dimensions
+from gfgn.graph import Graph
+from gfgn.nn.registry import MODELS
+
+
+def rows_of(*arguments: str) -> dict[str, str]:
+    """The printed rows by their first word, without lines that continue one."""
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return {line.split()[0]: line for line in result.stdout.splitlines() if not line.startswith(" ")}
+
+
+def test_datasets_are_listed() -> None:
+    rows = rows_of("datasets")
+    assert [name for name in rows if name != "name"] == list(DATASETS)
+    assert rows["karate"].split()[-3:] == ["34", "4", "embedded"]
+    assert rows["cora"].split()[-3:] == ["2,708", "7", "download"]
+    assert "a stand-in, not ogbn-arxiv" in rows["ogbn-arxiv-structure"]
+    assert rows["ogbn-arxiv-structure"].split()[-1] == "stand-in"
+
+
+def test_models_are_listed() -> None:
+    rows = rows_of("models")
+    assert [name for name in rows if name != "name"] == list(MODELS)
+    assert "Wu et al., Simplifying Graph" in rows["sgc"]
+    assert "hops 2" in rows["sgc"]
+
+
+def test_describe() -> None:
+    result = CliRunner().invoke(app, ["datasets", "describe", "Karate"])
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
+    assert lines["karate:"].startswith("karate: members of a karate club")
+    assert lines["edges"].split()[1] == "78"
+    assert "edge 0.756, node " in lines["homophily"]
+    assert "mean 4.6, quartiles 2, 3 and 5, from 1 to 17; 0 nodes" in lines["degree"]
+    assert lines["16–31"].split()[-1] == "2"
+    assert "█" in lines["2–3"]
+    assert result.stdout.count("█") > 50
+    assert "feature dimensions by smoothness" in result.stdout
+    assert "in the paper" not in result.stdout
+
+
+def test_describe_draws_the_histograms(tmp_path: Path) -> None:
+    picture = tmp_path / "karate.png"
+    result = CliRunner().invoke(app, ["datasets", "describe", "karate", "--png", str(picture)])
+    assert result.exit_code == 0, result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert str(picture) in result.stdout
+    assert "█" not in result.stdout
+
+
+def test_describe_several_labels_and_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> Dataset:
+        data = dimensions(120, degree=8, splits=1)
+        batch = (torch.arange(120) >= 60).long()
+        inside = batch[data.graph.edge_index[0]] == batch[data.graph.edge_index[1]]
+        graph = Graph.from_edge_index(data.graph.edge_index[:, inside], 120, batch=batch)
+        labels = torch.nn.functional.one_hot(data.y, 6).bool()
+        masks = Split(torch.arange(120) < 30, (torch.arange(120) >= 30) & (batch == 0), batch == 1)
+        return dataclasses.replace(data, name=name, graph=graph, y=labels, metric="micro_f1", splits=[masks])
+
+    monkeypatch.setattr(gfgn.data, "load", load)
+    result = CliRunner().invoke(app, ["datasets", "describe", "ppi"])
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.startswith("  ")}
+    assert lines["nodes"].split(maxsplit=1)[1] == "120 in 2 graphs"
+    assert re.fullmatch(r"6 labels, on \d+ to \d+ nodes", lines["classes"].split(maxsplit=1)[1])
+    assert re.fullmatch(r"edge 0\.\d+, node 0\.\d+", lines["homophily"].split(maxsplit=1)[1])
+    assert "nan" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["karat"], "did you mean 'karate'?"),
+        (["karate", "--png", "no/such/folder/karate.png"], "No such file or directory"),
+        (["ogbn-arxiv-structure"], "a stand-in in the raw layout of ogbn-arxiv"),
+    ],
+)
+def test_describe_fails_in_one_line(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GFGN_DATA", str(tmp_path))
+    result = CliRunner().invoke(app, ["datasets", "describe", *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("gfgn: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
