@@ -21,8 +21,8 @@ from gfgn.paper.rules import (
     SCORED_DISASSORTATIVE,
     ranks,
 )
+from gfgn.paper.studies import load_study
 from gfgn.runs.record import DatasetRecord
-from gfgn.runs.study import load_study
 from gfgn.runs.table import write_runs
 from gfgn.train import TrainConfig
 
@@ -334,7 +334,7 @@ def test_evidence_from_a_folder(tmp_path: Path) -> None:
         )
         for split in range(10)
     ]
-    write_runs(tmp_path / "lambda" / "runs.csv", rows)
+    write_runs(tmp_path / "lambda" / "runs.csv.gz", rows)
     (tmp_path / "motivation").mkdir()
     (tmp_path / "motivation" / "summary.csv").write_text("measure,value\na number,0.5\n", encoding="utf-8")
     found = read_evidence(tmp_path, {"cora": 0.8})

@@ -64,8 +64,8 @@ def test_without_a_name_the_studies_are_listed() -> None:
     ("arguments", "message"),
     [
         (["tabel1"], "did you mean 'table1'?"),
-        (["table1", "--models", "gfgn"], "--models must be among gfgn-graph"),
-        (["table1", "--datasets", "ppi"], "--datasets must be among blogcatalog"),
+        (["table1", "--models", "gfgn"], "models must be among gfgn-graph"),
+        (["table1", "--datasets", "ppi"], "datasets must be among blogcatalog"),
         (["table1", "--limit-minutes", "0"], "limit_minutes must be above 0, got 0.0"),
         (["table1", "--device", "abacus"], "device must be auto or one that this machine has (cpu"),
         (["table1", "--tables"], "out must be the folder of a study with runs.csv"),

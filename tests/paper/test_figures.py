@@ -17,10 +17,10 @@ from gfgn.paper.figures.parameters import parameters_figure
 from gfgn.paper.figures.scores import boxes_figure, values_figure
 from gfgn.paper.figures.spectral import spectral_figure
 from gfgn.paper.figures.studies import Point, draw_study, lambda_figure, noise_figure, study_points, table_figure
+from gfgn.paper.studies import load_study
 from gfgn.report.style import LOOKS, save
 from gfgn.runs.record import DatasetRecord, Row
 from gfgn.runs.results import Results
-from gfgn.runs.study import load_study
 from gfgn.train import Replica
 
 MODELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gcn", "mlp")
@@ -68,7 +68,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
 @pytest.mark.parametrize("name", list(FIGURES))
 def test_figures_are_the_same_to_the_byte_and_small(name: str, tmp_path: Path) -> None:
     first, again = (save(FIGURES[name](), tmp_path / folder, name) for folder in ("a", "b"))
-    assert [path.name for path in first] == [f"{name}.svg", f"{name}.png"]
+    assert [path.name for path in first] == [f"{name}.svg"]
     for path, other in zip(first, again, strict=True):
         assert path.read_bytes() == other.read_bytes()
         assert path.stat().st_size < 300_000
@@ -193,7 +193,7 @@ def test_a_study_is_drawn_by_what_it_varies(tmp_path: Path) -> None:
     assert {point.x for point in some if point.model == "gfgn-pair"} == set(found.study.vary.values)
     assert all(math.isnan(point.x) for point in some if point.model == "mlp")
     assert some[0].score == pytest.approx(80)
-    assert [path.name for path in draw_study(found, tmp_path)] == ["lambda.svg", "lambda.png"]
+    assert [path.name for path in draw_study(found, tmp_path)] == ["lambda.svg"]
 
 
 def test_a_study_without_runs_or_of_gates_has_no_figure(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gfgn.data.load", lambda name, root: data)
     said: list[str] = []
     paths = analyse(tmp_path / "spectral", root=None, device="cpu", progress=said.append)
-    assert {path.name for path in paths} == {"coefficients.csv", "spectral.svg", "spectral.png", "README.md"}
+    assert {path.name for path in paths} == {"coefficients.csv", "spectral.svg", "README.md"}
     assert all(path.is_file() for path in paths)
     rows = read_csv(tmp_path / "spectral" / "coefficients.csv")
     assert len(rows) == 60

@@ -1,21 +1,20 @@
-"""Study files: all of them load, name what exists and carry the paper's numbers; what is wrong with one is said."""
+"""The studies of the paper load, name what exists, and hold the published numbers."""
 
-import copy
 import csv
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.paper.page import make_page
+from gfgn.paper.studies import load_study, study_names
 from gfgn.runs import PAPER_GRID
-from gfgn.runs.plan import HYPER
-from gfgn.runs.record import is_standin
+from gfgn.runs.grid import HYPER
 from gfgn.runs.results import Results
-from gfgn.runs.study import Cell, StudyError, load_study, make_study, study_names
-from gfgn.runs.views import View, data_name
+from gfgn.runs.study import Cell, StudyError
+from gfgn.runs.study_file import make_study
+from gfgn.runs.views import View
 from gfgn.train import MODELS, TrainConfig, average_ranks
 from gfgn.train.sampled import SAMPLING
 
@@ -58,9 +57,6 @@ TABLE_2 = {
 }
 
 
-# --- the files --------------------------------------------------------------------------------------------------------
-
-
 def test_the_studies_of_the_paper() -> None:
     paper = {"table1", "table2", "arxiv", "noise", "lambda", "scores"}
     assert set(study_names()) == paper | {"ablations", "geom-gcn", "geom-gcn-pubmed", "table2-longer"}
@@ -80,10 +76,10 @@ def test_everything_a_file_names_exists(name: str) -> None:
         if any(DATASETS[dataset].graphs > 1 for dataset in study.datasets):
             assert entry.inductive
     for cell in study.all_cells():
-        assert study.count(cell) >= study.splits * study.seeds
-        tuning = study.tuning(cell)
+        plan = study.plan(cell)
+        assert plan.count >= study.splits * study.seeds
         assert DATASETS[cell.dataset].directed or study.variant(cell).view.edges == "undirected"
-        assert len(tuning) == len(study.configurations(cell)) * study.splits or not tuning
+        assert len(plan.tuning()) == len(plan.configurations) * study.splits or not plan.tuning()
     assert study.published.source or all(DATASETS[dataset].standin for dataset in study.datasets)
 
 
@@ -108,13 +104,13 @@ def test_table_1_is_the_papers() -> None:
 
 
 def test_half_of_the_published_ranks_are_those_of_the_published_scores() -> None:
-    """Ties have the better rank. The other ranks in the paper are not those of its own scores, by 0.1 to 0.6."""
+    """Tied models share the better rank. The paper's other ranks differ from those of its own scores by 0.1 to 0.6."""
     published = load_study("table1").published
-    found = average_ranks(published.scores, ties="min")
-    same = {model for model, rank in published.ranks.items() if found[model] == pytest.approx(rank)}
+    ranks = average_ranks(published.scores, ties="min")
+    same = {model for model, rank in published.ranks.items() if ranks[model] == pytest.approx(rank)}
     assert same == {"gcn", "gat", "sgc", "gfgn-graph", "gfgn-pair"}
-    assert all(abs(found[model] - rank) < 0.61 for model, rank in published.ranks.items())
-    assert sorted(found, key=lambda model: found[model])[:3] == ["gfgn-neighbor", "gfgn-pair", "gfgn-graph"]
+    assert all(abs(ranks[model] - rank) < 0.61 for model, rank in published.ranks.items())
+    assert sorted(ranks, key=lambda model: ranks[model])[:3] == ["gfgn-neighbor", "gfgn-pair", "gfgn-graph"]
 
 
 def test_improvements_over_gcn_follow_from_the_published_scores() -> None:
@@ -158,7 +154,7 @@ def test_facts_of_the_figures() -> None:
     }
 
 
-def test_noise_and_lambda_have_a_cell_a_value() -> None:
+def test_noise_and_lambda_have_one_cell_per_value() -> None:
     noise, lam = load_study("noise"), load_study("lambda")
     assert [cell.at for cell in noise.cells("cora", "gcn")] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     assert [noise.data_name(cell) for cell in noise.cells("cora", "gcn")][:2] == ["cora", "cora+20%"]
@@ -167,12 +163,12 @@ def test_noise_and_lambda_have_a_cell_a_value() -> None:
     assert values[0] == 0
     assert values[-1] == 10
     cell = lam.cells("cora", "gfgn-pair")[3]
-    assert {configuration["lam"] for configuration in lam.configurations(cell)} == {cell.at}
-    assert {replica.lam for replica in lam.tuning(cell)} == {cell.at}
+    assert {configuration["lam"] for configuration in lam.plan(cell).configurations} == {cell.at}
+    assert {replica.lam for replica in lam.plan(cell).tuning()} == {cell.at}
     assert lam.data_name(cell) == "cora"
 
 
-def test_ablations_are_table_1_but_for_one_change() -> None:
+def test_ablations_differ_from_table_1_in_one_change() -> None:
     study, table = load_study("ablations"), load_study("table1")
     standard = study.variant(study.cells("texas", "gfgn-pair")[0])
     assert (standard.view, standard.config) == (View(), table.config)
@@ -191,16 +187,16 @@ def test_ablations_are_table_1_but_for_one_change() -> None:
     assert {variant.config.best for variant in study.variants.values()} == {"score", "loss", "last"}
 
 
-def test_what_may_explain_geom_gcn_is_table_1_but_for_one_change() -> None:
+def test_variants_of_geom_gcn_differ_from_table_1_in_one_change() -> None:
     study, table = load_study("geom-gcn"), load_study("table1")
     cells = study.cells("citeseer", "geom-gcn")
-    assert sorted(map(str, study.configurations(cells[0]))) == sorted(map(str, table.models["geom-gcn"]))
+    assert sorted(map(str, study.plan(cells[0]).configurations)) == sorted(map(str, table.models["geom-gcn"]))
     assert study.variant(cells[0])[::2] == (View(), table.config)
-    assert len({(study.data_name(c), str(study.configurations(c)), study.variant(c).config) for c in cells}) == 14
+    assert len({(study.data_name(cell), str(study.plan(cell))) for cell in cells}) == 14
 
 
 @pytest.mark.parametrize(("name", "chosen_by"), [("table2-longer", "table2"), ("geom-gcn-pubmed", "table1")])
-def test_what_another_study_chose_is_taken(name: str, chosen_by: str) -> None:
+def test_configurations_chosen_by_another_study(name: str, chosen_by: str) -> None:
     study, other, shared = load_study(name), load_study(chosen_by), ("lr", "weight_decay", "dropout")
     with (RESULTS / chosen_by / "chosen.csv").open(encoding="utf-8") as file:
         best = {(row["dataset"], row["model"]): row for row in csv.DictReader(file) if row["chosen"] == "1"}
@@ -214,78 +210,28 @@ def test_what_another_study_chose_is_taken(name: str, chosen_by: str) -> None:
 
 def test_scores_of_pairs_are_on_four_graphs() -> None:
     study = load_study("scores")
-    found = [name for name in study.datasets if study.cells(name, "gfgn-pair")]
-    assert found == ["blogcatalog", "flickr", "texas", "cora"]
+    datasets = [name for name in study.datasets if study.cells(name, "gfgn-pair")]
+    assert datasets == ["blogcatalog", "flickr", "texas", "cora"]
     assert len(study.all_cells()) == 8 + 8 + 4
 
 
-def test_names_in_results() -> None:
-    assert data_name("cora") == "cora"
-    assert data_name("cora", View(noise=0.2)) == "cora+20%"
-    assert data_name("ppi-relabelled") == "ppi-relabelled (stand-in)"
-    assert data_name("ppi-relabelled", View(features="raw")) == "ppi-relabelled (stand-in) raw"
-    view = View(features="raw", edges="reversed", shares=(0.6, 0.2), nodes="largest part")
-    assert data_name("texas", view) == "texas raw reversed largest part 60/20/20"
-    standins = [data_name("ppi-relabelled", view) for view in (View(), View(features="raw"), View(noise=0.2))]
-    for name in ("ppi-relabelled", *standins):
-        assert is_standin(name)
-    assert not is_standin("ppi")
-    assert not is_standin("cora+20%")
-
-
-# --- what is wrong with a file ----------------------------------------------------------------------------------------
-
-CONTENT: dict[str, Any] = {
-    "title": "Small",
-    "datasets": ["karate"],
-    "grid": {"lr": [0.05], "dropout": [0.5, 0.8]},
-    "models": {"gcn": {}, "gfgn-graph": {"lam": [1.0, 2.0]}, "geom-gcn": {"hidden": [16]}},
-    "splits": 2,
-    "seeds": 1,
-    "training": {"max_epochs": 5, "patience": 5},
-}
-
-
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """The content with something else at a place."""
-    content = copy.deepcopy(CONTENT)
-    *folders, last = path.split("/")
-    inner = content
-    for folder in folders:
-        inner = inner.setdefault(folder, {})
-    inner[last] = value
-    return content
-
-
-def test_what_is_well_described() -> None:
-    study = make_study(CONTENT, "small")
-    assert len(study.models["gfgn-graph"]) == 4
-    assert study.models["gcn"] == ({"lr": 0.05, "dropout": 0.5}, {"lr": 0.05, "dropout": 0.8})
-    cell = Cell("karate", "gfgn-graph")
-    assert len(study.tuning(cell)) == 8
-    assert study.count(cell) == 8
-    single = make_study(changed("models", {"gcn": {"dropout": [0.5]}}), "single")
-    assert single.tuning(Cell("karate", "gcn")) == []
-    assert single.count(Cell("karate", "gcn")) == 2
-
-
-def test_a_model_may_be_trained_in_another_way() -> None:
-    content = changed("training_of", {"gcn": {"max_epochs": 2}})
-    study = make_study(content, "small")
-    configs = [study.variant(Cell("karate", model)).config for model in ("gcn", "gfgn-graph")]
-    assert [config.max_epochs for config in configs] == [2, 5]
-    assert configs[0].patience == configs[1].patience
-    assert "- gcn: at most 2 epochs, ending 5 after the best one." in make_page(Results(study, []))
+def test_pages_of_studies_without_runs() -> None:
     page = make_page(Results(load_study("table2"), []))
-    assert "- graphsage and vr-gcn: at most 34 epochs, ending 7 after the best one." in page
-    assert "- Products of float32 matrices in TF32: eleven binary digits of each number." in page
+    assert "- graphsage and vr-gcn: at most 34 epochs, early stopping after 7 epochs without improvement." in page
+    assert "- Products of float32 matrices use TF32, with a precision of 11 bits." in page
     assert "reached the last epoch" not in page
-    with pytest.raises(StudyError, match="training_of must not be given with vary, got them for gcn"):
-        make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small")
 
 
-def test_what_is_varied_on_a_stand_in_is_told() -> None:
-    content = changed("datasets", ["ppi-relabelled"]) | {"models": {"gcn": {}}}
+def test_stand_ins_show_the_value_of_what_is_varied() -> None:
+    content = {
+        "title": "Small",
+        "datasets": ["ppi-relabelled"],
+        "grid": {"lr": [0.05], "dropout": [0.5, 0.8]},
+        "models": {"gcn": {}},
+        "splits": 2,
+        "seeds": 1,
+        "training": {"max_epochs": 5, "patience": 5},
+    }
     noisy = make_page(Results(make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small"), []))
     assert "| model | added edges | measured |" in noisy
     assert "| gcn | 50% | missing |" in noisy
@@ -298,95 +244,6 @@ def test_what_is_varied_on_a_stand_in_is_told() -> None:
     assert "| gcn | longer | missing |" in varied
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("datasets", ["karat"], r"datasets must be one of .*, got 'karat'; did you mean 'karate'\?"),
-        ("datasets", [], "datasets must be a list of one or more names"),
-        ("datasets", ["karate", "karate"], "each of them once"),
-        ("models", {}, "models must name at least one of"),
-        ("models/gfgn", {}, "models must be one of .*, got 'gfgn'"),
-        (
-            "models/gcn",
-            {"alpha": [1]},
-            "models.gcn must be one of lr, weight_decay, dropout, hidden, layers, got 'alpha'",
-        ),
-        ("models/gcn", {"lam": [1.0]}, "models.gcn must be one of .*, got 'lam'"),
-        ("models/gcn", {"lr": ["5e-4"]}, "models.gcn.lr must be a finite number, got '5e-4'; YAML needs a point"),
-        ("models/gcn", {"lr": [-1.0]}, "models.gcn: lr must be a finite number above 0, got -1.0"),
-        ("models/gcn", {"hidden": ["many"]}, "models.gcn: option 'hidden' of gcn must be of type int, got 'many'"),
-        ("models/gcn", {"hidden": 64}, r"models.gcn.hidden must be a list of one or more values, got 64"),
-        ("models/gcn", {"lr": [0.1, 0.1]}, "models.gcn: lr must be one or more values, each of them once"),
-        ("grid/alpha", [0.5], "grid must be one of lr, weight_decay, dropout, lam, got 'alpha'"),
-        ("splits", 0, "splits must be a whole number, 1 or larger, got 0"),
-        ("seeds", "ten", "seeds must be a whole number, 1 or larger, got 'ten'"),
-        ("training", {"max_epochs": 5}, "training must have patience, got max_epochs"),
-        ("protocol/patience", 0, "protocol: patience must be 1 or larger, got 0"),
-        ("protocol/warmup", 3, "training must have keys among .*, got 'warmup'"),
-        ("training_of", {"gnc": {}}, "training_of must be one of gcn, .*, got 'gnc'; did you mean 'gcn'"),
-        ("training_of", {"gcn": 5}, "training_of.gcn must be a mapping, got 5"),
-        ("training_of", {"gcn": {"max_epochs": 0}}, "training_of.gcn: max_epochs must be 1 or larger, got 0"),
-        ("vary", {"seed": [1]}, "vary must be one of noise, lam, variant, got 'seed'"),
-        ("vary", {"lam": []}, "vary.lam must be a list of one or more values"),
-        ("vary", {"lam": [1.0, 1.0]}, "vary.lam must be values of 0 or larger, each of them once"),
-        ("vary", {"noise": [-0.5]}, "vary.noise must be values of 0 or larger"),
-        ("vary", {"variant": ["raw"]}, "vary.variant must be a mapping"),
-        ("vary", {"variant": {"a": {}}}, "vary.variant must be two or more, the first to compare with, got a"),
-        ("vary", {"variant": {"a": {}, "b": {"model": {}}}}, "vary.variant.b must have keys among .*, got 'model'"),
-        (
-            "vary",
-            {"variant": {"a": {}, "b": {"data": {"features": "scaled"}}}},
-            "vary.variant.b.data: features must be one of 'normalised', 'raw', got 'scaled'",
-        ),
-        (
-            "vary",
-            {"variant": {"a": {}, "b": {"data": {"x": 1}}}},
-            "vary.variant.b.data must have keys among .*, got 'x'",
-        ),
-        (
-            "vary",
-            {"variant": {"a": {}, "b": {"data": {"shares": [0.9, 0.2]}}}},
-            "vary.variant.b.data: train and val must",
-        ),
-        ("vary", {"variant": {"a": {}, "b": {"data": {"shares": [0.9]}}}}, "vary.variant.b.data: shares must be two"),
-        (
-            "vary",
-            {"variant": {"a": {}, "b": {"grid": {"activation": ["elu"]}}}},
-            "vary.variant.b.models.gcn must be one of .*, got 'activation'",
-        ),
-        (
-            "vary",
-            {"variant": {"a": {}, "b": {"training": {"best": "luck"}}}},
-            "vary.variant.b.config: best must be one of",
-        ),
-        (
-            "vary",
-            {"variant": {"a": {}, "b": {"data": {"edges": "directed"}}}},
-            "b.data: edges must be undirected for karate, whose files have no directions",
-        ),
-        ("models", {"gfgn-graph": {"activation": ["reloo"]}}, "models.gfgn-graph: .*'reloo'"),
-        ("models", {"gfgn-graph": {"gate_bias": ["low"]}}, "option 'gate_bias' of gfgn-graph must be of type float"),
-        ("only", {"mlp": ["karate"]}, "only must be one of gcn, gfgn-graph, geom-gcn, got 'mlp'"),
-        ("only", {"gcn": ["cora"]}, "only.gcn must be one of karate, got 'cora'"),
-        ("published", {"score": {}}, "published must have keys among .*, got 'score'"),
-        ("published/scores", {"gcn": {"karate": "high"}}, "published.scores.gcn.karate must be a finite number"),
-        ("published/ranks", {"gnc": 1.0}, "published.ranks must be one of .*, got 'gnc'"),
-        ("published/facts", [{"measure": "luck", "dataset": "karate", "value": 1}], "facts.measure must be one of"),
-        ("published/facts", [{"measure": "gate_min", "dataset": "karate"}], "published.facts must have value"),
-        ("titel", "Small", "the study must have keys among .*, got 'titel'"),
-        ("title", 3, "title must be text, got 3"),
-    ],
-)
-def test_what_is_wrong_is_said(path: str, value: Any, message: str) -> None:
-    with pytest.raises(StudyError, match=f"study small: .*{message}"):
-        make_study(changed(path, value), "small")
-
-
-def test_a_file_that_is_none(tmp_path: Path) -> None:
+def test_an_unknown_study() -> None:
     with pytest.raises(StudyError, match=r"name must be one of ablations, .* or a YAML file, got 'table'; did you"):
         load_study("table")
-    with pytest.raises(StudyError, match="must be a mapping with"):
-        make_study(None, "small")
-    (tmp_path / "bad.yaml").write_text("a: [1\n")
-    with pytest.raises(StudyError, match="must be a YAML file, got one that cannot be read"):
-        load_study(tmp_path / "bad.yaml")

@@ -1,4 +1,4 @@
-"""Rows and helpers that the tests of the store, of studies and of reports share."""
+"""Rows and helpers that the tests of stores, plans and reports share."""
 
 import multiprocessing
 import os
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gfgn.runs import ProgressCallback
 from gfgn.runs.record import DatasetRecord, Row
-from gfgn.train import Replica, Run, TrainConfig
+from gfgn.train import Replica, Run, Status, TrainConfig
 
 RECORD = DatasetRecord(
     name="toy",
@@ -26,7 +27,7 @@ DEFAULT_CONFIG = TrainConfig(5, 5)
 
 
 def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any) -> Row:
-    """A row of the toy dataset; `fields` are of the run, of the replica, `record`, `config` or `search`."""
+    """A row of the toy dataset; `fields` belong to the run or the replica, or are `record`, `config` or `search`."""
     hyper = {name: fields.pop(name) for name in ("lr", "weight_decay", "dropout", "lam", "options") if name in fields}
     config = fields.pop("config", DEFAULT_CONFIG)
     record, search = fields.pop("record", RECORD), fields.pop("search", "")
@@ -49,11 +50,35 @@ def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any)
     return Row.of(run, record, config, search=search)
 
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="starts many processes, which only a fork does quickly")
+class Recorder(ProgressCallback):
+    """Records all events; raises `KeyboardInterrupt` after `stop` runs."""
+
+    def __init__(self, stop: int = -1) -> None:
+        self.events: list[Any] = []
+        self.rows: list[Row] = []
+        self.states: list[Status] = []
+        self.stop = stop
+
+    def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
+        self.events.append(("begin", dataset, model, runs, kept))
+
+    def on_run_end(self, row: Row) -> None:
+        self.rows.append(row)
+        if len(self.rows) == self.stop:
+            raise KeyboardInterrupt
+
+    def on_status(self, status: Status) -> None:
+        self.states.append(status)
+
+    def on_model_end(self, dataset: str, model: str) -> None:
+        self.events.append(("end", dataset, model))
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="starts many processes, which is fast only with fork")
 
 
 def start_process(target: Callable[..., None], *arguments: Any) -> Any:
-    """A process of its own. It comes from one that has imported what is needed, and so starts quickly."""
+    """A separate process. It is forked from one that has imported gfgn, and so starts quickly."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["gfgn.runs", "gfgn.data"])
     process = context.Process(target=target, args=arguments)

@@ -1,19 +1,19 @@
-"""Comparisons: what they claim, what they keep and read back, what they refuse."""
+"""Comparisons: their results, what they store and read back, and the arguments they refuse."""
 
 import dataclasses
 import json
 from typing import Any
 
 import pytest
+from runs.stores import Recorder
 from scipy.stats import ttest_rel
 
-from gfgn.data import Dataset, load
-from gfgn.data.generators import dimensions
-from gfgn.runs import ProgressCallback, Row, Store, grid, read_comparisons
-from gfgn.runs import comparison as compare
-from gfgn.runs.comparison import Plan, make_plan, rank_models, run_comparison
+from gfgn.data import Dataset
+from gfgn.data.generators.dimensions import dimensions
+from gfgn.runs import Choice, Store, compare, grid, read_comparisons
+from gfgn.runs.comparison import ComparisonPlan, make_plan, rank_models, run_comparison
 from gfgn.runs.gates import gates_note
-from gfgn.train import MODELS, Replica, Status
+from gfgn.train import MODELS, Replica
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
 
@@ -23,27 +23,8 @@ def data() -> Dataset:
     return dimensions(150, degree=10, splits=3)
 
 
-class Log(ProgressCallback):
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-        self.rows: list[Row] = []
-        self.states: list[Status] = []
-
-    def begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
-        self.events.append(("begin", dataset, model, runs, kept))
-
-    def finished(self, row: Row) -> None:
-        self.rows.append(row)
-
-    def status(self, status: Status) -> None:
-        self.states.append(status)
-
-    def end(self, dataset: str, model: str) -> None:
-        self.events.append(("end", dataset, model))
-
-
-def test_gfgn_is_ahead_of_mlp_and_gcn_by_more_than_the_spread() -> None:
-    comparison = compare(load("dimensions"), splits=3)
+def test_gfgn_outperforms_mlp_and_gcn_by_more_than_the_spread() -> None:
+    comparison = compare(dimensions(400, degree=12, splits=3), splits=3, max_epochs=100)
     summary = comparison.summary()
     assert list(summary) == ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"]
     for model in ("gfgn-graph", "gfgn-neighbor", "gfgn-pair"):
@@ -76,9 +57,9 @@ def test_baseline_gain_and_settings(data: Dataset) -> None:
     assert compare(data, ["gfgn-graph"], splits=1, **QUICK).gain("gfgn-graph") is None
 
 
-def test_every_run_is_kept_and_none_is_made_twice(data: Dataset) -> None:
+def test_no_run_is_trained_twice(data: Dataset) -> None:
     with Store(":memory:") as store:
-        first, second = Log(), Log()
+        first, second = Recorder(), Recorder()
         small = compare(data, ["mlp"], splits=2, store=store, callback=first, **QUICK)
         assert first.events == [("begin", "dimensions", "mlp", 2, 0), ("end", "dimensions", "mlp")]
         assert len(first.rows) == len(store) == 2
@@ -89,26 +70,22 @@ def test_every_run_is_kept_and_none_is_made_twice(data: Dataset) -> None:
         assert len(second.rows) == 6
         assert len(store) == 8
         assert {row.key for row in small.runs} < {row.key for row in large.runs}
-        again = Log()
+        again = Recorder()
         assert compare(data, ["mlp", "gfgn-graph"], splits=2, seeds=2, store=store, callback=again, **QUICK) == large
         assert again.rows == []
 
 
-def test_what_is_finished_survives_an_interruption(data: Dataset) -> None:
-    class Stop(ProgressCallback):
-        def end(self, dataset: str, model: str) -> None:
-            raise KeyboardInterrupt
-
+def test_finished_runs_survive_an_interruption(data: Dataset) -> None:
     with Store(":memory:") as store:
         with pytest.raises(KeyboardInterrupt):
-            compare(data, ["mlp", "gcn"], splits=3, store=store, callback=Stop(), **QUICK)
+            compare(data, ["mlp", "gcn"], splits=3, store=store, callback=Recorder(stop=3), **QUICK)
         assert len(store) == 3
-        (found,) = read_comparisons(store)
-        assert found.models == ("mlp",)
-        assert found.incomplete == {"gcn": (0, 3)}
-        log = Log()
-        whole = compare(data, ["mlp", "gcn"], splits=3, store=store, callback=log, **QUICK)
-        assert [row.model for row in log.rows] == ["gcn"] * 3
+        (partial,) = read_comparisons(store)
+        assert partial.models == ("mlp",)
+        assert partial.incomplete == {"gcn": (0, 3)}
+        recorder = Recorder()
+        whole = compare(data, ["mlp", "gcn"], splits=3, store=store, callback=recorder, **QUICK)
+        assert [row.model for row in recorder.rows] == ["gcn"] * 3
         assert whole.incomplete == {}
 
 
@@ -117,14 +94,14 @@ def test_what_is_finished_survives_an_interruption(data: Dataset) -> None:
 CHOICES = grid(lr=(1e-4, 0.05), lam=(1.0, 2.0))
 
 
-def test_every_model_is_tuned_by_validation(data: Dataset) -> None:
+def test_every_model_is_tuned_on_validation_scores(data: Dataset) -> None:
     with Store(":memory:") as store:
-        log = Log()
+        recorder = Recorder()
         settings: dict[str, Any] = {"grid": CHOICES, "max_epochs": 20}
-        comparison = compare(data, ["mlp", "gfgn-graph"], splits=2, seeds=3, store=store, callback=log, **settings)
-        # four configurations, two where λ means nothing, on two splits; then two more seeds of the chosen one
-        assert [event[3:] for event in log.events if event[0] == "begin"] == [(2 * 2 + 4, 0), (4 * 2 + 4, 0)]
-        assert len(store) == len(log.rows) == 20
+        comparison = compare(data, ["mlp", "gfgn-graph"], splits=2, seeds=3, store=store, callback=recorder, **settings)
+        # four configurations, or two without λ, on two splits; then two more seeds of the chosen one
+        assert [event[3:] for event in recorder.events if event[0] == "begin"] == [(2 * 2 + 4, 0), (4 * 2 + 4, 0)]
+        assert len(store) == len(recorder.rows) == 20
         for model, candidates in (("mlp", 2), ("gfgn-graph", 4)):
             selection = comparison.selections[model]
             assert len(selection.candidates) == candidates
@@ -137,33 +114,67 @@ def test_every_model_is_tuned_by_validation(data: Dataset) -> None:
             assert comparison.configuration(model) == selection.best
         assert "grid of 4 (learning rate 0.0001 or 0.05; λ 1 or 2)" in comparison.settings
         assert read_comparisons(store) == [comparison]
-        once_more = Log()
-        compare(data, ["mlp", "gfgn-graph"], splits=2, seeds=3, store=store, callback=once_more, **settings)
-        assert [event[3:] for event in once_more.events if event[0] == "begin"] == [(8, 8), (12, 12)]
-        assert once_more.rows == []
+        again = Recorder()
+        compare(data, ["mlp", "gfgn-graph"], splits=2, seeds=3, store=store, callback=again, **settings)
+        assert [event[3:] for event in again.events if event[0] == "begin"] == [(8, 8), (12, 12)]
+        assert again.rows == []
 
 
-def test_an_unfinished_tuning_is_left_out(data: Dataset) -> None:
+def test_unfinished_tuning_is_incomplete(data: Dataset) -> None:
     plan = make_plan(data, ["gfgn-graph"], 2, 2, grid=CHOICES, **QUICK)
     with Store(":memory:") as store:
         run_comparison(store, data, plan)
         assert len(store) == plan.count("gfgn-graph") == 10
-        for lacking, have in (({"lr": 1e-4, "split": 1}, 6), ({"seed": 1}, 8)):
+        for removed, have in (({"lr": 1e-4, "split": 1}, 6), ({"seed": 1}, 8)):
             with Store(":memory:") as part:
-                keys = {row.key for row in store.rows(**lacking)}
+                keys = {row.key for row in store.rows(**removed)}
                 part.add(row for row in store.rows() if row.key not in keys)
                 part.note("comparison", "dimensions", plan.to_json())
-                (found,) = read_comparisons(part)
-                assert found.rows == {}
-                assert found.incomplete == {"gfgn-graph": (have, 10)}
+                (comparison,) = read_comparisons(part)
+                assert comparison.rows == {}
+                assert comparison.incomplete == {"gfgn-graph": (have, 10)}
+
+
+def test_trials_tune_every_model_by_successive_halving(data: Dataset) -> None:
+    models, settings = ["mlp", "gfgn-graph"], {"trials": 4, "max_epochs": 40}
+    with Store(":memory:") as store:
+        recorder = Recorder()
+        comparison = compare(data, models, 2, 2, store=store, callback=recorder, **settings)
+        # four trials on two splits, then another seed of the chosen one
+        assert [event[3:] for event in recorder.events if event[0] == "begin"] == [(4 * 2 + 2, 0)] * 2
+        assert len(recorder.rows) == 20
+        for model in models:
+            candidates = comparison.selections[model].candidates
+            assert [each.dropped for each in candidates] == [False, True, True, True]
+            assert comparison.configuration(model) == candidates[0].configuration
+            assert len(comparison.of(model)) == 4
+        tried = {model: {row.replica.lr for row in recorder.rows if row.model == model} for model in models}
+        assert len(tried["mlp"]) == 4
+        assert tried["mlp"] == tried["gfgn-graph"]
+        assert all(0.5 <= row.replica.lam <= 2 for row in recorder.rows if row.model == "gfgn-graph")
+        assert {row.epochs for row in recorder.rows if row.dropped} == {10, 20}
+        assert "4 random ones (learning rate, weight decay, dropout, λ)" in comparison.settings
+        assert read_comparisons(store) == [comparison]
+        assert compare(data, models, 2, 2, store=store, callback=recorder, **settings) == comparison
+        assert len(recorder.rows) == 20
+
+
+def test_how_trials_are_drawn(data: Dataset) -> None:
+    plan = make_plan(data, ["mlp"], 1, trials=3, space={"hidden": Choice((8, 16))}, **QUICK)
+    assert {tuple(configuration) for configuration in plan.configurations} == {("hidden",)}
+    few, many = (make_plan(data, ["mlp", "graphsaint"], 1, trials=trials) for trials in (3, 5))
+    assert many.configurations[:3] == few.configurations
+    assert few.plan("mlp").search(few.dataset) != ""
+    assert few.plan("graphsaint").search(few.dataset) == ""  # trains on samples: every trial is trained to the end
 
 
 # --- read back --------------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_survives_json(data: Dataset) -> None:
-    plan = make_plan(data, ["mlp"], 2, grid=CHOICES, **QUICK)
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+@pytest.mark.parametrize("settings", [{}, {"grid": CHOICES}, {"trials": 3}])
+def test_a_plan_survives_json(settings: dict[str, Any], data: Dataset) -> None:
+    plan = make_plan(data, ["mlp"], 2, **settings, **QUICK)
+    assert ComparisonPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
 def test_the_last_comparison_of_each_dataset_is_read(data: Dataset) -> None:
@@ -179,18 +190,18 @@ def test_the_last_comparison_of_each_dataset_is_read(data: Dataset) -> None:
         assert sum(ranks.values()) == pytest.approx(3)
 
 
-def test_changed_data_are_other_data(data: Dataset) -> None:
+def test_changed_data_is_other_data(data: Dataset) -> None:
     changed = dataclasses.replace(data, x=data.x + 1)
     with Store(":memory:") as store:
         compare(data, ["mlp"], splits=1, store=store, **QUICK)
         gates_note(store, data)
-        log = Log()
-        found = compare(changed, ["mlp"], splits=1, store=store, callback=log, **QUICK)
-        assert len(log.rows) == 1
-        assert found.gates is None
+        recorder = Recorder()
+        comparison = compare(changed, ["mlp"], splits=1, store=store, callback=recorder, **QUICK)
+        assert len(recorder.rows) == 1
+        assert comparison.gates is None
 
 
-def test_gates_are_worked_out_once(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gates_are_computed_once(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     import gfgn.runs.gates as module
 
     with Store(":memory:") as store:
@@ -208,10 +219,10 @@ def test_gates_are_worked_out_once(data: Dataset, monkeypatch: pytest.MonkeyPatc
         assert gates_note(store, data) is None
         monkeypatch.undo()
         unknown = dataclasses.replace(data, smooth_dimensions=None)
-        found = gates_note(store, unknown)
-        assert found is not None
-        assert found["smooth"] is None
-        assert len(found["roughness"]) == 36
+        note = gates_note(store, unknown)
+        assert note is not None
+        assert note["smooth"] is None
+        assert len(note["roughness"]) == 36
 
 
 @pytest.mark.parametrize(
@@ -223,6 +234,8 @@ def test_gates_are_worked_out_once(data: Dataset, monkeypatch: pytest.MonkeyPatc
         ({"splits": 4}, "splits must be 1 to 3 for 'dimensions', got 4"),
         ({"splits": 1, "seeds": 0}, "seeds must be 1 or larger, got 0"),
         ({"splits": 1, "grid": []}, "grid must hold at least one configuration, got none"),
+        ({"splits": 1, "trials": 0}, "trials must be 1 or larger, got 0"),
+        ({"splits": 1, "trials": 2, "grid": [{}]}, "trials must not be given together with grid, got 2"),
         ({"splits": 1, "max_epochs": 0}, "max_epochs must be 1 or larger, got 0"),
         ({"splits": 1, "lr": -1.0}, "lr must be a finite number above 0, got -1"),
     ],
@@ -238,10 +251,10 @@ def test_bad_arguments(data: Dataset, arguments: dict[str, Any], message: str) -
     ("change", "message"),
     [
         ({"replicas": False}, "data must be measured by accuracy or micro-F1 for gcn, got roc_auc"),
-        ({"inductive": False}, "models must run on graphs they have not seen for 'dimensions', got gcn"),
+        ({"inductive": False}, "models must run on unseen graphs for 'dimensions', got gcn"),
     ],
 )
-def test_models_that_cannot_are_refused_before_any_trains(
+def test_unsuitable_models_are_refused_before_training(
     change: dict[str, bool], message: str, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(MODELS, "gcn", dataclasses.replace(MODELS["gcn"], **change))
@@ -252,13 +265,13 @@ def test_models_that_cannot_are_refused_before_any_trains(
 
 
 def test_models_that_train_on_samples(data: Dataset) -> None:
-    found = compare(data, ["gcn", "vr-gcn", "graphsaint"], 2, max_epochs=3)
-    assert {model: len(rows) for model, rows in found.rows.items()} == {"gcn": 2, "vr-gcn": 2, "graphsaint": 2}
-    assert all(0 <= row.test <= 1 for rows in found.rows.values() for row in rows)
+    comparison = compare(data, ["gcn", "vr-gcn", "graphsaint"], 2, max_epochs=2)
+    assert {model: len(rows) for model, rows in comparison.rows.items()} == {"gcn": 2, "vr-gcn": 2, "graphsaint": 2}
+    assert all(0 <= row.test <= 1 for row in comparison.runs)
 
 
 def test_the_shared_configuration(data: Dataset) -> None:
     plan = make_plan(data, ["gfgn-graph", "mlp"], 1, lr=0.1, lam=2.0)
-    assert plan.final("gfgn-graph", plan.configurations[0]) == [Replica(lr=0.1, lam=2.0)]
-    assert plan.final("mlp", plan.configurations[0]) == [Replica(lr=0.1)]
-    assert plan.tuning("mlp") == []
+    assert plan.plan("gfgn-graph").final(plan.configurations[0]) == [Replica(lr=0.1, lam=2.0)]
+    assert plan.plan("mlp").final(plan.configurations[0]) == [Replica(lr=0.1)]
+    assert plan.plan("mlp").tuning() == []

@@ -1,4 +1,4 @@
-"""The store: what identifies a run, what survives, who may write, what comes out."""
+"""The store: identity of runs, safety, concurrent writers, exports."""
 
 import csv
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from runs.stores import DEFAULT_CONFIG, RECORD, needs_fork, row, start_process
 
-from gfgn.data.generators import dimensions
+from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import DatasetRecord, Store, StoreError, identify
 from gfgn.train import Replica, TrainConfig
 
@@ -46,7 +46,7 @@ def test_every_part_of_a_replica_identifies_the_run(part: str, value: Any) -> No
     )
 
 
-def test_data_model_split_and_protocol_identify_the_run() -> None:
+def test_data_model_split_and_training_identify_the_run() -> None:
     keys = {
         identify(record, model, Replica(), config, search)
         for record in (
@@ -66,7 +66,7 @@ def test_data_model_split_and_protocol_identify_the_run() -> None:
 
 def test_what_does_not_change_the_run_does_not_identify_it() -> None:
     described = dataclasses.replace(
-        RECORD, description="in other words", split_fingerprints=RECORD.split_fingerprints[:3]
+        RECORD, description="another text", split_fingerprints=RECORD.split_fingerprints[:3]
     )
     assert identify(described, "gcn", Replica()) == identify(RECORD, "gcn", Replica())
     assert identify(RECORD, "gcn", Replica(lam=2)) == identify(RECORD, "gcn", Replica(lam=1.0))
@@ -74,7 +74,7 @@ def test_what_does_not_change_the_run_does_not_identify_it() -> None:
 
 
 def test_an_identity_stays_the_same_across_releases() -> None:
-    """Otherwise an old store would be trained again."""
+    """Otherwise the runs of an old store would be trained again."""
     replica = Replica(3, 4, lr=0.005, weight_decay=5e-5, dropout=0.8, lam=2.0, options=(("hidden", 32),))
     assert identify(RECORD, "gfgn-pair", replica, TrainConfig(400, 100)) == "7a939b8981f85ea2d4892380814cc20b"
 
@@ -110,10 +110,10 @@ def test_a_row_comes_back_as_it_was(store: Store) -> None:
     assert second.val == 0.1 + 0.2
 
 
-def test_the_first_one_wins(store: Store) -> None:
+def test_the_first_run_with_a_key_stays(store: Store) -> None:
     assert store.add([row(test=0.25), row(test=0.5)]) == 1
     assert store.add([row(test=0.75), row(1, test=0.75)]) == 1
-    assert [found.test for found in store.rows()] == [0.25, 0.75]
+    assert [each.test for each in store.rows()] == [0.25, 0.75]
     assert len(store) == 2
 
 
@@ -127,13 +127,13 @@ def test_all_rows_or_none(store: Store) -> None:
 def test_filters_and_order(store: Store) -> None:
     rows = [row(split, seed, model) for model in ("mlp", "gcn") for split in (1, 0) for seed in (1, 0)]
     store.add(rows)
-    by_place = [(found.model, found.replica.split, found.replica.seed) for found in store.rows()]
-    assert by_place == sorted(by_place)
+    order = [(each.model, each.replica.split, each.replica.seed) for each in store.rows()]
+    assert order == sorted(order)
     assert len(store.rows(model="mlp")) == 4
     assert len(store.rows(model=["mlp", "gcn"], split=range(1))) == 4
     assert len(store.rows(model="mlp", split=0, seed=1, lr=0.02)) == 1
     assert store.rows(split=[]) == []
-    for name in ("colour", "options"):
+    for name in ("color", "options"):
         with pytest.raises(ValueError, match=f"filters must be of key, dataset, .*, got '{name}'"):
             store.rows(**{name: 1})
 
@@ -141,25 +141,25 @@ def test_filters_and_order(store: Store) -> None:
 def test_find_and_missing(store: Store) -> None:
     store.add([row(0), row(2)])
     replicas = [Replica(2), Replica(1), Replica(0), Replica(1)]
-    found = store.find(RECORD, "gfgn-graph", replicas, DEFAULT_CONFIG)
-    assert [None if each is None else each.replica.split for each in found] == [2, None, 0, None]
+    rows = store.find(RECORD, "gfgn-graph", replicas, DEFAULT_CONFIG)
+    assert [None if each is None else each.replica.split for each in rows] == [2, None, 0, None]
     assert store.missing(RECORD, "gfgn-graph", replicas, DEFAULT_CONFIG) == [Replica(1)]
     assert store.missing(RECORD, "gfgn-pair", replicas, DEFAULT_CONFIG) == [Replica(2), Replica(1), Replica(0)]
     many = [Replica(0, seed) for seed in range(1200)]
     assert store.missing(RECORD, "gfgn-graph", many, DEFAULT_CONFIG) == many[1:]
 
 
-def test_runs_that_a_search_ended_are_apart(store: Store) -> None:
-    ended = row(0, search="abc")
-    store.add([ended, row(1), row(1, search="abc")])
-    assert [found.replica.split for found in store.rows()] == [1]
+def test_runs_that_a_search_stopped_are_separate(store: Store) -> None:
+    stopped = row(0, search="abc")
+    store.add([stopped, row(1), row(1, search="abc")])
+    assert [each.replica.split for each in store.rows()] == [1]
     assert len(store.rows(dropped=True)) == 3
     (kept,) = store.rows(dropped=True, split=0)
     assert kept.dropped
     assert math.isnan(kept.test)
     assert store.missing(RECORD, "gfgn-graph", [Replica(0)], DEFAULT_CONFIG) == [Replica(0)]
-    found = store.find(RECORD, "gfgn-graph", [Replica(0), Replica(1)], DEFAULT_CONFIG, search="abc")
-    assert [each is not None and each.dropped for each in found] == [True, True]
+    rows = store.find(RECORD, "gfgn-graph", [Replica(0), Replica(1)], DEFAULT_CONFIG, search="abc")
+    assert [each is not None and each.dropped for each in rows] == [True, True]
     assert store.find(RECORD, "gfgn-graph", [Replica(0)], DEFAULT_CONFIG, search="other") == [None]
 
 
@@ -167,7 +167,7 @@ def test_notes(store: Store) -> None:
     store.note("comparison", "texas", {"splits": 2})
     store.note("comparison", "cora", {"splits": 2})
     store.note("dataset", "texas", {"nodes": 183})
-    store.note("comparison", "texas", {"splits": 2})  # unchanged: stays where it was
+    store.note("comparison", "texas", {"splits": 2})  # unchanged: the order stays
     assert list(store.notes("comparison")) == ["texas", "cora"]
     store.note("comparison", "texas", {"splits": 10})
     assert store.notes("comparison") == {"cora": {"splits": 2}, "texas": {"splits": 10}}
@@ -177,12 +177,12 @@ def test_notes(store: Store) -> None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_stays_on_disk(tmp_path: Path) -> None:
+def test_rows_stay_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
     with Store(path) as store:
         store.add([row()])
     with Store(path) as store:
-        assert [found.key for found in store.rows()] == [row().key]
+        assert [each.key for each in store.rows()] == [row().key]
     with sqlite3.connect(path) as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     with Store(path, read_only=True) as store:
@@ -191,11 +191,11 @@ def test_it_stays_on_disk(tmp_path: Path) -> None:
             store.add([row(1)])
 
 
-def test_read_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_from_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs.sqlite"
     with Store(path) as store:
         store.add([row()])
-    monkeypatch.setattr(os, "access", lambda *_: False)  # for root, no folder is read-only
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     with Store(path, read_only=True) as store:
         assert len(store) == 1
         assert {file.name for file in tmp_path.iterdir()} == {"runs.sqlite"}
@@ -218,7 +218,7 @@ def newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (foreign, "must be a store of gfgn, got .*file, an SQLite file of something else"),
+        (foreign, "must be a store of gfgn, got .*file, which is another SQLite file"),
         (newer, "must be a store of version 1, got .*file of version 99: update gfgn to read it"),
         (
             lambda path: path.write_text("split,seed\n0,1\n" * 100),
@@ -227,7 +227,7 @@ def newer(path: Path) -> None:
         (lambda path: path.mkdir(), "file"),
     ],
 )
-def test_what_is_not_a_store_is_left_as_it_is(make: Any, message: str, read_only: bool, tmp_path: Path) -> None:
+def test_other_files_are_refused_and_not_changed(make: Any, message: str, read_only: bool, tmp_path: Path) -> None:
     path = tmp_path / "file"
     make(path)
     before = path.read_bytes() if path.is_file() else None
@@ -236,14 +236,14 @@ def test_what_is_not_a_store_is_left_as_it_is(make: Any, message: str, read_only
     assert before is None or path.read_bytes() == before
 
 
-def test_reading_makes_no_file(tmp_path: Path) -> None:
+def test_reading_creates_no_file(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"path must be a store of gfgn, got .*none\.sqlite, where there is no file"):
         Store(tmp_path / "none.sqlite", read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    """It is what a process leaves behind that was killed while it made the store."""
+    """A process that was killed while it created the store leaves an empty file."""
     (tmp_path / "runs.sqlite").touch()
     with Store(tmp_path / "runs.sqlite") as store:
         assert store.add([row()]) == 1
@@ -295,7 +295,7 @@ def test_pandas_and_parquet(filled: Store, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(again, frame, check_dtype=False)
 
 
-def test_an_empty_store_has_a_header(store: Store, tmp_path: Path) -> None:
+def test_the_export_of_an_empty_store_has_a_header(store: Store, tmp_path: Path) -> None:
     assert store.to_csv(tmp_path / "runs.csv").read_text().startswith("key,dataset,dataset_fingerprint,")
     assert store.to_pandas().empty
 
@@ -304,7 +304,7 @@ def test_an_empty_store_has_a_header(store: Store, tmp_path: Path) -> None:
 
 
 def write(path: Path, first: int, last: int, at_once: int, messages: Connection) -> None:
-    """Writes rows with some seeds, and tells after each time how far it is; in a process of its own."""
+    """Writes rows and sends the number of rows after each transaction; in a separate process."""
     with Store(path) as store:
         messages.send("ready")
         messages.recv()
@@ -314,7 +314,7 @@ def write(path: Path, first: int, last: int, at_once: int, messages: Connection)
 
 
 def start_writer(path: Path, first: int, last: int, at_once: int) -> tuple[Any, Connection]:
-    """The process and the connection to it, once it has opened the store."""
+    """The process and the connection to it, after it has opened the store."""
     here, there = multiprocessing.Pipe()
     process = start_process(write, path, first, last, at_once, there)
     there.close()
@@ -323,60 +323,59 @@ def start_writer(path: Path, first: int, last: int, at_once: int) -> tuple[Any, 
 
 
 @needs_fork
-def test_processes_write_at_once(tmp_path: Path) -> None:
-    """Three processes write to a store together, their seeds overlapping."""
-    writers = [start_writer(tmp_path / "runs.sqlite", first, first + 300, 5) for first in (0, 150, 300)]
+def test_processes_may_write_at_once(tmp_path: Path) -> None:
+    """Three processes write to a store, with overlapping seeds."""
+    writers = [start_writer(tmp_path / "runs.sqlite", first, first + 100, 5) for first in (0, 50, 100)]
     for _, messages in writers:
         messages.send("go")
     for process, messages in writers:
-        for _ in range(60):
+        for _ in range(20):
             messages.recv()
         process.join()
         assert process.exitcode == 0
     with Store(tmp_path / "runs.sqlite") as store:
-        assert [found.replica.seed for found in store.rows()] == list(range(600))
+        assert [each.replica.seed for each in store.rows()] == list(range(200))
 
 
-def make(path: Path, ready: Any) -> None:
+def create(path: Path, ready: Any) -> None:
     ready.wait()
     Store(path).close()
 
 
 @needs_fork
-def test_processes_make_the_store_at_once(tmp_path: Path) -> None:
-    for attempt in range(5):
-        barrier = multiprocessing.get_context("forkserver").Barrier(4)
-        makers = [start_process(make, tmp_path / f"{attempt}.sqlite", barrier) for _ in range(4)]
-        for maker in makers:
-            maker.join()
-        assert [maker.exitcode for maker in makers] == [0] * 4
+def test_processes_may_create_the_store_at_once(tmp_path: Path) -> None:
+    barrier = multiprocessing.get_context("forkserver").Barrier(4)
+    processes = [start_process(create, tmp_path / "runs.sqlite", barrier) for _ in range(4)]
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
 
 
 @needs_fork
 def test_a_killed_process_loses_nothing_that_was_added(tmp_path: Path) -> None:
-    """Whatever `add` has returned from is there after SIGKILL, and what it had not finished is there whole or not."""
+    """Rows are there after SIGKILL if `add` had returned; a transaction in progress is there in full or not at all."""
     path, first = tmp_path / "runs.sqlite", 0
-    for times in (1, 7, 20):
+    for times in (1, 12):
         process, messages = start_writer(path, first, first + 100_000, 5)
         messages.send("go")
         last = [messages.recv() for _ in range(times)][-1]
         process.kill()
         process.join()
-        with suppress(EOFError, ConnectionResetError):  # what it still said before its end
+        with suppress(EOFError, ConnectionResetError):  # messages that it sent before it was killed
             while True:
                 last = messages.recv()
         assert process.exitcode == -signal.SIGKILL
         with Store(path) as store:
-            seeds = [found.replica.seed for found in store.rows()]
+            seeds = [each.replica.seed for each in store.rows()]
         assert seeds == list(range(len(seeds)))
         assert len(seeds) in (last, last + 5)
         first = len(seeds)
 
 
-def test_rows_are_readable_by_anyone(store: Store) -> None:
+def test_rows_are_readable_with_plain_sqlite(store: Store) -> None:
     store.add([row(options=(("hidden", 32),))])
     with sqlite3.connect(store.path) as database:
         database.row_factory = sqlite3.Row
-        found = database.execute("SELECT * FROM runs").fetchone()
-    assert json.loads(found["options"]) == {"hidden": 32}
-    assert json.loads(found["gates"])["mean"] == 0.4
+        record = database.execute("SELECT * FROM runs").fetchone()
+    assert json.loads(record["options"]) == {"hidden": 32}
+    assert json.loads(record["gates"])["mean"] == 0.4

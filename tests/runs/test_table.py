@@ -1,5 +1,8 @@
-"""Runs as CSV: written and read, they are what they were."""
+"""Tables of runs: reading returns exactly the rows that were written, and files are deterministic and small."""
 
+import csv
+import gzip
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -7,69 +10,76 @@ from pathlib import Path
 import pytest
 from runs.stores import RECORD, row
 
-from gfgn.runs import Store
-from gfgn.runs.table import RunsError, own_parameters, read_runs, write_runs
+from gfgn.runs import Store, read_runs, write_runs
+from gfgn.runs.table import RunsError, own_parameters
 from gfgn.train import TrainConfig
 
 ROWS = [
-    row(split=1, seed=3, lr=0.005, weight_decay=5e-5, dropout=0.8, lam=2.0, val=0.1 + 0.2, test=1 / 3),
-    row(model="gcn", options=(("hidden", 16), ("layers", 3)), test=math.nan),
-    row(model="geom-gcn", options=(("hidden", 16), ("merge", "cat"))),
+    row(split=1, seed=3, lr=0.005, weight_decay=5e-5, dropout=0.8, lam=2.0, val=0.1 + 0.2, test=1 / 3, seconds=1 / 7),
+    row(model="gcn", options=(("hidden", 16), ("layers", 3)), gates={"mean": 1 / 3}),
+    row(model="geom-gcn", options=(("hidden", 16), ("merge", "cat"), ("text", "1"), ("none", ""))),
     row(model="graphsage", options=(("normalize", False), ("hidden", 32))),
     row(model="appnp", options=(("alpha", 0.5),), config=TrainConfig(7, 3, clip=2.0, schedule="cosine")),
     row(record=replace(RECORD, name="toy (stand-in)", standin=True)),
 ]
 
 
-def test_there_and_back(tmp_path: Path) -> None:
-    path = write_runs(tmp_path / "deep" / "runs.csv", ROWS)
-    again = read_runs(path)
-    assert [each.key for each in again] == [each.key for each in ROWS]  # made of everything that identifies a run
-    for each, other in zip(again, ROWS, strict=True):
-        assert each.replica == other.replica
-        assert each.config == other.config
-        assert each.standin == other.standin
-        assert (each.val, each.epoch, each.epochs, each.num_parameters) == (
-            *(other.val, other.epoch, other.epochs, other.num_parameters),
-        )
-        assert each.test == other.test or (math.isnan(each.test) and math.isnan(other.test))
-        assert each.gates == other.gates
-        assert each.versions == other.versions
-        assert (each.device, each.date) == (other.device, other.date)
-    text = path.read_text()
-    assert write_runs(path, again).read_text() == text
-    assert [file.name for file in path.parent.iterdir()] == ["runs.csv"]
+def lines(path: Path) -> list[str]:
+    return gzip.decompress(path.read_bytes()).decode().splitlines()
 
 
-def test_what_was_asked_for_has_a_column(tmp_path: Path) -> None:
-    header = write_runs(tmp_path / "runs.csv", ROWS).read_text().splitlines()[0].split(",")
-    assert header[:8] == ["dataset", "model", "split", "seed", "lr", "weight_decay", "dropout", "lam"]
-    assert {"option_hidden", "epoch", "val", "test", "seconds", "torch_version", "device", "gate_mean"} <= set(header)
-    assert "protocol_clip" in header
+def test_round_trip(tmp_path: Path) -> None:
+    path = write_runs(tmp_path / "deep" / "runs.csv.gz", ROWS)
+    assert read_runs(path) == ROWS
+    content = path.read_bytes()
+    assert content[4:8] == bytes(4)  # no time stamp
+    assert write_runs(path, read_runs(path)).read_bytes() == content
+    assert [file.name for file in path.parent.iterdir()] == ["runs.csv.gz"]
+    stopped = [row(search="abc", val=0.5), row(model="mlp", val=math.nan, test=math.nan)]
+    again = read_runs(write_runs(path, stopped))
+    assert [each.key for each in again] == [each.key for each in stopped]
+    assert [each.dropped for each in again] == [True, False]
+    assert all(math.isnan(each.test) for each in again)
+    assert read_runs(write_runs(path, [])) == []
 
 
-def test_a_store_takes_them(tmp_path: Path) -> None:
-    path = write_runs(tmp_path / "runs.csv", ROWS)
+def test_constants_and_fingerprints_are_written_once(tmp_path: Path) -> None:
+    comment, header, *table = lines(write_runs(tmp_path / "runs.csv.gz", ROWS))
+    facts = json.loads(comment.removeprefix("# "))
+    assert {"metric": "accuracy", "torch_version": ROWS[0].versions["torch"], "search": ""}.items() <= facts[
+        "constants"
+    ].items()
+    assert facts["fingerprints"]["toy"] == ["f00d", {"0": "s0", "1": "s1"}]
+    columns = next(csv.reader([header]))
+    assert columns[:8] == ["dataset", "model", "split", "seed", "lr", "weight_decay", "dropout", "lam"]
+    assert {"option_hidden", "val", "test", "seconds", "gate_mean", "protocol_clip", "max_epochs"} <= set(columns)
+    assert not set(columns) & set(facts["constants"])
+    assert len(table) == len(ROWS)
+
+
+def test_a_store_accepts_them(tmp_path: Path) -> None:
+    path = write_runs(tmp_path / "runs.csv.gz", ROWS)
     with Store(":memory:") as store:
         assert store.add(read_runs(path)) == len(ROWS)
         assert store.add(ROWS) == 0
         assert store.find(RECORD, "gfgn-graph", [ROWS[0].replica], ROWS[0].config)[0] == ROWS[0]
 
 
-def test_no_runs(tmp_path: Path) -> None:
-    assert read_runs(write_runs(tmp_path / "runs.csv", [])) == []
-
-
-def test_what_is_no_table_of_runs(tmp_path: Path) -> None:
-    path = tmp_path / "runs.csv"
-    path.write_text("a,b\n1,2\n")
-    with pytest.raises(RunsError, match=r"runs.csv must be a table of runs, got one without the column 'dataset'"):
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv.gz"
+    for content in (b"a,b\n1,2\n", gzip.compress(b"a,b\n1,2\n"), gzip.compress(b"# {}\na,b\n1,2\n")):
+        path.write_bytes(content)
+        with pytest.raises(RunsError, match=r"runs.csv.gz must be a table of runs, got a file that cannot be read"):
+            read_runs(path)
+    table = lines(write_runs(path, ROWS))
+    table[3] = table[3].replace(",17,", ",many,", 1) if ",17," in table[3] else table[3].replace("0,0,", "0,zero,", 1)
+    path.write_bytes(gzip.compress("\n".join(table).encode()))
+    with pytest.raises(RunsError, match=r"runs.csv.gz, line 4: invalid literal for int"):
         read_runs(path)
-    lines = write_runs(path, ROWS).read_text().splitlines()
-    lines[3] = lines[3].replace(",0.02,", ",fast,", 1)
-    path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(RunsError, match=r"runs.csv, line 4: could not convert string to float: 'fast'"):
-        read_runs(path)
+    with pytest.raises(FileNotFoundError):
+        read_runs(tmp_path / "none.csv.gz")
+    with pytest.raises(RunsError, match="rows must be of one graph and one split per name, got two of 'toy'"):
+        write_runs(path, [row(0), row(1, record=replace(RECORD, fingerprint="beef"))])
 
 
 def test_own_parameters() -> None:

@@ -27,7 +27,8 @@ Grid = StrEnum("Grid", ["none", "paper"])
 @app.command()
 def compare(
     data: Annotated[
-        list[str] | None, typer.Argument(help="Datasets (see `gfgn datasets`), or folders, zip or npz files with a graph.")
+        list[str] | None,
+        typer.Argument(help="Datasets (see `gfgn datasets`), or folders, zip or npz files with a graph."),
     ] = None,
     models: Annotated[str, typer.Option(help="Models (see `gfgn models`), separated by commas.")] = ",".join(MODELS),
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="4, or all if fewer")] = None,
@@ -35,7 +36,9 @@ def compare(
     grid: Annotated[
         Grid, typer.Option(help="paper: tune every model on the paper's grid; none: no tuning.")
     ] = Grid.none,
-    trials: Annotated[int | None, typer.Option(help="Tune every model by halving this many random configurations.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Tune every model by halving this many random configurations.")
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
     out: Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPORT}.")] = Path("gfgn-report"),
     device: Device = "auto",

@@ -12,7 +12,7 @@ import typer
 from gfgn.cli.app import Device, app, fail, split_names, user_errors
 
 if TYPE_CHECKING:
-    from gfgn.paper.reproduce import Outcome
+    from gfgn.runs.study_runner import Outcome
 
 
 @app.command()
@@ -23,10 +23,10 @@ def reproduce(
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Recompute the tables from runs.csv, train a few runs again on the CPU, compare."),
+        typer.Option("--check", help="Recompute the tables from the runs, train a few runs again on the CPU, compare."),
     ] = False,
     tables: Annotated[
-        bool, typer.Option("--tables", help="Write tables and figures again from runs.csv; no training.")
+        bool, typer.Option("--tables", help="Write tables and figures again from the runs; no training.")
     ] = False,
     device: Device = "auto",
     models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
@@ -50,7 +50,7 @@ def reproduce(
     if name is None:
         _list_studies()
         return
-    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "say": _say}
+    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "log": _log}
     settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
     try:
         with user_errors():
@@ -67,7 +67,7 @@ def report_study(folder: Path) -> None:
     """Writes the tables and figures of a study of the paper again, from the runs in its folder."""
     with _paper_installed():
         from gfgn.paper.reproduce import reproduce as run_study
-    from gfgn.runs.study import study_names
+    from gfgn.paper.studies import study_names
 
     name = folder.resolve().name
     if name not in study_names():
@@ -76,7 +76,7 @@ def report_study(folder: Path) -> None:
             f"`gfgn reproduce STUDY.yaml --tables --out {folder}`"
         )
     with user_errors():
-        code = print_outcome(run_study(name, folder, train=False, say=_say))
+        code = print_outcome(run_study(name, folder, train=False, log=_log))
     raise typer.Exit(code)
 
 
@@ -102,7 +102,7 @@ def print_differences(differences: list[str]) -> int:
 
 def _list_studies() -> None:
     from gfgn.paper.reproduce import names
-    from gfgn.runs.study import load_study, study_names
+    from gfgn.paper.studies import load_study, study_names
 
     studies, width = study_names(), max(map(len, names())) + 2
     for name in names():
@@ -120,5 +120,5 @@ def _paper_installed() -> Iterator[None]:
         fail("the reproduction of the paper (the package gfgn.paper) is not installed")
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     typer.echo(line, err=True)

@@ -3,7 +3,7 @@
 Each is a function `(out, *, root, device, progress)` that writes its files and returns their paths:
 
 - `out`: Folder for its files. Its neighbours in the same folder are the studies' (`table1`, `noise`, …), whose
-  `runs.csv` and `chosen.csv` some analyses read.
+  `runs.csv.gz` and `chosen.csv` some analyses read.
 - `root`: Folder of all datasets, see `gfgn.data.load`; `None` for the usual one.
 - `device`: Where to train, if anything is trained.
 - `progress`: Is told, in a line, what is being done.

@@ -529,7 +529,7 @@ def _what_was_tried(verdicts: Sequence[Verdict]) -> str:
 
 def effort(study: str) -> str:
     """What a study trains, in words."""
-    from gfgn.runs.study import load_study
+    from gfgn.paper.studies import load_study
 
     found = load_study(study)
     levels = {model: len(some) for model, some in found.models.items() if model.startswith("gfgn-")}

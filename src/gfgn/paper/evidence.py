@@ -116,7 +116,7 @@ def read_evidence(folder: Path, homophily: Mapping[str, float] | None = None) ->
     """
     runs: dict[Place, Runs] = {}
     for study in STUDIES:
-        runs |= read_study(study, folder / study / "runs.csv")
+        runs |= read_study(study, folder / study / "runs.csv.gz")
     numbers = {row["measure"]: float(row["value"]) for row in read_csv(folder / "motivation" / "summary.csv")}
     gates = read_gates(folder / "scores" / "summary.csv")
     gates |= {
@@ -129,8 +129,8 @@ def read_study(name: str, path: Path) -> dict[Place, Runs]:
     """The runs of every complete cell of a study, at the configuration that was chosen; none where there is no file."""
     if not path.is_file():
         return {}
+    from gfgn.paper.studies import load_study
     from gfgn.runs.results import Results
-    from gfgn.runs.study import load_study
     from gfgn.runs.table import read_runs
 
     study = load_study(name)

@@ -156,7 +156,7 @@ def leads_arxiv(evidence: Evidence) -> Finding:
 
 def published_ranks(evidence: Evidence) -> Finding:
     """Whether the published average ranks are those of the published scores, to one decimal."""
-    from gfgn.runs.study import load_study
+    from gfgn.paper.studies import load_study
 
     published = load_study("table1").published
     found = average_ranks(published.scores, ties="min")
@@ -167,7 +167,7 @@ def published_ranks(evidence: Evidence) -> Finding:
 
 def published_gains(evidence: Evidence) -> Finding:
     """Whether the published improvements over GCN are those of the published scores, to one decimal."""
-    from gfgn.runs.study import load_study
+    from gfgn.paper.studies import load_study
 
     published = load_study("table1").published
     found = {}

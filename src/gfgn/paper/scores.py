@@ -22,7 +22,8 @@ from gfgn.data.dataset import Dataset
 from gfgn.nn import GFGN
 from gfgn.nn.registry import find_model
 from gfgn.paper.outputs import markdown_table, read_csv, write_csv, write_text
-from gfgn.runs.plan import PAPER_GRID, Configuration, make_replica, make_replicas, select
+from gfgn.runs.grid import PAPER_GRID, Configuration, make_replica, make_replicas
+from gfgn.runs.selection import select
 from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Replica, Run
 from gfgn.train.task import with_sparse_features

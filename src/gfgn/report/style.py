@@ -83,14 +83,13 @@ def styled() -> Iterator[None]:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Writes `name.svg` and `name.png` into a folder and returns their paths. What is drawn is all that decides the
-    bytes: no date, no version, no random names."""
+    """Writes `name.svg` into a folder and returns its path in a list. What is drawn is all that decides the bytes: no
+    date, no version, no random names."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
+    path = folder / f"{name}.svg"
     with styled():
-        figure.savefig(paths[0], format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
-        figure.savefig(paths[1], format="png", dpi=DPI, metadata={"Software": None})
-    return paths
+        figure.savefig(path, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
+    return [path]
 
 
 def letter(panels: Sequence[Axes]) -> None:

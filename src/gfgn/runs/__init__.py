@@ -1,21 +1,28 @@
-"""Experiments: studies that a store keeps, grids and searches, comparisons of models, and the gates they learn."""
+"""The experiment engine: stores of runs, plans that tune and then train final seeds, searches, comparisons, studies."""
 
 from gfgn.data.diagnosis import smoothness
-from gfgn.runs.comparison import Comparison, ProgressCallback, compare, read_comparisons
+from gfgn.runs.comparison import Comparison, compare, read_comparisons
 from gfgn.runs.gates import gates_by_dimension
-from gfgn.runs.plan import PAPER_GRID, Candidate, Selection, grid, make_replicas, run_study, select
+from gfgn.runs.grid import PAPER_GRID, grid, make_replicas
+from gfgn.runs.plan import Plan, Result, run_plans
 from gfgn.runs.record import DatasetRecord, Row, identify
-from gfgn.runs.search import Choice, LogUniform, Uniform, random_search, sample, successive_halving
+from gfgn.runs.search import SPACE, Choice, LogUniform, Uniform, random_search, sample, successive_halving
+from gfgn.runs.selection import Candidate, Selection, select
 from gfgn.runs.store import Store, StoreError
+from gfgn.runs.table import read_runs, write_runs
+from gfgn.runs.training import ProgressCallback, train_missing
 
 __all__ = [
     "PAPER_GRID",
+    "SPACE",
     "Candidate",
     "Choice",
     "Comparison",
     "DatasetRecord",
     "LogUniform",
+    "Plan",
     "ProgressCallback",
+    "Result",
     "Row",
     "Selection",
     "Store",
@@ -28,9 +35,12 @@ __all__ = [
     "make_replicas",
     "random_search",
     "read_comparisons",
-    "run_study",
+    "read_runs",
+    "run_plans",
     "sample",
     "select",
     "smoothness",
     "successive_halving",
+    "train_missing",
+    "write_runs",
 ]

@@ -1,8 +1,8 @@
-"""`compare`: trains several models on one dataset over splits and seeds, and keeps every run in a store.
+"""`compare`: trains several models on one dataset over splits and seeds and keeps every run in a store.
 
-Either all models share one configuration, stated with the result, and nothing but the epoch is selected; or each model
-is tuned on a grid. Both choices are made on validation nodes only. What a comparison consists of is kept in the store
-too, so that it can be read back, and reported, from there alone.
+Either all models share one configuration, or each model is tuned, on a grid or by a random search with successive
+halving. Epochs and configurations are chosen on validation nodes only. The plan of a comparison is kept in the store
+too, so that it can be read back and reported from the store alone.
 """
 
 from __future__ import annotations
@@ -13,47 +13,33 @@ from typing import Any
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN, MODELS, find_model
-from gfgn.runs.plan import Configuration, Selection, make_replica, make_replicas, run_study, select
+from gfgn.runs.grid import Configuration, make_replica
+from gfgn.runs.plan import Plan, read_from_store, run_plans
 from gfgn.runs.record import DatasetRecord, Row, is_gfgn
+from gfgn.runs.search import SPACE, Space, sample
+from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store
+from gfgn.runs.training import ProgressCallback
 from gfgn.train.config import TrainConfig
-from gfgn.train.replica import Replica, Status
 from gfgn.train.sampled import check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
 DEFAULT_MODELS = ("mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "dropout", "lam": "λ"}
-TUNING_SEED = 0
-"""The seed of the runs that a configuration is chosen by."""
-
-
-class ProgressCallback:
-    """Is told how a comparison goes; this one does nothing with it."""
-
-    def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
-        """A model begins: how many runs it needs, and how many of these the store had already."""
-
-    def on_run_end(self, row: Row) -> None:
-        """A run has finished and is in the store."""
-
-    def on_status(self, status: Status) -> None:
-        """How far training is; now and then."""
-
-    def on_model_end(self, dataset: str, model: str) -> None:
-        """A model has all its runs."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a comparison consists of.
+class ComparisonPlan:
+    """The plan of a comparison.
 
     Attributes:
-        dataset: What is compared on.
+        dataset: The dataset.
         models: Names of the models.
         splits: Number of splits, the first ones of the dataset.
         seeds: Number of seeds, from 0 on.
-        configurations: One that all models share, or several of which the best is chosen for each model.
+        configurations: One that all models share, or several to choose from for each model.
         config: How runs are trained.
+        trials: Number of random configurations that successive halving chooses from; `None` without a search.
     """
 
     dataset: DatasetRecord
@@ -62,32 +48,29 @@ class Plan:
     seeds: int
     configurations: tuple[Configuration, ...]
     config: TrainConfig
+    trials: int | None = None
 
     @property
     def tuned(self) -> bool:
         """Whether there is a configuration to choose."""
         return len(self.configurations) > 1
 
-    def tuning(self, model: str) -> list[Replica]:
-        """The runs that a model's configuration is chosen by: every one on every split, with one seed."""
-        return make_replicas(model, self.configurations, range(self.splits), [TUNING_SEED]) if self.tuned else []
-
-    def final(self, model: str, configuration: Configuration) -> list[Replica]:
-        """The runs of the chosen configuration: every split with every seed."""
-        return make_replicas(model, [configuration], range(self.splits), range(self.seeds))
+    def plan(self, model: str) -> Plan:
+        """The runs of one model."""
+        halving = self.trials is not None
+        return Plan(model, self.configurations, self.splits, self.seeds, self.config, halving)
 
     def count(self, model: str) -> int:
-        """Number of different runs of a model; the chosen configuration has some of its runs from tuning."""
-        final = self.splits * self.seeds
-        return len(self.tuning(model)) + final - self.splits if self.tuned else final
+        """Number of runs of a model."""
+        return self.plan(model).count
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON has it."""
+        """The plan as JSON."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Plan:
-        """The plan that `to_json` has written down."""
+    def from_json(cls, content: dict[str, Any]) -> ComparisonPlan:
+        """The plan from what `to_json` returned."""
         record = dict(content["dataset"])
         record["split_fingerprints"] = tuple(record["split_fingerprints"])
         return cls(
@@ -97,6 +80,7 @@ class Plan:
             seeds=content["seeds"],
             configurations=tuple(content["configurations"]),
             config=TrainConfig(**content["config"]),
+            trials=content["trials"],
         )
 
 
@@ -105,15 +89,15 @@ class Comparison:
     """A comparison with its runs.
 
     Attributes:
-        plan: What it consists of.
-        rows: By model, the runs that its results are made of: those of the chosen configuration.
-        selections: By model, how the configuration was chosen; empty where there was nothing to choose.
-        incomplete: By model that has not all its runs yet, how many it has and how many it needs.
-        gates: By level, the mean gate of each feature dimension, with what is known of the dimensions, see
-            `gfgn.runs.gates`; `None` where it has not been worked out.
+        plan: The plan.
+        rows: By model, the runs of the chosen configuration; models that lack runs are left out.
+        selections: By model, how the configuration was chosen; empty if there was nothing to choose.
+        incomplete: By model that lacks runs, how many it has and how many it needs.
+        gates: By level, the mean gate of each feature dimension, with facts about the dimensions, see
+            `gfgn.runs.gates`; `None` if it has not been computed.
     """
 
-    plan: Plan
+    plan: ComparisonPlan
     rows: dict[str, list[Row]]
     selections: dict[str, Selection]
     incomplete: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -121,17 +105,17 @@ class Comparison:
 
     @property
     def dataset(self) -> DatasetRecord:
-        """What was compared on."""
+        """The dataset."""
         return self.plan.dataset
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that have all their runs, in the order given."""
+        """The models that have all their runs, in the given order."""
         return tuple(self.rows)
 
     @property
     def runs(self) -> list[Row]:
-        """The runs that the results are made of."""
+        """The runs of all chosen configurations."""
         return [row for rows in self.rows.values() for row in rows]
 
     def of(self, model: str) -> list[Row]:
@@ -143,45 +127,42 @@ class Comparison:
         return self.rows[model][0].replica.configuration
 
     def summary(self) -> dict[str, Summary]:
-        """Mean, standard deviation and 95% interval of the test score, by model."""
+        """Mean, standard deviation and 95% interval of the test score by model."""
         return {model: summarize(rows) for model, rows in self.rows.items()}
 
     @property
     def best_baseline(self) -> str | None:
-        """The model other than GFGN with the best mean test score. Choosing it by the test score favours the
-        baseline."""
+        """The model other than GFGN with the best mean test score. Choosing it by test score favors the baseline."""
         summary = {model: value for model, value in self.summary().items() if not is_gfgn(model)}
         return max(summary, key=lambda model: summary[model].mean, default=None)
 
     def gain(self, model: str) -> Summary | None:
-        """The test score of a GFGN less that of the best baseline, paired by split and seed."""
+        """The test score of a GFGN minus that of the best baseline, paired by split and seed."""
         baseline = self.best_baseline
-        if baseline is None or not is_gfgn(model):
-            return None
-        return difference(self.of(model), self.of(baseline))
+        return None if baseline is None or not is_gfgn(model) else difference(self.of(model), self.of(baseline))
 
     def significance(self, model: str) -> PairedTest | None:
         """The paired tests of a GFGN against the best baseline."""
         baseline = self.best_baseline
-        if baseline is None or not is_gfgn(model):
-            return None
-        return paired_test(self.of(model), self.of(baseline))
+        return None if baseline is None or not is_gfgn(model) else paired_test(self.of(model), self.of(baseline))
 
     @property
     def settings(self) -> str:
-        """How runs were trained, in words."""
+        """How runs were trained, as text."""
         plan, config = self.plan, self.plan.config
-        each = f"two layers and {HIDDEN} hidden units unless its paper says otherwise, Adam"
-        length = f"at most {config.max_epochs} epochs, ending {config.patience} epochs after the best one"
+        model = f"two layers and {HIDDEN} hidden units unless its paper says otherwise, Adam"
+        length = f"at most {config.max_epochs} epochs, early stopping after {config.patience} epochs"
         if not plan.tuned:
-            return f"{each} with {in_words(plan.configurations[0])}, {length}"
+            return f"{model} with {in_words(plan.configurations[0])}, {length}"
         names = _ordered({name for configuration in plan.configurations for name in configuration})
-        choices = {name: dict.fromkeys(each.get(name) for each in plan.configurations) for name in names}
-        grid = "; ".join(f"{WORDS.get(name, name)} {' or '.join(map(_short, some))}" for name, some in choices.items())
-        return (
-            f"{each}, {length}; its configuration is the one with the best mean validation score over splits of a grid "
-            f"of {len(plan.configurations)} ({grid})"
-        )
+        if plan.trials is not None:
+            drawn = ", ".join(WORDS.get(name, name) for name in names)
+            source = f"{plan.trials} random ones ({drawn}), of which successive halving stops the worse ones early"
+        else:
+            choices = {name: dict.fromkeys(each.get(name) for each in plan.configurations) for name in names}
+            grid = "; ".join(f"{WORDS.get(name, name)} {' or '.join(map(_short, choices[name]))}" for name in names)
+            source = f"a grid of {len(plan.configurations)} ({grid})"
+        return f"{model}, {length}; its configuration is the one with the best mean validation score of {source}"
 
 
 def make_plan(
@@ -191,21 +172,29 @@ def make_plan(
     seeds: int = 1,
     *,
     grid: Sequence[Configuration] | None = None,
+    trials: int | None = None,
+    space: Space = SPACE,
     lr: float = 0.02,
     weight_decay: float = 5e-4,
     dropout: float = 0.5,
     lam: float = 1.0,
     max_epochs: int = 400,
     patience: int = 100,
-) -> Plan:
-    """What to train for a comparison, checked; see `compare` for the arguments."""
+) -> ComparisonPlan:
+    """The plan of a comparison, after checking its arguments; see `compare`."""
     models = tuple(models)
     _check(dataset, models, splits, seeds)
-    shared = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}
-    configurations = tuple(grid) if grid is not None else (make_replica(shared).configuration,)
-    if not configurations:
+    if grid is not None and trials is not None:
+        raise ValueError(f"trials must not be given together with grid, got {trials}")
+    if grid is not None and not grid:
         raise ValueError("grid must hold at least one configuration, got none")
-    return Plan(DatasetRecord.of(dataset), models, splits, seeds, configurations, TrainConfig(max_epochs, patience))
+    if trials is not None and trials < 1:
+        raise ValueError(f"trials must be 1 or larger, got {trials}")
+    if trials is not None:
+        grid = sample(space, trials)
+    shared = make_replica({"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}).configuration
+    record, config = DatasetRecord.of(dataset), TrainConfig(max_epochs, patience)
+    return ComparisonPlan(record, models, splits, seeds, tuple(grid or [shared]), config, trials)
 
 
 def compare(
@@ -214,131 +203,96 @@ def compare(
     splits: int = 4,
     seeds: int = 1,
     *,
+    trials: int | None = None,
+    grid: Sequence[Configuration] | None = None,
     store: Store | None = None,
     device: str = "cpu",
     callback: ProgressCallback | None = None,
     **settings: Any,
 ) -> Comparison:
-    """Trains every model on the first `splits` splits with seeds 0 … `seeds` − 1. What the store has already is not
-    trained again.
+    """Trains every model on the first `splits` splits with seeds 0 … `seeds` − 1, except runs that the store has.
 
     Args:
         dataset: The dataset.
         models: Names of the models, see `gfgn.train.MODELS`.
         splits: Number of splits.
         seeds: Number of seeds for each split.
-        store: Where runs are kept; in memory if not given.
-        device: Where to train.
-        callback: Is told how it goes.
-        **settings: `grid`, the configurations to choose from for each model, such as `gfgn.runs.PAPER_GRID`: all
-            are trained on every split with seed 0, and the one with the best mean validation score with the other seeds
-            too. Without it all models share one configuration, of `lr`, `weight_decay`, `dropout` and `lam`. Also
-            `max_epochs`, the largest number of epochs, and `patience`, epochs without improvement after which a run
-            ends.
+        trials: Number of random configurations to tune each model on, the same for all models. They train on every
+            split with seed 0; successive halving stops the worse ones early, except for models that train on samples
+            of the graph. The one with the best mean validation score is trained with all seeds.
+        grid: Configurations to tune each model on, such as `gfgn.runs.PAPER_GRID`; all of them are trained to the end.
+        store: Where runs are kept; in memory by default.
+        device: The device to train on.
+        callback: Receives progress events.
+        **settings: `lr`, `weight_decay`, `dropout` and `lam`, which all models share if neither `grid` nor `trials` is
+            given; `space`, what `trials` are drawn from; `max_epochs`, the largest number of epochs; and `patience`,
+            the number of epochs without improvement after which a run ends.
     """
-    plan = make_plan(dataset, models, splits, seeds, **settings)
+    plan = make_plan(dataset, models, splits, seeds, trials=trials, grid=grid, **settings)
     if store is not None:
         return run_comparison(store, dataset, plan, device, callback)
-    with Store(":memory:") as passing:
-        return run_comparison(passing, dataset, plan, device, callback)
+    with Store(":memory:") as temporary:
+        return run_comparison(temporary, dataset, plan, device, callback)
 
 
 def run_comparison(
-    store: Store, dataset: Dataset, plan: Plan, device: str = "cpu", callback: ProgressCallback | None = None
+    store: Store, dataset: Dataset, plan: ComparisonPlan, device: str = "cpu", callback: ProgressCallback | None = None
 ) -> Comparison:
-    """Trains what the store lacks of a comparison.
+    """Trains the runs of a comparison that the store lacks.
 
     Args:
         store: Where runs are kept.
-        dataset: What to train on, the one of the plan.
-        plan: What to train.
-        device: Where.
-        callback: Is told how it goes.
+        dataset: The dataset of the plan.
+        plan: The plan.
+        device: The device to train on.
+        callback: Receives progress events.
     """
-    callback = callback or ProgressCallback()
     store.note("comparison", dataset.name, plan.to_json())
-    for model in plan.models:
-        callback.on_model_begin(dataset.name, model, plan.count(model), count_runs(store, plan, model))
-        chosen = plan.configurations[0]
-        if plan.tuned:
-            chosen = select(_study(store, dataset, model, plan.tuning(model), plan, device, callback)).best
-        _study(store, dataset, model, plan.final(model, chosen), plan, device, callback)
-        callback.on_model_end(dataset.name, model)
+    run_plans(store, dataset, [plan.plan(model) for model in plan.models], device, callback=callback)
     return read_comparison(store, plan)
 
 
-def _study(
-    store: Store,
-    dataset: Dataset,
-    model: str,
-    replicas: list[Replica],
-    plan: Plan,
-    device: str,
-    callback: ProgressCallback,
-) -> list[Row]:
-    return run_study(
-        store, dataset, model, replicas, plan.config, device, progress=callback.on_run_end, status=callback.on_status
+def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
+    """A comparison with the runs that the store has."""
+    results = {model: read_from_store(plan.plan(model), store, plan.dataset) for model in plan.models}
+    complete = {model: result for model, result in results.items() if result.rows}
+    gates = store.notes("gates").get(plan.dataset.name)
+    if gates is not None and gates["fingerprint"] != plan.dataset.fingerprint:
+        gates = None  # of another graph with the same name
+    return Comparison(
+        plan,
+        rows={model: list(result.rows) for model, result in complete.items()},
+        selections={model: result.selection for model, result in complete.items() if plan.tuned and result.selection},
+        incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
+        gates=gates,
     )
 
 
-def count_runs(store: Store, plan: Plan, model: str) -> int:
-    """How many of a model's runs the store has."""
-    tuning = store.find(plan.dataset, model, plan.tuning(model), plan.config)
-    if None in tuning:  # the configuration is still open, and so are runs with further seeds
-        return sum(row is not None for row in tuning)
-    configuration = _chosen(plan, model, [row for row in tuning if row is not None])
-    final = store.find(plan.dataset, model, plan.final(model, configuration), plan.config)
-    return len({row.key for row in [*tuning, *final] if row is not None})
-
-
-def read_comparison(store: Store, plan: Plan) -> Comparison:
-    """A comparison as far as the store has its runs."""
-    rows: dict[str, list[Row]] = {}
-    selections: dict[str, Selection] = {}
-    incomplete: dict[str, tuple[int, int]] = {}
-    for model in plan.models:
-        have, need = count_runs(store, plan, model), plan.count(model)
-        if have < need:
-            incomplete[model] = (have, need)
-            continue
-        tuning = [row for row in store.find(plan.dataset, model, plan.tuning(model), plan.config) if row is not None]
-        if plan.tuned:
-            selections[model] = select(tuning)
-        final = plan.final(model, _chosen(plan, model, tuning))
-        rows[model] = [row for row in store.find(plan.dataset, model, final, plan.config) if row is not None]
-    gates = store.notes("gates").get(plan.dataset.name)
-    if gates is not None and gates["fingerprint"] != plan.dataset.fingerprint:
-        gates = None  # of another graph of that name
-    return Comparison(plan, rows, selections, incomplete, gates)
-
-
 def read_comparisons(store: Store) -> list[Comparison]:
-    """All comparisons of a store, one a dataset, in the order in which they were made."""
-    return [read_comparison(store, Plan.from_json(content)) for content in store.notes("comparison").values()]
+    """All comparisons of a store, one per dataset, in the order in which they were made."""
+    plans = [ComparisonPlan.from_json(content) for content in store.notes("comparison").values()]
+    return [read_comparison(store, plan) for plan in plans]
 
 
 def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
-    """The average rank by test score of the models that all comparisons have, over their datasets; ties averaged."""
+    """The average rank by test score, over datasets, of the models that all comparisons have; ties are averaged."""
     common = [model for model in comparisons[0].models if all(model in other.models for other in comparisons)]
     summaries = {comparison.dataset.name: comparison.summary() for comparison in comparisons}
-    return average_ranks({model: {name: found[model].mean for name, found in summaries.items()} for model in common})
+    means = {model: {name: summary[model].mean for name, summary in summaries.items()} for model in common}
+    return average_ranks(means)
 
 
 def in_words(configuration: Configuration, model: str | None = None) -> str:
-    """A configuration in words; for a model without gates, without λ."""
+    """A configuration as text; λ is left out for a model without gates."""
     entry = MODELS.get(model or "")
     names = [name for name in _ordered(configuration) if name != "lam" or entry is None or entry.gated]
     return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in names)
 
 
 def _ordered(names: Iterable[str]) -> list[str]:
-    """What every model has first, in the usual order, then what is a model's own."""
+    """The hyperparameters that every model has, then the options of models in alphabetical order."""
     names = set(names)
     return [name for name in WORDS if name in names] + sorted(names - WORDS.keys())
-
-
-def _chosen(plan: Plan, model: str, tuning: Sequence[Row]) -> Configuration:
-    return select(tuning).best if plan.tuned else plan.configurations[0]
 
 
 def _short(value: Any) -> str:
@@ -355,9 +309,7 @@ def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -
         if not entry.replicas:
             check_sampled(model, dataset, TrainConfig())
         if dataset.inductive and not entry.inductive:
-            raise ValueError(
-                f"models must run on graphs they have not seen for {dataset.name!r}, got {model}, which does not"
-            )
+            raise ValueError(f"models must run on unseen graphs for {dataset.name!r}, got {model}, which does not")
     if not dataset.splits:
         raise ValueError(f"dataset must have labels to train on, {dataset.name!r} has none")
     if not 1 <= splits <= len(dataset.splits):

@@ -1,7 +1,7 @@
-"""Reading gates: how much a GFGN smooths each input dimension.
+"""Gates by input dimension: how much a GFGN smooths each of them.
 
-In a GFGN as it is, a gate speaks of a column of `H W`, a mixture of input dimensions. Here `W` is held at the
-identity, so that each gate speaks of one input dimension.
+A gate of a GFGN belongs to a column of `H W`, a mixture of input dimensions. Here `W` is fixed to the identity, so that
+each gate belongs to one input dimension.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from gfgn.train.loop import fitting_threads
 
 LEVELS = ("graph", "neighbor", "pair")
 MAX_DIMENSIONS = 1024
-"""The gate's matrix grows with the square of the number of dimensions."""
+"""The size of the gate's matrix is the square of the number of dimensions."""
 
 
 class GateReader(nn.Module):
-    """One gating layer on the input dimensions as they are, and a linear classifier on top.
+    """One gating layer on the input dimensions, followed by a linear classifier.
 
-    The classifier starts at zero, so that it takes its first step before any gate has a gradient. From random weights
-    a few gates of dimensions that do not follow the graph end near 1: on `dimensions`, seeds 0 to 4, the rank
-    correlation of gates and truth is then 0.41 to 0.82, against 0.82, the largest possible, for every seed and level.
+    The classifier is initialized with zeros, so that it takes its first step before any gate has a gradient. With
+    random weights, a few gates of dimensions that do not follow the graph end near 1: on `dimensions`, seeds 0 to 4,
+    the rank correlation of gates and truth is then 0.41 to 0.82. With zeros it is 0.82, the largest possible value, for
+    every seed and level.
     """
 
     def __init__(self, num_features: int, num_classes: int, level: str, lam: float = 1.0) -> None:
@@ -63,15 +64,14 @@ def gates_by_dimension(
     weight_decay: float = 5e-4,
     lam: float = 1.0,
 ) -> Tensor:
-    """Trains a `GateReader` on the training nodes of a split and returns `[F]`, the mean gate of each input
-    dimension.
+    """Trains a `GateReader` on the training nodes of a split and returns `[F]`: the mean gate of each input dimension.
 
     Args:
         dataset: The dataset, with at most `MAX_DIMENSIONS` dense or sparse feature dimensions.
         level: `"graph"`, `"neighbor"` or `"pair"`.
-        seed: Of the gates' initialisation.
-        split: Place in the dataset's `splits`; validation and test nodes are not looked at.
-        epochs: Number of epochs; there is no early stopping, as nothing is predicted.
+        seed: Seed of the initialization of the gates.
+        split: Index of a split of the dataset; validation and test nodes are not used.
+        epochs: Number of epochs; there is no early stopping.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty.
         lam: λ.
@@ -99,11 +99,12 @@ def gates_by_dimension(
 
 
 def gates_note(store: Store, dataset: Dataset) -> dict[str, Any] | None:
-    """The mean gate of each dimension at every level, from the store if it has them and otherwise put there; `None`
-    where there are too many dimensions, or several labels a node.
+    """The mean gate of each dimension at every level, computed once and kept in the store.
 
-    `"levels"` has them by level, and either `"smooth"` says which dimensions follow the graph by construction, or
-    `"roughness"` how much each varies along edges.
+    Returns:
+        `None` for a dataset with too many dimensions or several labels per node. Otherwise `"levels"` holds gates by
+        level, and either `"smooth"` says which dimensions follow the graph by construction, or `"roughness"` how much
+        each dimension varies along edges.
     """
     kept = store.notes("gates").get(dataset.name)
     if kept is not None and kept["fingerprint"] == dataset.fingerprint:

@@ -1,218 +1,192 @@
-"""Studies: many configurations over splits and seeds, of which only what the store lacks is trained; and the choice
-of a configuration by validation scores alone."""
+"""Plans of runs: tune on every split with one seed, choose by validation, then train the choice with all seeds.
+
+This is the only place that knows this procedure; comparisons and studies build on it.
+"""
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import stdev
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
 
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, canonical
+from gfgn.runs.grid import Configuration, make_replicas
+from gfgn.runs.record import DatasetRecord, Row
+from gfgn.runs.search import default_rungs, search_key, successive_halving
+from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
+from gfgn.runs.training import ProgressCallback, train_missing
 from gfgn.train.config import TrainConfig
-from gfgn.train.replica import Replica, Status
-from gfgn.train.sampled import train_runs
+from gfgn.train.replica import Replica
+from gfgn.train.sampled import is_sampled
+from gfgn.train.statistics import Summary, summarize
 
-Configuration = dict[str, Any]
-"""Hyper-parameters by name, as `Replica.configuration` has them: everything but split and seed."""
-
-HYPER = ("lr", "weight_decay", "dropout", "lam")
-
-
-def grid(**choices: Any) -> list[Configuration]:
-    """Every combination of the choices, the last one varying fastest.
-
-    Args:
-        **choices: For a hyper-parameter (`lr`, `weight_decay`, `dropout`, `lam`, or an option of the model) its values,
-            in a list or tuple, or a single one.
-    """
-    values = {name: tuple(given) if isinstance(given, list | tuple) else (given,) for name, given in choices.items()}
-    for name, given in values.items():
-        if not given or len(set(given)) < len(given):
-            raise ValueError(f"{name} must be one or more values, each of them once, got {given}")
-        if name in ("split", "seed", "options"):
-            raise ValueError(f"choices must be hyper-parameters or options of a model, got {name!r}")
-    return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
-
-
-PAPER_GRID = grid(lr=(0.005, 0.05), weight_decay=(5e-4, 5e-5), dropout=(0.5, 0.8), lam=(1.0, 2.0))
-"""The grid of the paper."""
-
-
-def make_replica(configuration: Configuration, split: int = 0, seed: int = 0) -> Replica:
-    """The replica of a configuration; what is not a hyper-parameter of every model is an option."""
-    hyper = {name: configuration[name] for name in HYPER if name in configuration}
-    options = tuple((name, value) for name, value in configuration.items() if name not in HYPER)
-    return Replica(split, seed, **hyper, options=options)
-
-
-def make_replicas(
-    model: str, configurations: Iterable[Configuration], splits: Iterable[int], seeds: Iterable[int] = (0,)
-) -> list[Replica]:
-    """Every configuration on every split with every seed, each run once: for a model without gates, configurations that
-    differ in λ alone are one.
-
-    Args:
-        model: Name of the model.
-        configurations: The configurations, see `grid`.
-        splits: Places in the dataset's `splits`.
-        seeds: Seeds.
-    """
-    splits, seeds = list(splits), list(seeds)
-    made = (
-        canonical(model, make_replica(configuration, split, seed))
-        for configuration in configurations
-        for split in splits
-        for seed in seeds
-    )
-    return list(dict.fromkeys(made))
-
-
-def run_study(
-    store: Store,
-    dataset: Dataset,
-    model: str,
-    replicas: Sequence[Replica],
-    config: TrainConfig = DEFAULT_CONFIG,
-    device: torch.device | str = "cpu",
-    *,
-    progress: Callable[[Row], None] | None = None,
-    status: Callable[[Status], None] | None = None,
-    batch_size: int | None = None,
-) -> list[Row]:
-    """Trains what the store lacks and returns one row a replica, in order.
-
-    A run is in the store as soon as it has finished: an interrupted study, asked for again, goes on where it was.
-
-    Args:
-        store: Where runs are kept.
-        dataset: What to train on.
-        model: Name of the model, see `gfgn.train.MODELS`.
-        replicas: The runs that are wanted.
-        config: How they are trained.
-        device: Where.
-        progress: Called with each row, once it is in the store.
-        status: Called now and then with how far training is.
-        batch_size: Largest number of runs that train together; by default as many as memory allows.
-    """
-    record = DatasetRecord.of(dataset)
-    lacking = [canonical(model, replica) for replica in store.missing(record, model, replicas, config)]
-    if lacking:
-        keep = keeper(store, record, config, device, progress)
-        train_runs(model, dataset, lacking, config, device, progress=keep, status=status, batch_size=batch_size)
-    rows = [row for row in store.find(record, model, replicas, config) if row is not None]
-    if len(rows) < len(replicas):
-        raise RuntimeError(f"the store {store.path} lacks runs that were just trained: was it changed meanwhile?")
-    return rows
-
-
-def keeper(
-    store: Store,
-    record: DatasetRecord,
-    config: TrainConfig,
-    device: torch.device | str,
-    progress: Callable[[Row], None] | None = None,
-    search: str = "",
-) -> Callable[[Any], None]:
-    """What to do with each finished run: put it into the store, then tell."""
-
-    def keep(run: Any) -> None:
-        row = Row.of(run, record, config, device, search)
-        store.add([row])
-        if progress is not None:
-            progress(row)
-
-    return keep
-
-
-# --- choosing a configuration -----------------------------------------------------------------------------------------
-
-
-class Validated(Protocol):
-    """What a configuration is chosen by: a `Run` or a `Row`."""
-
-    @property
-    def replica(self) -> Replica: ...
-    @property
-    def val(self) -> float: ...
-    @property
-    def dropped(self) -> bool: ...
-
-
-class Candidate(NamedTuple):
-    """A configuration with the mean of its best validation scores, their standard deviation over splits, the number of
-    runs behind them, and whether a search ended any of these before its time."""
-
-    configuration: Configuration
-    val: float
-    std: float
-    runs: int
-    dropped: bool
+TUNING_SEED = 0
+"""The seed of the runs that a configuration is chosen by."""
+Find = Callable[[Sequence[Replica]], Sequence[Row | None]]
+"""Finds the row of each replica; `None` where there is none."""
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The candidates, best first."""
+class Plan:
+    """The runs of one model on one dataset.
 
-    candidates: tuple[Candidate, ...]
+    Attributes:
+        model: Name of the model.
+        configurations: The configurations to choose from.
+        splits: Number of splits, the first ones of the dataset.
+        seeds: Number of seeds, from 0 on.
+        config: How runs are trained.
+        halving: Whether tuning stops poor configurations early, by successive halving.
+    """
+
+    model: str
+    configurations: tuple[Configuration, ...]
+    splits: int
+    seeds: int
+    config: TrainConfig
+    halving: bool = False
+
+    def tuning(self) -> list[Replica]:
+        """The runs that the configuration is chosen by; none if there is nothing to choose."""
+        replicas = make_replicas(self.model, self.configurations, range(self.splits), [TUNING_SEED])
+        return replicas if len(replicas) > self.splits else []
+
+    def final(self, configuration: Configuration) -> list[Replica]:
+        """The runs of the chosen configuration: every split with every seed."""
+        return make_replicas(self.model, [configuration], range(self.splits), range(self.seeds))
 
     @property
-    def best(self) -> Configuration:
+    def count(self) -> int:
+        """Number of runs; those of the chosen configuration with the tuning seed count once."""
+        tuning = len(self.tuning())
+        return self.splits * self.seeds + (tuning - self.splits if tuning else 0)
+
+    def search(self, record: DatasetRecord) -> str:
+        """Hash of the search that tunes the plan; empty without successive halving."""
+        tuning = self.tuning() if self.halving else []
+        rungs = default_rungs(len(tuning) // self.splits, self.config.max_epochs)
+        if not rungs or any(is_sampled(self.model, replica) for replica in tuning):  # these train one after the other
+            return ""
+        return search_key(record, self.model, tuning, self.config, rungs)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The runs of a plan that there are.
+
+    Attributes:
+        plan: The plan.
+        selection: How the configuration was chosen; `None` while runs that it is chosen by are missing.
+        rows: The runs of the chosen configuration; empty while any of them is missing.
+        have: Number of runs of the plan that there are.
+    """
+
+    plan: Plan
+    selection: Selection | None
+    rows: tuple[Row, ...]
+    have: int
+
+    @property
+    def need(self) -> int:
+        """Number of runs of the plan."""
+        return self.plan.count
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """Mean, standard deviation and 95% interval of the test score; `None` while runs are missing."""
+        return summarize(self.rows) if self.rows else None
+
+    @property
+    def mean(self) -> float | None:
+        """The mean test score in %."""
+        return None if self.summary is None else 100 * self.summary.mean
+
+    @property
+    def configuration(self) -> Configuration | None:
         """The chosen configuration."""
-        return self.candidates[0].configuration
+        return None if self.selection is None else self.selection.best
 
 
-def select(runs: Sequence[Validated]) -> Selection:
-    """Ranks the configurations of some runs by their mean validation score over splits, seeds of a split averaged
-    first. The test score is not looked at.
+def read_result(plan: Plan, find: Find) -> Result:
+    """The result of a plan from the runs that `find` finds."""
+    tuning = plan.tuning()
+    tuned = [row for row in find(tuning) if row is not None]
+    if len(tuned) < len(tuning):  # the final runs are not known yet
+        return Result(plan, None, (), len(tuned))
+    selection = select(tuned) if tuned else None
+    final = plan.final(selection.best if selection else plan.configurations[0])
+    rows = [row for row in find(final) if row is not None]
+    have = len({row.key for row in (*tuned, *rows)})
+    if len(rows) < len(final):
+        return Result(plan, selection, (), have)
+    selection = selection or select([row for row in rows if row.replica.seed == TUNING_SEED])
+    return Result(plan, selection, tuple(rows), have)
 
-    A tie goes to the more cautious configuration: the smaller learning rate, then the larger weight decay, the larger
-    dropout, the smaller λ, then options in order. One that a search has ended early comes after all that it has not.
+
+def read_from_store(plan: Plan, store: Store, record: DatasetRecord) -> Result:
+    """The result of a plan from the runs of a store."""
+    search = plan.search(record)
+    return read_result(plan, lambda replicas: store.find(record, plan.model, replicas, plan.config, search))
+
+
+def run_plans(
+    store: Store,
+    dataset: Dataset,
+    plans: Sequence[Plan],
+    device: torch.device | str = "cpu",
+    *,
+    callback: ProgressCallback | None = None,
+    batch_size: int | None = None,
+) -> list[Result]:
+    """Trains the runs that the store lacks of several plans on one dataset and returns one result per plan.
+
+    Plans with the same model and training configuration are trained together, all their runs in one batch.
 
     Args:
-        runs: Runs of one model on one dataset; of every configuration on the same splits and seeds.
+        store: Where runs are kept.
+        dataset: The dataset.
+        plans: The plans.
+        device: The device to train on.
+        callback: Receives progress events.
+        batch_size: Largest number of runs that train together; by default as many as fit into memory.
     """
-    if not runs:
-        raise ValueError("runs must hold at least one run, got none")
-    groups: dict[Replica, dict[tuple[int, int], Validated]] = {}
-    for run in runs:
-        split, seed = run.replica.split, run.replica.seed
-        configuration = make_replica(run.replica.configuration)
-        if groups.setdefault(configuration, {}).setdefault((split, seed), run) is not run:
-            raise ValueError(f"runs must hold each split and seed of a configuration once, got {run.replica} twice")
-    places = {frozenset(group) for group in groups.values()}
-    if len(places) > 1:
-        sizes = sorted({len(place) for place in places})
-        raise ValueError(
-            "runs must be on the same splits and seeds for every configuration, "
-            f"got {sizes[0]} to {sizes[-1]} runs a configuration"
-        )
-    candidates = [_candidate(configuration, group) for configuration, group in groups.items()]
-    return Selection(tuple(sorted(candidates, key=_order)))
+    callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
+
+    def train(group: Sequence[Plan], replicas: Iterable[Sequence[Replica]]) -> None:
+        distinct = list(dict.fromkeys(replica for some in replicas for replica in some))
+        if distinct:
+            train_missing(
+                *(store, dataset, group[0].model, distinct, group[0].config, device),
+                callback=callback,
+                batch_size=batch_size,
+            )
+
+    for group in group_plans(plans):
+        model = group[0].model
+        have = sum(read_from_store(plan, store, record).have for plan in group)
+        callback.on_model_begin(dataset.name, model, sum(plan.count for plan in group), have)
+        for plan in group:
+            if plan.search(record):
+                successive_halving(
+                    *(store, dataset, model, plan.configurations, range(plan.splits), [TUNING_SEED]),
+                    config=plan.config,
+                    device=device,
+                    callback=callback,
+                    batch_size=batch_size,
+                )
+        train(group, (plan.tuning() for plan in group if not plan.search(record)))
+        tuned = [(plan, read_from_store(plan, store, record).configuration) for plan in group]
+        train(group, (plan.final(chosen or plan.configurations[0]) for plan, chosen in tuned))
+        callback.on_model_end(dataset.name, model)
+    return [read_from_store(plan, store, record) for plan in plans]
 
 
-def _candidate(configuration: Replica, group: dict[tuple[int, int], Validated]) -> Candidate:
-    by_split: dict[int, list[float]] = {}
-    for (split, _), run in sorted(group.items()):  # sorted, so that the order of runs cannot change the last digit
-        by_split.setdefault(split, []).append(run.val)
-    means = [math.fsum(values) / len(values) for values in by_split.values()]
-    return Candidate(
-        configuration.configuration,
-        math.fsum(means) / len(means),
-        stdev(means) if len(means) > 1 else 0.0,
-        len(group),
-        any(run.dropped for run in group.values()),
-    )
-
-
-def _order(candidate: Candidate) -> tuple[Any, ...]:
-    hyper = make_replica(candidate.configuration)
-    options = tuple((name, str(value)) for name, value in hyper.options)
-    score = -math.inf if math.isnan(candidate.val) else round(candidate.val, 12)
-    return (candidate.dropped, -score, hyper.lr, -hyper.weight_decay, -hyper.dropout, hyper.lam, options)
+def group_plans(plans: Iterable[Plan]) -> list[list[Plan]]:
+    """Groups of plans that train together: those with the same model and training configuration."""
+    groups: dict[tuple[str, TrainConfig], list[Plan]] = {}
+    for plan in plans:
+        groups.setdefault((plan.model, plan.config), []).append(plan)
+    return list(groups.values())

@@ -1,4 +1,4 @@
-"""What is written down of a run: everything that identifies it, everything that tells how it was made, its scores."""
+"""Records of runs: what identifies a run, how it was made, and its scores."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import torch_geometric
 
 import gfgn
 from gfgn.data.dataset import Dataset
+from gfgn.data.datasets.registry import DATASETS
 from gfgn.nn.registry import MODELS
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
@@ -26,15 +27,15 @@ DEFAULT_CONFIG = TrainConfig()
 
 @dataclass(frozen=True)
 class DatasetRecord:
-    """What the store keeps of a dataset: enough to name its runs and to write a report without it.
+    """The facts about a dataset that a store keeps: enough to identify its runs and to write a report without it.
 
     Attributes:
         name: Short name.
-        fingerprint: Of the edges, features and labels.
-        split_fingerprints: One a split.
-        standin: Whether it only stands in for a published dataset, whose scores its own must never be taken for.
-        metric: What scores are.
-        description: One sentence on what this graph is.
+        fingerprint: Hash of the edges, features and labels.
+        split_fingerprints: One hash per split.
+        standin: Whether the dataset is a stand-in, whose scores must not be compared with published ones.
+        metric: The metric of the scores.
+        description: One sentence that describes the graph.
         num_nodes: Number of nodes.
         num_edges: Number of directed edges.
         num_features: Number of feature dimensions.
@@ -68,32 +69,39 @@ class DatasetRecord:
             num_classes=dataset.num_classes,
         )
 
+    def split_fingerprint(self, split: int) -> str:
+        """The fingerprint of a split."""
+        count = len(self.split_fingerprints)
+        if split >= count:
+            raise ValueError(f"split must be below {count}, the number of splits of {self.name!r}, got {split}")
+        return self.split_fingerprints[split]
+
 
 @dataclass(frozen=True)
 class Row:
-    """One run as the store has it.
+    """One run as the store keeps it.
 
     Attributes:
         key: Hash of what identifies the run, see `identify`.
         dataset: Name of the dataset.
-        dataset_fingerprint: Of its edges, features and labels.
-        standin: Whether the dataset only stands in for a published one.
-        metric: What scores are.
+        dataset_fingerprint: Hash of its edges, features and labels.
+        standin: Whether the dataset is a stand-in for a published one.
+        metric: The metric of the scores.
         model: Name of the model.
-        replica: Split, seed and hyper-parameters.
-        split_fingerprint: Of the masks of the split.
+        replica: Split, seed and hyperparameters.
+        split_fingerprint: Hash of the masks of the split.
         config: How it was trained.
-        search: Hash of the search that ended the run before its time, empty for a run that ended by itself.
+        search: Hash of the search that stopped the run early; empty for a run that was not stopped.
         val: Best validation score.
-        test: Test score at that epoch; NaN for a run that a search ended.
-        epoch: That epoch, counted from 0.
+        test: Test score at the best epoch; NaN for a run that a search stopped.
+        epoch: The best epoch, counted from 0.
         epochs: Number of epochs trained.
-        seconds: Wall-clock time of the run; in a batch of runs its share of the batch.
-        num_parameters: Number of learned values.
-        gates: Summary of the learned first-layer gates, `None` for a model without.
-        versions: Of gfgn, torch, torch_geometric and Python.
+        seconds: Wall-clock time; for runs that trained together, the time of the batch divided by its runs.
+        num_parameters: Number of trainable parameters.
+        gates: Summary of the learned first-layer gates; `None` for a model without gates.
+        versions: Versions of gfgn, torch, torch_geometric and Python.
         device: Name of the device.
-        date: When the run was written down, in UTC.
+        date: When the run was recorded, in UTC.
     """
 
     key: str
@@ -130,10 +138,10 @@ class Row:
 
         Args:
             run: The run.
-            dataset: What it was trained on.
+            dataset: The dataset it was trained on.
             config: How it was trained.
-            device: Where.
-            search: Hash of the search it belongs to; kept only if the search ended the run.
+            device: The device it was trained on.
+            search: Hash of the search it belongs to; recorded only if the search stopped the run.
         """
         replica = canonical(run.model, run.replica)
         search = search if run.dropped else ""
@@ -145,7 +153,7 @@ class Row:
             metric=dataset.metric,
             model=run.model,
             replica=replica,
-            split_fingerprint=_split_fingerprint(dataset, replica.split),
+            split_fingerprint=dataset.split_fingerprint(replica.split),
             config=config,
             search=search,
             val=run.val,
@@ -162,74 +170,73 @@ class Row:
 
     @property
     def dropped(self) -> bool:
-        """Whether a search ended the run before its time."""
+        """Whether a search stopped the run early."""
         return self.search != ""
 
 
 def identify(
     dataset: DatasetRecord, model: str, replica: Replica, config: TrainConfig = DEFAULT_CONFIG, search: str = ""
 ) -> str:
-    """Hash of what identifies a run: two runs with the same one are the same run, whenever and wherever it was made.
+    """Hash of what identifies a run: runs with the same hash are the same run, whenever and wherever they were made.
 
-    The data and the split count by their contents and their names. For a model without gates λ does not count.
+    The dataset and the split count by name and by content. For a model without gates, λ does not count.
 
     Args:
-        dataset: What it is trained on.
+        dataset: The dataset.
         model: Name of the model.
-        replica: Split, seed and hyper-parameters.
-        config: How it is trained.
-        search: Hash of the search that ended the run before its time; empty for a run that ended by itself.
+        replica: Split, seed and hyperparameters.
+        config: How the run is trained.
+        search: Hash of the search that stopped the run early; empty for a run that was not stopped.
     """
     replica = canonical(model, replica)
     parts = {
         "dataset": [dataset.name, dataset.fingerprint, dataset.metric],
-        "split": [replica.split, _split_fingerprint(dataset, replica.split)],
+        "split": [replica.split, dataset.split_fingerprint(replica.split)],
         "model": model,
         "seed": replica.seed,
         "floats": [float(replica.lr), float(replica.weight_decay), float(replica.dropout), float(replica.lam)],
         "options": dict(replica.options),
-        "protocol": [config.max_epochs, config.patience, beyond(config)],
+        "protocol": [config.max_epochs, config.patience, further_settings(config)],
         "search": search,
     }
     return digest(parts)
 
 
 def digest(content: Any) -> str:
-    """32 hexadecimal digits of the SHA-256 of some content, written as JSON."""
+    """The first 32 hexadecimal digits of the SHA-256 of `content` as JSON."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_gfgn(model: str) -> bool:
-    """Whether the model of that name is a GFGN."""
+    """Whether the model is a GFGN."""
     return model.startswith("gfgn-")
 
 
 def canonical(model: str, replica: Replica) -> Replica:
-    """The replica as runs are told apart by: a model without gates ignores λ, which is then 1."""
+    """The replica with λ = 1 if the model has no gates and so ignores λ."""
     entry = MODELS.get(model)
     return replica if entry is None or entry.gated else replace(replica, lam=1.0)
 
 
-def beyond(config: TrainConfig) -> dict[str, Any]:
-    """What a config sets beyond the length of training. What is as usual is left out, so that a further setting does
-    not change what earlier runs are identified by."""
+def further_settings(config: TrainConfig) -> dict[str, Any]:
+    """The settings of `config` other than its length that are not the default.
+
+    Defaults are left out so that a setting added later does not change the identity of earlier runs.
+    """
     names = [setting.name for setting in fields(config)[2:]]
     return {name: getattr(config, name) for name in names if getattr(config, name) != getattr(DEFAULT_CONFIG, name)}
 
 
-@cache
 def is_standin(name: str) -> bool:
-    """Whether the dataset of that name, in the registry or in results, only stands in for a published one."""
-    from gfgn.data.datasets.registry import DATASETS
-
+    """Whether the dataset with this name, in the registry or in results, is a stand-in for a published one."""
     entry = DATASETS.get(name.partition(" (stand-in)")[0])
     return entry is not None and entry.standin
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of what runs are made with."""
+    """Versions of gfgn, torch, torch_geometric and Python."""
     return {
         "gfgn": gfgn.__version__,
         "torch": torch.__version__,
@@ -238,28 +245,17 @@ def versions() -> dict[str, str]:
     }
 
 
+@cache
 def device_name(device: torch.device | str) -> str:
-    """The device in words: the model of the GPU or of the processor."""
+    """The model name of the GPU or of the processor."""
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return _processor() if device.type == "cpu" else f"{device.type}, {platform.machine()}"
-
-
-@cache
-def _processor() -> str:
+    if device.type != "cpu":
+        return f"{device.type}, {platform.machine()}"
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _split_fingerprint(dataset: DatasetRecord, split: int) -> str:
-    if split >= len(dataset.split_fingerprints):
-        raise ValueError(
-            f"split must be below {len(dataset.split_fingerprints)}, the number of splits of {dataset.name!r}, "
-            f"got {split}"
-        )
-    return dataset.split_fingerprints[split]

@@ -1,12 +1,12 @@
-"""Searches for hyper-parameters: random search, and successive halving, which gives poor configurations up early.
+"""Searches for hyperparameters: random search and successive halving.
 
-Both choose by validation scores alone, see `select`.
+Both rank configurations by validation scores alone, see `gfgn.runs.selection`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,40 +14,35 @@ import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
-from gfgn.runs.plan import (
-    HYPER,
-    Configuration,
-    Selection,
-    keeper,
-    make_replica,
-    make_replicas,
-    run_study,
-    select,
-)
-from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, digest, identify
+from gfgn.runs.grid import HYPER, Configuration, make_replica, make_replicas
+from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, digest, identify
+from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
+from gfgn.runs.training import ProgressCallback, keep_runs, train_missing
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas
-from gfgn.train.replica import Replica, Run, Status
+from gfgn.train.replica import Replica, Run
 
 FIRST_RUNG = 10
-"""Epochs before which nothing is given up: earlier scores say little."""
+"""Epochs before which no run is stopped: earlier scores say little."""
+FACTOR = 2
+"""One configuration in this many continues at each rung."""
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Any value from `low` to `high`, all equally likely."""
+    """Any value from `low` to `high`, uniformly distributed."""
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ValueError(f"low and high must be finite and low the smaller one, got {self.low} and {self.high}")
+            raise ValueError(f"low and high must be finite and low must be smaller, got {self.low} and {self.high}")
 
-    def draw(self, chance: float) -> float:
-        """The value at `chance`, from 0 to 1, to four digits."""
-        return self._rounded(self.low + chance * (self.high - self.low))
+    def draw(self, quantile: float) -> float:
+        """The value at a quantile from 0 to 1, rounded to four digits."""
+        return self._rounded(self.low + quantile * (self.high - self.low))
 
     def _rounded(self, value: float) -> float:
         return min(max(float(f"{value:.4g}"), self.low), self.high)
@@ -55,21 +50,21 @@ class Uniform:
 
 @dataclass(frozen=True)
 class LogUniform(Uniform):
-    """Any value from `low` to `high`, all orders of magnitude equally likely."""
+    """Any value from `low` to `high`, its logarithm uniformly distributed."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.low <= 0:
             raise ValueError(f"low must be above 0, got {self.low}")
 
-    def draw(self, chance: float) -> float:
-        """The value at `chance`, from 0 to 1, to four digits."""
-        return self._rounded(self.low * (self.high / self.low) ** chance)
+    def draw(self, quantile: float) -> float:
+        """The value at a quantile from 0 to 1, rounded to four digits."""
+        return self._rounded(self.low * (self.high / self.low) ** quantile)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values, all equally likely."""
+    """One of several values with equal probability."""
 
     values: tuple[Any, ...]
 
@@ -77,22 +72,30 @@ class Choice:
         if not isinstance(self.values, tuple) or not self.values:
             raise ValueError(f"values must be a tuple of one or more values, got {self.values!r}")
 
-    def draw(self, chance: float) -> Any:
-        """The value at `chance`, from 0 to below 1."""
-        return self.values[min(int(chance * len(self.values)), len(self.values) - 1)]
+    def draw(self, quantile: float) -> Any:
+        """The value at a quantile from 0 to below 1."""
+        return self.values[min(int(quantile * len(self.values)), len(self.values) - 1)]
 
 
 Space = Mapping[str, Uniform | LogUniform | Choice]
-"""For each hyper-parameter, or option of a model, what it may be."""
+"""The values of each hyperparameter or option of a model."""
+
+SPACE: Space = {
+    "lr": LogUniform(1e-3, 1e-1),
+    "weight_decay": LogUniform(1e-5, 1e-2),
+    "dropout": Uniform(0.0, 0.8),
+    "lam": Uniform(0.5, 2.0),
+}
+"""The default search space; models without gates ignore λ."""
 
 
 def sample(space: Space, count: int, seed: int = 0) -> list[Configuration]:
-    """`count` random configurations. More of them begin with the same ones.
+    """Draws `count` random configurations. A larger `count` begins with the same ones.
 
     Args:
-        space: What each hyper-parameter may be.
+        space: The values of each hyperparameter.
         count: Number of configurations.
-        seed: Of the draw.
+        seed: Seed of the draw.
     """
     if count < 1:
         raise ValueError(f"count must be 1 or larger, got {count}")
@@ -101,8 +104,8 @@ def sample(space: Space, count: int, seed: int = 0) -> list[Configuration]:
     names = sorted(space)
     draws = [Stream(seed, number).uniform(len(names)) for number in range(count)]
     return [
-        {name: space[name].draw(float(chance)) for name, chance in zip(names, chances, strict=True)}
-        for chances in draws
+        {name: space[name].draw(float(quantile)) for name, quantile in zip(names, quantiles, strict=True)}
+        for quantiles in draws
     ]
 
 
@@ -118,27 +121,25 @@ def random_search(
     seed: int = 0,
     config: TrainConfig = DEFAULT_CONFIG,
     device: torch.device | str = "cpu",
-    progress: Callable[[Row], None] | None = None,
-    status: Callable[[Status], None] | None = None,
+    callback: ProgressCallback | None = None,
 ) -> Selection:
-    """Trains random configurations and ranks them. Asked for again, or for more of them, it trains what is missing.
+    """Trains random configurations and ranks them. A second call, also with a larger `count`, trains what is missing.
 
     Args:
         store: Where runs are kept.
-        dataset: What to train on.
+        dataset: The dataset.
         model: Name of the model.
-        space: What each hyper-parameter may be.
+        space: The values of each hyperparameter.
         count: Number of configurations.
-        splits: Places in the dataset's `splits`.
+        splits: Indices of splits of the dataset.
         seeds: Seeds of each run.
-        seed: Of the draw of configurations.
+        seed: Seed of the draw of configurations.
         config: How runs are trained.
-        device: Where.
-        progress: Called with each row, once it is in the store.
-        status: Called now and then with how far training is.
+        device: The device to train on.
+        callback: Receives progress events.
     """
     replicas = make_replicas(model, sample(space, count, seed), splits, seeds)
-    return select(run_study(store, dataset, model, replicas, config, device, progress=progress, status=status))
+    return select(train_missing(store, dataset, model, replicas, config, device, callback=callback))
 
 
 def successive_halving(
@@ -149,47 +150,47 @@ def successive_halving(
     splits: Iterable[int],
     seeds: Iterable[int] = (0,),
     *,
-    factor: int = 2,
+    factor: int = FACTOR,
     rungs: Sequence[int] | None = None,
     config: TrainConfig = DEFAULT_CONFIG,
     device: torch.device | str = "cpu",
-    progress: Callable[[Row], None] | None = None,
-    status: Callable[[Status], None] | None = None,
+    callback: ProgressCallback | None = None,
+    batch_size: int | None = None,
 ) -> Selection:
-    """Trains configurations side by side and gives all but the best of them up at each rung.
+    """Trains configurations side by side and stops all but the best of them at each rung.
 
-    A configuration is judged by the mean of the best validation scores so far over all its splits and seeds. Runs that
-    are given up are kept in the store too, without a test score. A search that was interrupted starts again, as all
-    its runs have to reach a rung together; one that was finished is read from the store.
+    A configuration is judged by the mean of the best validation scores so far over all its splits and seeds. Stopped
+    runs are kept in the store too, without a test score. An interrupted search starts again, because its runs have to
+    reach a rung together; a finished one is read from the store.
 
     Args:
         store: Where runs are kept.
-        dataset: What to train on.
+        dataset: The dataset.
         model: Name of the model.
-        configurations: What to try, see `grid` and `sample`.
-        splits: Places in the dataset's `splits`.
+        configurations: The configurations to try, see `grid` and `sample`.
+        splits: Indices of splits of the dataset.
         seeds: Seeds of each run.
-        factor: One configuration in `factor` goes on at each rung.
-        rungs: Epochs at which to choose; by default see `default_rungs`.
+        factor: One configuration in `factor` continues at each rung.
+        rungs: Epochs at which configurations are stopped; by default see `default_rungs`.
         config: How runs are trained.
-        device: Where.
-        progress: Called with each row, once it is in the store.
-        status: Called now and then with how far training is.
+        device: The device to train on.
+        callback: Receives progress events.
+        batch_size: Largest number of runs that train together; by default as many as fit into memory.
     """
     if factor < 2:
         raise ValueError(f"factor must be 2 or larger, got {factor}")
     record, replicas = DatasetRecord.of(dataset), make_replicas(model, configurations, splits, seeds)
     if not replicas:
-        raise ValueError("configurations, splits and seeds must hold at least one each, got none of some")
+        raise ValueError("configurations, splits and seeds must hold at least one each, got none of one of them")
     race = Race(replicas, factor)
     if rungs is None:
         rungs = default_rungs(len(race.racing), config.max_epochs, factor)
-    keys = sorted(identify(record, model, replica, config) for replica in replicas)
-    search = digest([keys, list(rungs), factor])
+    search = search_key(record, model, replicas, config, rungs, factor)
     if None in store.find(record, model, replicas, config, search):
-        keep = keeper(store, record, config, device, progress, search)
+        callback = callback or ProgressCallback()
+        keep = keep_runs(store, record, config, device, callback, search)
 
-        def finished(run: Run) -> None:
+        def progress(run: Run) -> None:
             race.note([run.replica], [run.val])
             keep(run)
 
@@ -199,23 +200,36 @@ def successive_halving(
             replicas,
             device=device,
             **asdict(config),
-            progress=finished,
-            status=status,
+            progress=progress,
+            status=callback.on_status,
             history=False,
+            batch_size=batch_size,
             rungs=rungs,
             prune=race if rungs else None,
         )
     return select([row for row in store.find(record, model, replicas, config, search) if row is not None])
 
 
-def default_rungs(count: int, max_epochs: int, factor: int = 2) -> list[int]:
-    """Epochs at which to choose among `count` configurations, each `factor` times the one before, so that few are left
-    for the last stretch.
+def search_key(
+    record: DatasetRecord,
+    model: str,
+    replicas: Sequence[Replica],
+    config: TrainConfig,
+    rungs: Sequence[int],
+    factor: int = FACTOR,
+) -> str:
+    """Hash that identifies a search by successive halving; runs that it stopped are recorded with it."""
+    keys = sorted(identify(record, model, replica, config) for replica in replicas)
+    return digest([keys, list(rungs), factor])
+
+
+def default_rungs(count: int, max_epochs: int, factor: int = FACTOR) -> list[int]:
+    """Epochs at which to stop configurations: each `factor` times the one before, so that few are left at the end.
 
     Args:
         count: Number of configurations.
         max_epochs: Largest number of epochs of a run.
-        factor: One configuration in `factor` goes on at each rung.
+        factor: One configuration in `factor` continues at each rung.
     """
     rungs: list[int] = []
     while count > 1:
@@ -227,27 +241,27 @@ def default_rungs(count: int, max_epochs: int, factor: int = 2) -> list[int]:
 
 
 class Race:
-    """Who goes on at a rung: all runs of the better configurations, none of the others.
+    """Decides which runs continue at a rung: all runs of the better configurations, none of the others.
 
     Args:
         replicas: All runs of the search.
-        factor: One configuration in `factor` goes on.
+        factor: One configuration in `factor` continues.
     """
 
     def __init__(self, replicas: Sequence[Replica], factor: int) -> None:
         self.factor = factor
         self.racing: dict[Replica, list[Replica]] = {}
-        """The runs of each configuration that has not been given up."""
+        """The runs of each configuration that has not been stopped."""
         for replica in replicas:
             self.racing.setdefault(_configuration(replica), []).append(replica)
         self._best: dict[Replica, float] = {}
 
     def note(self, replicas: Sequence[Replica], scores: Sequence[float]) -> None:
-        """Takes down the best validation scores so far; a run that has come to its end keeps its last."""
+        """Records the best validation scores so far; a finished run keeps its last one."""
         self._best.update(zip(replicas, scores, strict=True))
 
     def __call__(self, epoch: int, replicas: Sequence[Replica], scores: Sequence[float]) -> list[bool]:
-        """Whether each run goes on."""
+        """Whether each run continues."""
         self.note(replicas, scores)
         runs = [_Judged(replica, self._best[replica]) for group in self.racing.values() for replica in group]
         order = [make_replica(candidate.configuration) for candidate in select(runs).candidates]

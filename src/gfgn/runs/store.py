@@ -1,4 +1,4 @@
-"""`Store`: runs in an SQLite file, one row a run, which several processes may write to at once."""
+"""`Store`: runs in an SQLite file, one row per run; several processes may write to it at once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gfgn.data.dataset import Dataset
-from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, beyond, identify
+from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, canonical, further_settings, identify
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 
 if TYPE_CHECKING:
     import pandas as pd
 
-APPLICATION_ID = 0x6766676E  # "gfgn" in ASCII; tells a store from any other SQLite file
+APPLICATION_ID = 0x6766676E  # "gfgn" in ASCII; distinguishes a store from other SQLite files
 SCHEMA_VERSION = 1
-PATIENCE_FOR_LOCKS = 60.0
+LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process that writes."""
 COLUMNS = (
     *("key", "dataset", "dataset_fingerprint", "standin", "metric", "model", "split", "split_fingerprint", "seed"),
@@ -36,7 +36,7 @@ COLUMNS = (
 NUMBERS = {"standin", "split", "seed", "max_epochs", "patience", "epoch", "epochs", "num_parameters"}
 REALS = {"lr", "weight_decay", "dropout", "lam", "val", "test", "seconds"}
 JSON = {"options": "option", "protocol": "protocol", "gates": "gate"}
-"""Columns that hold several values, and what the columns begin with that these become in an export."""
+"""Columns that hold several values as JSON, and the prefix of the columns that they become in an export."""
 ORDER = (
     "dataset, dataset_fingerprint, model, max_epochs, patience, lr, weight_decay, dropout, lam, options, "
     "protocol, split, seed, search, key"
@@ -44,18 +44,18 @@ ORDER = (
 
 
 class StoreError(ValueError):
-    """A file that is not a store, or one that cannot be read or written."""
+    """Raised for a file that is not a store, or that cannot be read or written."""
 
 
 class Store:
     """Runs in an SQLite file.
 
-    What has been added is in the file when `add` returns and survives the end of the process, however it ends. A run
-    that is there already is not written again: the first one stays. Several processes may read and write at once.
+    Rows are in the file when `add` returns and survive any end of the process. A run that is already there is not
+    overwritten: the first one stays. Several processes may read and write at once.
 
     Args:
-        path: The file, which is made if need be; `":memory:"` for a store that is gone with the process.
-        read_only: Whether the file must be there already and is left untouched.
+        path: The file, created if it does not exist; `":memory:"` for a store in memory.
+        read_only: Whether to open an existing file without changing it.
     """
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
@@ -93,9 +93,9 @@ class Store:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def add(self, rows: Iterable[Row]) -> int:
-        """Writes rows, all or none; returns how many were new."""
-        names, places = ", ".join(COLUMNS), ", ".join("?" * len(COLUMNS))
-        insert = f"INSERT INTO runs ({names}) VALUES ({places}) ON CONFLICT (key) DO NOTHING"
+        """Adds rows, all or none of them, and returns the number of new ones."""
+        names, marks = ", ".join(COLUMNS), ", ".join("?" * len(COLUMNS))
+        insert = f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO NOTHING"
         values = [_pack(row) for row in rows]
         with self._transaction():
             before = self._database.total_changes
@@ -103,11 +103,11 @@ class Store:
             return self._database.total_changes - before
 
     def rows(self, *, dropped: bool = False, **filters: Any) -> list[Row]:
-        """The rows that agree with every filter, in the order of dataset, model, hyper-parameters, split and seed.
+        """The rows that match every filter, ordered by dataset, model, hyperparameters, split and seed.
 
         Args:
-            dropped: Whether runs that a search ended before their time are wanted too.
-            **filters: A value, or several of which any will do, for a column: `dataset="cora", split=[0, 1]`.
+            dropped: Whether to include runs that a search stopped early.
+            **filters: For a column, a value or several allowed values: `dataset="cora", split=[0, 1]`.
         """
         return [_unpack(record) for record in self._select(dropped, filters)]
 
@@ -122,20 +122,20 @@ class Store:
         """The row of each replica, in order; `None` where there is none.
 
         Args:
-            dataset: What the runs were trained on.
+            dataset: The dataset of the runs.
             model: Name of the model.
             replicas: The runs to look for.
             config: How they were trained.
-            search: Hash of a search: where it ended a run before its time, the row of that is found.
+            search: Hash of a search; for a run that it stopped early, the row of the stopped run is returned.
         """
         record = dataset if isinstance(dataset, DatasetRecord) else DatasetRecord.of(dataset)
-        whole = [identify(record, model, replica, config) for replica in replicas]
-        found = self._by_key(whole)
+        keys = [identify(record, model, replica, config) for replica in replicas]
+        rows = self._by_key(keys)
         if not search:
-            return [found.get(key) for key in whole]
-        ended = [identify(record, model, replica, config, search) for replica in replicas]
-        found |= self._by_key(ended)
-        return [found.get(other) or found.get(key) for key, other in zip(whole, ended, strict=True)]
+            return [rows.get(key) for key in keys]
+        stopped_keys = [identify(record, model, replica, config, search) for replica in replicas]
+        stopped = self._by_key(stopped_keys)
+        return [stopped.get(other) or rows.get(key) for key, other in zip(keys, stopped_keys, strict=True)]
 
     def missing(
         self,
@@ -144,46 +144,45 @@ class Store:
         replicas: Sequence[Replica],
         config: TrainConfig = DEFAULT_CONFIG,
     ) -> list[Replica]:
-        """The replicas that have no row, in order, each once."""
-        record = dataset if isinstance(dataset, DatasetRecord) else DatasetRecord.of(dataset)
-        lacking: dict[str, Replica] = {}
-        for replica, row in zip(replicas, self.find(record, model, replicas, config), strict=True):
-            if row is None:
-                lacking.setdefault(identify(record, model, replica, config), replica)
-        return list(lacking.values())
+        """The replicas that have no row, in order and without duplicates; λ is 1 for a model without gates."""
+        rows = self.find(dataset, model, replicas, config)
+        missing = (canonical(model, replica) for replica, row in zip(replicas, rows, strict=True) if row is None)
+        return list(dict.fromkeys(missing))
 
-    # --- what reports need beside runs --------------------------------------------------------------------------------
+    # --- notes --------------------------------------------------------------------------------------------------------
 
     def note(self, kind: str, name: str, content: Mapping[str, Any]) -> None:
-        """Keeps a note, such as what a comparison consists of; one of the same kind and name is replaced."""
+        """Keeps a note, such as the plan of a comparison; it replaces a note of the same kind and name."""
         text = json.dumps(content, sort_keys=True)
-        with self._transaction():  # a changed note moves to the end, an unchanged one keeps its place
+        with self._transaction():  # a changed note moves to the end, an unchanged one stays where it is
             self._database.execute("DELETE FROM notes WHERE kind = ? AND name = ? AND content <> ?", (kind, name, text))
             self._database.execute(
                 "INSERT INTO notes (kind, name, content) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (kind, name, text)
             )
 
     def notes(self, kind: str) -> dict[str, dict[str, Any]]:
-        """The notes of a kind by name, in the order of writing."""
+        """The notes of a kind by name, in the order in which they were written."""
         with _explained(self.path):
-            found = self._database.execute("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,))
-            return {name: json.loads(content) for name, content in found}
+            notes = self._database.execute("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,))
+            return {name: json.loads(content) for name, content in notes}
 
     # --- export -------------------------------------------------------------------------------------------------------
 
     def to_csv(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
-        """Writes rows to a CSV file, see `rows`, and returns its path. Gate summaries and further options of models
-        and training become columns of their own, `gate_mean` or `option_hidden` for example. The file appears
-        whole or not at all."""
+        """Writes the rows that `rows` returns to a CSV file and returns its path.
+
+        Gate summaries and further options of models and training become columns such as `gate_mean` or
+        `option_hidden`. The file is written atomically.
+        """
         path, (header, table) = Path(path), self._table(dropped, filters)
-        with _whole_file(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
+        with atomic_file(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header)
             writer.writerows(table)
         return path
 
     def to_pandas(self, *, dropped: bool = False, **filters: Any) -> pd.DataFrame:
-        """Rows as a data frame, with the columns of `to_csv`."""
+        """The rows as a data frame with the columns of `to_csv`."""
         import pandas as pd
 
         header, table = self._table(dropped, filters)
@@ -193,33 +192,33 @@ class Store:
         return frame.astype({"standin": bool})
 
     def to_parquet(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
-        """Writes rows to a Parquet file, with the columns of `to_csv`, and returns its path."""
+        """Writes the rows to a Parquet file with the columns of `to_csv` and returns its path."""
         path, frame = Path(path), self.to_pandas(dropped=dropped, **filters)
-        with _whole_file(path) as unfinished:
+        with atomic_file(path) as unfinished:
             try:
                 frame.to_parquet(unfinished, engine="pyarrow", index=False)
             except ImportError:
                 raise ImportError("Parquet needs pyarrow: pip install 'gfgn[tables]'") from None
         return path
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Checks that the file is a store of this version, or makes it one if it is empty."""
+        """Checks that the file is a store of this version; makes an empty file one."""
         if not self.read_only and self._is_new():
             _retry(lambda: self._database.execute("PRAGMA journal_mode = WAL"))
             with self._transaction():
-                if self._is_new():  # and no other process has just made it one
+                if self._is_new():  # another process may have created it meanwhile
                     self._create()
         application, version = (self._pragma(name) for name in ("application_id", "user_version"))
         if application != APPLICATION_ID:
-            raise StoreError(f"path must be a store of gfgn, got {self.path}, an SQLite file of something else")
+            raise StoreError(f"path must be a store of gfgn, got {self.path}, which is another SQLite file")
         if version != SCHEMA_VERSION:
-            advice = "update gfgn to read it" if version > SCHEMA_VERSION else "no gfgn ever wrote that one"
+            advice = "update gfgn to read it" if version > SCHEMA_VERSION else "no gfgn wrote that version"
             raise StoreError(
                 f"path must be a store of version {SCHEMA_VERSION}, got {self.path} of version {version}: {advice}"
             )
-        self._database.execute("PRAGMA synchronous = NORMAL")  # safe against the end of a process, and fast
+        self._database.execute("PRAGMA synchronous = NORMAL")  # safe against a killed process, and fast
 
     def _is_new(self) -> bool:
         tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -255,11 +254,11 @@ class Store:
     def _select(self, dropped: bool, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
         conditions = [] if dropped else ["search = ''"]
         values: list[Any] = []
-        for name, wanted in filters.items():
+        for name, allowed in filters.items():
             if name not in COLUMNS or name in JSON:
                 known = ", ".join(column for column in COLUMNS if column not in JSON)
                 raise ValueError(f"filters must be of {known}, got {name!r}")
-            several = list(wanted) if isinstance(wanted, list | tuple | set | frozenset | range) else [wanted]
+            several = list(allowed) if isinstance(allowed, list | tuple | set | frozenset | range) else [allowed]
             conditions.append(f"{name} IN ({', '.join('?' * len(several))})")
             values += several
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -267,13 +266,13 @@ class Store:
             return self._fetch(f"SELECT * FROM runs{where} ORDER BY {ORDER}", values)
 
     def _by_key(self, keys: Sequence[str], at_once: int = 500) -> dict[str, Row]:
-        found: dict[str, Row] = {}
+        rows: dict[str, Row] = {}
         with _explained(self.path):
             for start in range(0, len(keys), at_once):
-                some = keys[start : start + at_once]
-                for record in self._fetch(f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(some))})", some):
-                    found[record["key"]] = _unpack(record)
-        return found
+                chunk = keys[start : start + at_once]
+                for record in self._fetch(f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(chunk))})", chunk):
+                    rows[record["key"]] = _unpack(record)
+        return rows
 
     def _fetch(self, query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
         cursor = self._database.execute(query, values)
@@ -281,7 +280,7 @@ class Store:
         return [dict(zip(names, record, strict=True)) for record in cursor]
 
     def _table(self, dropped: bool, filters: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
-        """Header and cells, with what is kept as JSON spread out into columns at its place."""
+        """Header and cells, with JSON columns expanded in place."""
         records = self._select(dropped, filters)
         header: list[str] = []
         for name in COLUMNS:
@@ -298,16 +297,16 @@ class Store:
 
 def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     if not read_only:
-        return sqlite3.connect(path, timeout=PATIENCE_FOR_LOCKS, isolation_level=None)
-    # SQLite wants to write beside a file in WAL mode even to read it, unless told that nobody else writes.
+        return sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None)
+    # To read a file in WAL mode, SQLite writes into its folder, unless the file is declared immutable.
     closed = not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
     address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if closed else ''}"
-    return sqlite3.connect(address, timeout=PATIENCE_FOR_LOCKS, isolation_level=None, uri=True)
+    return sqlite3.connect(address, timeout=LOCK_TIMEOUT, isolation_level=None, uri=True)
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """SQLite's errors, with the file they are about."""
+    """Turns errors of SQLite into a `StoreError` that names the file."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -317,8 +316,8 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _retry(action: Any) -> None:
-    """Switching to WAL mode does not wait for other processes by itself."""
-    end = time.monotonic() + PATIENCE_FOR_LOCKS
+    """Repeats an action while the file is locked: switching to WAL mode does not wait for other processes by itself."""
+    end = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             action()
@@ -330,8 +329,8 @@ def _retry(action: Any) -> None:
 
 
 @contextmanager
-def _whole_file(path: Path) -> Iterator[Path]:
-    """A file beside `path` that takes its place when all went well."""
+def atomic_file(path: Path) -> Iterator[Path]:
+    """A temporary file that replaces `path` if no error occurs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(descriptor)
@@ -360,7 +359,7 @@ def _pack(row: Row) -> tuple[Any, ...]:
         **{name: getattr(row.config, name) for name in ("max_epochs", "patience")},
         **{f"{name}_version": version for name, version in row.versions.items()},
         "options": json.dumps(dict(replica.options), sort_keys=True),
-        "protocol": json.dumps(beyond(row.config), sort_keys=True),
+        "protocol": json.dumps(further_settings(row.config), sort_keys=True),
         "gates": None if row.gates is None else json.dumps(row.gates),
         "standin": int(row.standin),
     }

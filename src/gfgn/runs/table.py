@@ -1,125 +1,159 @@
-"""Runs as a CSV file that can be committed: everything that the store has of them, and the way back into a store."""
+"""Tables of runs that can be committed: small files from which every run can be traced, and read back into a store.
+
+A table is a gzipped CSV file with one line per run. The first line is a comment with a JSON object: `constants` holds
+the columns that have one value in the whole file, and `fingerprints` the fingerprint of each dataset, followed by those
+of its splits. The same rows give the same bytes.
+"""
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gfgn.runs.record import DatasetRecord, Row, beyond, identify
+from gfgn.runs.grid import HYPER
+from gfgn.runs.record import DatasetRecord, Row, further_settings, identify
+from gfgn.runs.store import atomic_file
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 
-FIRST = ("dataset", "model", "split", "seed", "lr", "weight_decay", "dropout", "lam")
-THEN = ("epoch", "val", "test", "seconds", "epochs", "num_parameters")
+FIRST = ("dataset", "model", "split", "seed", *HYPER)
+SCORES = ("epoch", "val", "test", "seconds", "epochs", "num_parameters")
+VERSIONS = ("gfgn", "torch", "torch_geometric", "python")
 LAST = (
-    *("max_epochs", "patience", "metric", "standin", "dataset_fingerprint", "split_fingerprint"),
-    *("gfgn_version", "torch_version", "torch_geometric_version", "python_version", "device", "date"),
+    *("max_epochs", "patience", "metric", "standin", "search"),
+    *(f"{name}_version" for name in VERSIONS),
+    *("device", "date"),
 )
-OPTION, PROTOCOL, GATE = "option_", "protocol_", "gate_"
-"""What the columns begin with that hold a model's own parameters, further settings of training, and gate summaries."""
+OPTION, GATE, CONFIG = "option_", "gate_", "protocol_"
+"""Prefixes of the columns for a model's options, gate summaries, and further settings of training."""
 
 
 class RunsError(ValueError):
-    """A table of runs that cannot be read."""
+    """Raised for a file that is not a table of runs."""
 
 
 def write_runs(path: Path, rows: Sequence[Row]) -> Path:
-    """Writes one line a run and returns the path. Scores are written in full, times and gates to six digits."""
+    """Writes one line per run and returns the path. All numbers are written in full."""
     cells = [_cells(row) for row in rows]
-    spread = {
-        prefix: sorted({name for cell in cells for name in cell if name.startswith(prefix)}) for prefix in _SPREAD
-    }
-    header = [*FIRST, *spread[OPTION], *THEN, *spread[GATE], *LAST, *spread[PROTOCOL]]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    with unfinished.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, header, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(cells)
-    unfinished.replace(path)
+    names = {name for row in cells for name in row}
+    further = {prefix: sorted(name for name in names if name.startswith(prefix)) for prefix in (OPTION, GATE, CONFIG)}
+    columns = [*FIRST, *further[OPTION], *SCORES, *further[GATE], *LAST, *further[CONFIG]]
+    values = {name: {row.get(name, "") for row in cells} for name in columns[1:]}
+    constants = {name: values[name].pop() for name in columns[1:] if len(values[name]) == 1}
+    header = {"constants": constants, "fingerprints": _fingerprints(rows)}
+    text = io.StringIO(newline="")
+    text.write(f"# {json.dumps(header)}\n")
+    writer = csv.writer(text, lineterminator="\n")
+    varying = [name for name in columns if name not in constants]
+    writer.writerow(varying)
+    writer.writerows([row.get(name, "") for name in varying] for row in cells)
+    with atomic_file(path) as unfinished:
+        unfinished.write_bytes(gzip.compress(text.getvalue().encode(), compresslevel=9, mtime=0))
     return path
 
 
 def read_runs(path: Path) -> list[Row]:
-    """The runs of a file that `write_runs` wrote, in its order."""
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        missing = [name for name in (*FIRST, *THEN, *LAST) if name not in (reader.fieldnames or ())]
-        if missing:
-            raise RunsError(f"{path} must be a table of runs, got one without the column {missing[0]!r}")
-        rows = []
-        for line, cells in enumerate(reader, 2):
-            try:
-                rows.append(_row(cells))
-            except (ValueError, TypeError) as error:
-                raise RunsError(f"{path}, line {line}: {error}") from None
+    """The runs of a file that `write_runs` wrote, in order."""
+    try:
+        with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
+            comment, lines = file.readline(), list(csv.reader(file))
+        header = json.loads(comment.removeprefix("# "))
+        constants, fingerprints = header["constants"], header["fingerprints"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise RunsError(f"{path} must be a table of runs, got a file that cannot be read as one: {error}") from None
+    rows = []
+    for number, line in enumerate(lines[1:], 3):
+        try:
+            rows.append(_row(constants | dict(zip(lines[0], line, strict=True)), fingerprints))
+        except (ValueError, TypeError, LookupError) as error:
+            raise RunsError(f"{path}, line {number}: {error}") from None
     return rows
 
 
-_SPREAD = (OPTION, GATE, PROTOCOL)
+def own_parameters(options: Iterable[tuple[str, Any]]) -> str:
+    """A model's options in one cell: `alpha=0.5 steps=10`."""
+    return " ".join(f"{name}={_text(value)}" for name, value in options)
 
 
-def _cells(row: Row) -> dict[str, Any]:
-    replica, gates = row.replica, row.gates or {}
-    return {
-        **{name: getattr(replica, name) for name in FIRST[2:]},
-        **{name: getattr(row, name) for name in ("dataset", "model", "epoch", "epochs", "num_parameters", "metric")},
-        **{name: getattr(row, name) for name in ("dataset_fingerprint", "split_fingerprint", "device", "date")},
-        **{name: "" if math.isnan(getattr(row, name)) else getattr(row, name) for name in ("val", "test")},
-        **{f"{OPTION}{name}": _text(value) for name, value in replica.options},
-        **{f"{GATE}{name}": f"{value:.6g}" for name, value in gates.items()},
-        **{f"{PROTOCOL}{name}": _text(value) for name, value in beyond(row.config).items()},
-        **{f"{name}_version": version for name, version in row.versions.items()},
-        "seconds": f"{row.seconds:.6g}",
+def _fingerprints(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """By dataset, its fingerprint and those of its splits."""
+    fingerprints: dict[str, list[Any]] = {}
+    for row in rows:
+        dataset, splits = fingerprints.setdefault(row.dataset, [row.dataset_fingerprint, {}])
+        split = splits.setdefault(str(row.replica.split), row.split_fingerprint)
+        if (dataset, split) != (row.dataset_fingerprint, row.split_fingerprint):
+            raise RunsError(f"rows must be of one graph and one split per name, got two of {row.dataset!r}")
+    return fingerprints
+
+
+def _cells(row: Row) -> dict[str, str]:
+    values = {
+        **{name: getattr(row.replica, name) for name in ("split", "seed")},
+        **{name: float(getattr(row.replica, name)) for name in HYPER},
+        **{name: getattr(row, name) for name in ("dataset", "model", *SCORES, "metric", "search", "device", "date")},
+        **{f"{OPTION}{name}": value for name, value in row.replica.options},
+        **{f"{GATE}{name}": value for name, value in (row.gates or {}).items()},
+        **{f"{CONFIG}{name}": value for name, value in further_settings(row.config).items()},
+        **{f"{name}_version": row.versions[name] for name in VERSIONS},
         "max_epochs": row.config.max_epochs,
         "patience": row.config.patience,
         "standin": int(row.standin),
     }
+    plain = ("dataset", "model", "metric", "search", "device", "date", *LAST)
+    return {name: str(value) if name in plain else _text(value) for name, value in values.items()}
 
 
-def _row(cells: Mapping[str, str]) -> Row:
-    split, options = int(cells["split"]), tuple(_with(cells, OPTION).items())
-    hyper = {name: float(cells[name]) for name in ("lr", "weight_decay", "dropout", "lam")}
-    replica = Replica(split, int(cells["seed"]), **hyper, options=options)
-    config = TrainConfig(int(cells["max_epochs"]), int(cells["patience"]), **_with(cells, PROTOCOL))
-    gates = {name: float(value) for name, value in _with(cells, GATE).items()}
-    same = ("dataset", "model", "dataset_fingerprint", "split_fingerprint", "metric", "device", "date")
+def _row(cells: Mapping[str, str], fingerprints: Mapping[str, Any]) -> Row:
+    dataset, model, metric, standin = (cells[name] for name in ("dataset", "model", "metric", "standin"))
+    split = int(cells["split"])
+    hyper = {name: float(cells[name]) for name in HYPER}
+    replica = Replica(split, int(cells["seed"]), **hyper, options=tuple(_with(cells, OPTION).items()))
+    config = TrainConfig(int(cells["max_epochs"]), int(cells["patience"]), **_with(cells, CONFIG))
+    fingerprint, splits = fingerprints[dataset]
+    known = ("",) * split + (splits[str(split)],)  # as much of the record as identifies a run
+    record = DatasetRecord(dataset, fingerprint, known, standin == "1", metric, "", 0, 0, 0, 0)
     return Row(
-        **{name: cells[name] for name in same},
-        key=identify(_record(cells, split), cells["model"], replica, config),
-        standin=cells["standin"] == "1",
+        key=identify(record, model, replica, config, cells["search"]),
+        dataset=dataset,
+        dataset_fingerprint=fingerprint,
+        standin=record.standin,
+        metric=metric,
+        model=model,
         replica=replica,
+        split_fingerprint=known[split],
         config=config,
-        search="",
-        val=_number(cells["val"]),
-        test=_number(cells["test"]),
+        search=cells["search"],
+        val=float(cells["val"] or "nan"),
+        test=float(cells["test"] or "nan"),
         epoch=int(cells["epoch"]),
         epochs=int(cells["epochs"]),
         seconds=float(cells["seconds"]),
         num_parameters=int(cells["num_parameters"]),
-        gates=gates or None,
-        versions={name: cells[f"{name}_version"] for name in ("gfgn", "torch", "torch_geometric", "python")},
+        gates={name: float(value) for name, value in _with(cells, GATE).items()} or None,
+        versions={name: cells[f"{name}_version"] for name in VERSIONS},
+        device=cells["device"],
+        date=cells["date"],
     )
 
 
-def _record(cells: Mapping[str, str], split: int) -> DatasetRecord:
-    """As much of the dataset's record as identifies a run."""
-    fingerprints = ("",) * split + (cells["split_fingerprint"],)
-    name, fingerprint, metric = cells["dataset"], cells["dataset_fingerprint"], cells["metric"]
-    return DatasetRecord(name, fingerprint, fingerprints, cells["standin"] == "1", metric, "", 0, 0, 0, 0)
-
-
 def _with(cells: Mapping[str, str], prefix: str) -> dict[str, Any]:
-    """The values of the columns that begin with a prefix, where there are any."""
+    """The values of the columns with a prefix, where there are any."""
     return {name.removeprefix(prefix): _value(text) for name, text in cells.items() if name.startswith(prefix) and text}
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    """A cell that `_value` turns back into `value`: text as it is unless it reads as JSON; NaN is an empty cell."""
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    return value if isinstance(value, str) and value and _value(value) == value else json.dumps(value)
 
 
 def _value(text: str) -> Any:
@@ -127,12 +161,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-
-
-def _number(text: str) -> float:
-    return float(text) if text else math.nan
-
-
-def own_parameters(options: Iterable[tuple[str, Any]]) -> str:
-    """A model's own parameters in one cell: `alpha=0.5 steps=10`."""
-    return " ".join(f"{name}={_text(value)}" for name, value in options)

@@ -1,4 +1,4 @@
-"""How a study uses a dataset: as `load` returns it, or with other features, edges or splits."""
+"""Views of a dataset: as `load` returns it, or with other features, edges or splits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gfgn.graph import Graph
 
 NOISE_SEED = 0
 CHOICES = {
-    "features": ("normalised", "raw"),
+    "features": ("normalized", "raw"),
     "edges": ("undirected", "directed", "reversed"),
     "nodes": ("all", "largest part"),
 }
@@ -25,21 +25,21 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class View:
-    """What is used of a dataset, and how; by default what `load` returns.
+    """How a study uses a dataset; by default as `load` returns it.
 
     Attributes:
-        noise: Number of random edges to add, as a share of those there are.
-        features: CSR of bags of words `"normalised"` or `"raw"`.
-        edges: `"undirected"`, `"directed"` as the files have them, or `"reversed"`.
-        shares: Of training and validation nodes, for random splits that meet them in every class; the rest is tested
-            on. `None` for the dataset's own splits.
-        nodes: Which nodes splits are of: `"all"` or those of the `"largest part"` that edges connect.
+        noise: Number of random edges to add, as a fraction of the number of edges.
+        features: Rows of bag-of-words features `"normalized"` or `"raw"`.
+        edges: `"undirected"`, `"directed"` as in the files, or `"reversed"`.
+        fractions: Fractions of training and validation nodes for random splits that are stratified by class; all other
+            nodes are test nodes. `None` for the splits of the dataset.
+        nodes: Which nodes the splits cover: `"all"`, or the `"largest part"`, the largest connected component.
     """
 
     noise: float = 0.0
-    features: str = "normalised"
+    features: str = "normalized"
     edges: str = "undirected"
-    shares: tuple[float, float] | None = None
+    fractions: tuple[float, float] | None = None
     nodes: str = "all"
 
     def __post_init__(self) -> None:
@@ -48,34 +48,28 @@ class View:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}")
         if self.noise and self.edges != "undirected":
             raise ValueError(f"noise must be 0 where edges are {self.edges}, got {self.noise}")
-        if self.shares is not None:
-            if len(self.shares) != 2:
-                raise ValueError(f"shares must be two, of training and validation nodes, got {self.shares}")
-            random_splits(1000, 1, 0, *self.shares)  # says what is wrong with them
-
-    @property
-    def words(self) -> str:
-        """What is not as usual, in a few words."""
-        found = [getattr(self, name) for name, known in CHOICES.items() if getattr(self, name) != known[0]]
-        if self.shares is not None:
-            found.append("/".join(f"{100 * share:.0f}" for share in (*self.shares, 1 - sum(self.shares))))
-        return " ".join(found)
+        if self.fractions is not None:
+            if len(self.fractions) != 2:
+                raise ValueError(f"fractions must be two, of training and validation nodes, got {self.fractions}")
+            random_splits(1000, 1, 0, *self.fractions)  # checks their values
 
 
 def data_name(dataset: str, view: View | None = None) -> str:
-    """The name that a dataset of the registry has in results: a stand-in says that it is one, and what is changed about
-    a dataset is told."""
+    """The name of a dataset of the registry in results: it marks stand-ins and ends with what `view` changes."""
     view = view or View()
     name = f"{dataset} (stand-in)" if DATASETS[dataset].standin else dataset
-    noise = f"+{100 * view.noise:g}%" if view.noise else ""
-    return f"{name}{noise} {view.words}".rstrip()
+    name += f"+{100 * view.noise:g}%" if view.noise else ""
+    changes = [getattr(view, part) for part, known in CHOICES.items() if getattr(view, part) != known[0]]
+    if view.fractions is not None:
+        changes.append("/".join(f"{100 * part:.0f}" for part in (*view.fractions, 1 - sum(view.fractions))))
+    return " ".join([name, *changes])
 
 
 def load_view(name: str, view: View, root: Path | None = None) -> Dataset:
-    """The dataset of that name, used in that way.
+    """Loads a view of a dataset.
 
     Args:
-        name: Its name in the registry.
+        name: Name of the dataset in the registry.
         view: How it is used.
         root: Folder of all datasets, see `gfgn.data.load`.
     """
@@ -91,12 +85,12 @@ def load_view(name: str, view: View, root: Path | None = None) -> Dataset:
 
 
 def _splits(data: Dataset, view: View) -> list[Split]:
-    """Splits of the nodes that are wanted: the dataset's own, or as many random ones."""
+    """The splits of the dataset, or the same number of random ones, restricted to the nodes of the view."""
     kept = torch.ones(data.num_nodes, dtype=torch.bool)
     if view.nodes == "largest part":
-        part = connected_components(data.graph)
-        kept = torch.from_numpy(part == np.bincount(part).argmax())
-    if view.shares is None:
+        component = connected_components(data.graph)
+        kept = torch.from_numpy(component == np.bincount(component).argmax())
+    if view.fractions is None:
         return [Split(*(mask & kept for mask in split)) for split in data.splits]
     classes = torch.where(kept, data.y, -1)
-    return random_splits(data.num_nodes, len(data.splits), 0, *view.shares, stratify=classes)
+    return random_splits(data.num_nodes, len(data.splits), 0, *view.fractions, stratify=classes)

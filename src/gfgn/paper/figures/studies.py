@@ -51,7 +51,7 @@ def draw_study(results: Results, folder: Path) -> list[Path]:
 
     Args:
         results: The study and its runs.
-        folder: Where to write `<study>.svg` and `<study>.png`.
+        folder: Where to write `<study>.svg`.
     """
     study, points = results.study, study_points(results)
     if not points or any(fact.measure.startswith("gate_") for fact in study.published.facts):

@@ -1,1 +1,29 @@
-"""The paper's studies as YAML files."""
+"""The studies of the paper: one YAML file each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gfgn.runs.study import Study, StudyError
+from gfgn.runs.study_file import did_you_mean, read_study
+
+FOLDER = Path(__file__).parent
+
+
+def study_names() -> list[str]:
+    """The names of the studies of the paper."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_study(name: str | Path) -> Study:
+    """Reads a study and checks that everything it names exists.
+
+    Args:
+        name: One of `study_names()`, or the path of a YAML file.
+    """
+    path = Path(name) if str(name).endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        known = study_names()
+        hint = did_you_mean(name, known)
+        raise StudyError(f"name must be one of {', '.join(known)} or a YAML file, got {str(name)!r}{hint}")
+    return read_study(path)

@@ -1,0 +1,60 @@
+"""Configurations of hyperparameters: grids of them, and the replicas they stand for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from gfgn.runs.record import canonical
+from gfgn.train.replica import Replica
+
+Configuration = dict[str, Any]
+"""Hyperparameters by name, as in `Replica.configuration`: everything but split and seed."""
+
+HYPER = ("lr", "weight_decay", "dropout", "lam")
+"""The hyperparameters that every model has; all others are options of a model."""
+
+
+def grid(**choices: Any) -> list[Configuration]:
+    """Every combination of the choices; the last one varies fastest.
+
+    Args:
+        **choices: For each hyperparameter (`lr`, `weight_decay`, `dropout`, `lam`, or an option of the model) its
+            values in a list or tuple, or a single value.
+    """
+    values = {name: tuple(given) if isinstance(given, list | tuple) else (given,) for name, given in choices.items()}
+    for name, given in values.items():
+        if not given or len(set(given)) < len(given):
+            raise ValueError(f"{name} must be one or more distinct values, got {given}")
+        if name in ("split", "seed", "options"):
+            raise ValueError(f"choices must be hyperparameters or options of a model, got {name!r}")
+    return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
+
+
+PAPER_GRID = grid(lr=(0.005, 0.05), weight_decay=(5e-4, 5e-5), dropout=(0.5, 0.8), lam=(1.0, 2.0))
+"""The grid of the paper."""
+
+
+def make_replica(configuration: Configuration, split: int = 0, seed: int = 0) -> Replica:
+    """The replica of a configuration; what is not in `HYPER` becomes an option."""
+    hyper = {name: configuration[name] for name in HYPER if name in configuration}
+    options = tuple((name, value) for name, value in configuration.items() if name not in HYPER)
+    return Replica(split, seed, **hyper, options=options)
+
+
+def make_replicas(
+    model: str, configurations: Iterable[Configuration], splits: Iterable[int], seeds: Iterable[int] = (0,)
+) -> list[Replica]:
+    """Every configuration on every split with every seed, without duplicates.
+
+    For a model without gates, configurations that differ only in λ are duplicates.
+
+    Args:
+        model: Name of the model.
+        configurations: The configurations, see `grid`.
+        splits: Indices of splits of the dataset.
+        seeds: Seeds.
+    """
+    runs = itertools.product(configurations, list(splits), list(seeds))
+    return list(dict.fromkeys(canonical(model, make_replica(*run)) for run in runs))

@@ -1,0 +1,267 @@
+"""`run_study`: trains the missing runs of a study, or of a part of it, and writes the files of its folder.
+
+The folder gets `runs.csv.gz` (one line per run), `chosen.csv` (the validation scores of all configurations) and
+`times.csv`. Finished runs are in `runs.sqlite` at once; it can be rebuilt from `runs.csv.gz`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from gfgn.data.dataset import Dataset
+from gfgn.runs.grid import make_replicas
+from gfgn.runs.plan import Plan, group_plans, run_plans
+from gfgn.runs.record import Row, device_name
+from gfgn.runs.results import Results
+from gfgn.runs.store import Store
+from gfgn.runs.study import Cell, Study
+from gfgn.runs.study_files import RUNS, STORE, TIMES, Time, add_time, write_study_files
+from gfgn.runs.table import read_runs
+from gfgn.runs.training import ProgressCallback
+from gfgn.runs.views import View, load_view
+from gfgn.train.replica import Status
+
+Log = Callable[[str], None]
+"""Receives messages, one line each."""
+LOG: Log = logging.getLogger("gfgn").info
+Write = Callable[[Results, Path, bool], list[Path]]
+"""Writes the files of a study into a folder and returns their paths; the flag says whether the study has ended."""
+
+LOG_EVERY = 20.0
+"""Seconds between two messages about the state of training."""
+WRITE_EVERY = 60.0
+"""Seconds between two times that files are written while a study runs."""
+GRACE = 60.0
+"""Seconds that training may exceed the time limit if it will end within them."""
+
+
+class TimeUp(Exception):
+    """Raised when the time limit has passed."""
+
+
+@dataclass
+class Outcome:
+    """The outcome of a call.
+
+    Attributes:
+        made: Number of runs trained.
+        missing: Requested cells that lack runs.
+        left_out: Datasets or models that were left out, with the reason.
+        stopped: Whether the time limit was reached.
+        files: Paths of the written files.
+    """
+
+    made: int = 0
+    missing: list[Cell] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    stopped: bool = False
+    files: list[Path] = field(default_factory=list)
+
+
+def run_study(
+    study: Study,
+    out: Path,
+    *,
+    models: Sequence[str] = (),
+    datasets: Sequence[str] = (),
+    device: str = "cpu",
+    limit_minutes: float | None = None,
+    batch_size: int | None = None,
+    train: bool = True,
+    root: Path | None = None,
+    log: Log = LOG,
+    write: Write = lambda results, out, ended: write_study_files(results, out),
+) -> Outcome:
+    """Trains the missing runs of a study and writes its files. Runs of studies in sibling folders are reused.
+
+    Args:
+        study: The study.
+        out: Folder for the files.
+        models: Names of models to train; all by default.
+        datasets: Names of datasets to train on; all by default.
+        device: The device to train on.
+        limit_minutes: Minutes after which training stops; finished runs are kept.
+        batch_size: Largest number of runs that train together; by default as many as fit into memory.
+        train: Whether to train; if not, files are written from the runs there are.
+        root: Folder of all datasets, see `gfgn.data.load`.
+        log: Receives progress messages.
+        write: Writes the files.
+    """
+    cells, outcome = select_cells(study, models, datasets), Outcome()
+    if limit_minutes is not None and not limit_minutes > 0:
+        raise ValueError(f"limit_minutes must be above 0, got {limit_minutes}")
+    if not train and not (out / STORE).is_file() and not any(out.resolve().parent.glob(f"*/{RUNS}")):
+        raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, or next to one, got {out}")
+    progress = _Progress(outcome, limit_minutes, log)
+    with Store(out / STORE) as store:
+        _fill(store, study, out, log)
+        try:
+            for data, plans in _datasets(study, cells, datasets, root, progress) if train else ():
+                _check_graph(store, data, out)
+                moved = data.to(device)  # once for all models, so that what they cache about its graph is kept
+                for group in group_plans(plans):
+                    _train(store, moved, group, device, batch_size, out / TIMES, progress)
+                    if progress.is_time_to_write():
+                        write(Results(study, _own_rows(store, study)), out, False)
+        except TimeUp:
+            outcome.stopped = True
+        finally:
+            results = Results(study, _own_rows(store, study))
+            outcome.files = write(results, out, True)
+    outcome.missing = [cell for cell in cells if not results[cell].rows]
+    return outcome
+
+
+def select_cells(study: Study, models: Sequence[str] = (), datasets: Sequence[str] = ()) -> list[Cell]:
+    """The cells of the named models and datasets in the study's order; all where none is named."""
+    for option, names, known in (("models", models, study.models), ("datasets", datasets, study.datasets)):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{option} must be among {', '.join(known)}, got {name!r}")
+    return [
+        cell
+        for cell in study.all_cells()
+        if cell.model in (models or study.models) and cell.dataset in (datasets or study.datasets)
+    ]
+
+
+class _Progress(ProgressCallback):
+    """Counts runs, logs the state of training, and ends it when the time limit has passed."""
+
+    def __init__(self, outcome: Outcome, limit_minutes: float | None, log: Log) -> None:
+        self.outcome, self.log = outcome, log
+        self._label = ""
+        self._logged = self._written = time.monotonic()
+        self._end = None if limit_minutes is None else self._logged + 60 * limit_minutes
+
+    def check_time(self, grace: float = 0.0) -> None:
+        """Raises `TimeUp` if the limit has passed by more than `grace` seconds."""
+        if self._end is not None and time.monotonic() > self._end + grace:
+            raise TimeUp
+
+    def is_time_to_write(self) -> bool:
+        """Whether `WRITE_EVERY` seconds have passed since this was last true."""
+        due = time.monotonic() - self._written >= WRITE_EVERY
+        self._written = time.monotonic() if due else self._written
+        return due
+
+    def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
+        self.check_time()
+        self._label, self._runs = f"{dataset} {model}", runs
+        self._before, self._start = self.outcome.made, time.monotonic()
+
+    def on_run_end(self, row: Row) -> None:
+        self.outcome.made += 1
+
+    def on_status(self, status: Status) -> None:
+        now, left = time.monotonic(), status.seconds_left
+        self.check_time(GRACE if left is not None and left <= GRACE else 0.0)
+        if now - self._logged >= LOG_EVERY:
+            self._logged = now
+            rest = "" if left is None else f", about {left:.0f} s left"
+            self.log(
+                f"{self._label}: {status.finished:,} of {status.replicas:,} runs, {status.alive:,} training at epoch "
+                f"{status.epoch:,}{rest}"
+            )
+
+    def on_model_end(self, dataset: str, model: str) -> None:
+        new, seconds = self.outcome.made - self._before, time.monotonic() - self._start
+        self.log(f"{self._label}: {self._runs:,} runs, {new:,} of them new, {seconds:.1f} s")
+
+    def leave_out(self, what: str, error: Exception) -> None:
+        """Records that a dataset or model is left out, once for all views of a dataset."""
+        line = f"{what}: {' '.join(str(error).split())}"
+        if line not in self.outcome.left_out:
+            self.outcome.left_out.append(line)
+            self.log(f"left out: {line}")
+
+
+def _datasets(
+    study: Study, cells: Sequence[Cell], named: Sequence[str], root: Path | None, progress: _Progress
+) -> Iterator[tuple[Dataset, list[Plan]]]:
+    """Every view of a dataset with its plans. One that cannot be loaded is left out, unless it was named."""
+    plans: dict[tuple[str, View], list[Plan]] = {}
+    for cell in cells:
+        plans.setdefault((cell.dataset, study.variant(cell).view), []).append(study.plan(cell))
+    for name, view in plans:
+        progress.check_time()
+        try:
+            data = load_view(name, view, root)
+        except (OSError, ImportError) as error:
+            if name in named:
+                raise
+            progress.leave_out(name, error)
+        else:
+            yield data, plans[name, view]
+
+
+def _train(
+    store: Store,
+    data: Dataset,
+    plans: Sequence[Plan],
+    device: str,
+    batch_size: int | None,
+    times: Path,
+    progress: _Progress,
+) -> None:
+    """Trains plans of one model together. A model that needs a missing package or too much memory is left out."""
+    start, before, model = time.perf_counter(), progress.outcome.made, plans[0].model
+    try:
+        run_plans(store, data, plans, device, callback=progress, batch_size=batch_size)
+    except (ImportError, torch.OutOfMemoryError) as error:
+        progress.leave_out(f"{data.name} {model}", error)
+    finally:
+        made, seconds = progress.outcome.made - before, time.perf_counter() - start
+        if made:
+            date = datetime.now(UTC).isoformat(timespec="seconds")
+            add_time(times, Time(data.name, model, made, seconds, device_name(device), date))
+
+
+def _check_graph(store: Store, data: Dataset, out: Path) -> None:
+    """Refuses to add to runs of another graph, or of other splits, with the same name."""
+    for row in store.rows(dataset=data.name, seed=0):
+        split, recorded = row.replica.split, (row.dataset_fingerprint, row.split_fingerprint)
+        if split < len(data.splits) and recorded != (data.fingerprint, data.split_fingerprint(split)):
+            raise ValueError(
+                f"out must be a folder without runs, or with runs of the same data, got {out}, whose {data.name!r}, "
+                f"split {split}, differs from the loaded one"
+            )
+
+
+def _fill(store: Store, study: Study, out: Path, log: Log) -> None:
+    """Adds the runs of the folder's table to the store, and those of sibling folders that the study lacks."""
+    if (out / RUNS).is_file():
+        added = store.add(read_runs(out / RUNS))
+        if added:
+            log(f"{added:,} runs from {out / RUNS}")
+    if not Results(study, _own_rows(store, study)).missing():
+        return
+    needed = set()
+    for cell in study.all_cells():
+        plan, name = study.plan(cell), study.data_name(cell)
+        replicas = make_replicas(plan.model, plan.configurations, range(plan.splits), range(plan.seeds))
+        needed |= {(name, plan.model, replica, plan.config) for replica in replicas}
+    for path in sorted(out.resolve().parent.glob(f"*/{RUNS}")):
+        if path.parent == out.resolve():
+            continue
+        try:
+            rows = read_runs(path)
+        except ValueError:  # another kind of table
+            continue
+        added = store.add(row for row in rows if (row.dataset, row.model, row.replica, row.config) in needed)
+        if added:
+            log(f"{added:,} runs from {path.parent.name}/{RUNS}")
+
+
+def _own_rows(store: Store, study: Study) -> list[Row]:
+    """The runs of the study's datasets and models that were trained as the study trains them."""
+    wanted = {(study.data_name(cell), cell.model, study.variant(cell).config) for cell in study.all_cells()}
+    rows = store.rows(dataset=sorted({name for name, _, _ in wanted}), model=list(study.models))
+    return [row for row in rows if (row.dataset, row.model, row.config) in wanted]
