@@ -50,7 +50,7 @@ def reproduce(
     if name is None:
         _list_studies()
         return
-    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "log": _log}
+    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets)}
     settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
     try:
         with user_errors():
@@ -76,7 +76,7 @@ def report_study(folder: Path) -> None:
             f"`gfgn reproduce STUDY.yaml --tables --out {folder}`"
         )
     with user_errors():
-        code = print_outcome(run_study(name, folder, train=False, log=_log))
+        code = print_outcome(run_study(name, folder, train=False))
     raise typer.Exit(code)
 
 
@@ -118,7 +118,3 @@ def _paper_installed() -> Iterator[None]:
         if not (error.name or "").startswith("gfgn.paper"):
             raise
         fail("the reproduction of the paper (the package gfgn.paper) is not installed")
-
-
-def _log(line: str) -> None:
-    typer.echo(line, err=True)

@@ -142,10 +142,8 @@ def _results(comparison: Comparison) -> str:
     note = "Mean ± standard deviation over runs; bootstrap interval of the mean over splits."
     if paired:
         heads[3:3] = [f"against {baseline}", "p"]
-        note += (
-            f" {baseline} is the baseline with the best test score; differences are paired by split and seed; p belongs "
-            "to a paired t-test over splits."
-        )
+        note += f" {baseline} is the baseline with the best test score; differences are paired by split and seed."
+        note += " p: paired t-test over splits."
     rows = []
     for model, summary in comparison.summary().items():
         runs = comparison.of(model)
