@@ -180,6 +180,7 @@ def test_the_library_works_without_the_paper(tmp_path: Path) -> None:
     names = [name for name in find_modules(tmp_path / "src") if name != "gfgn.__main__"]
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     tested = ["-x", "-m", "not slow", "tests/cli", "tests/report"]
+    tested += [str(path) for path in (tmp_path / "tests" / "runs").glob("test_study*.py")]
     run_in(
         tmp_path,
         "import importlib, sys, pytest\nfrom typer.testing import CliRunner\n"

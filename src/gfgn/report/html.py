@@ -24,6 +24,10 @@ class Bold(str):
     """A table cell in bold."""
 
 
+class Prose(str):
+    """A left-aligned table cell that wraps."""
+
+
 def write_report(comparisons: Sequence[Comparison], path: str | Path) -> Path:
     """Writes the report and returns its path.
 
@@ -123,7 +127,7 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
 
 def _training(comparison: Comparison) -> str:
     return (
-        f"All models: {comparison.settings}. The best epoch is chosen on the validation nodes; the test score is that "
+        f"Every model: {comparison.settings}. The best epoch is chosen on the validation nodes; the test score is that "
         "of the chosen epoch."
     )
 
@@ -170,9 +174,9 @@ def _selections(comparison: Comparison) -> str:
     for model, selection in comparison.selections.items():
         for candidate in selection.candidates:
             score = in_percent(candidate.val, candidate.std, candidate.runs)
-            tried.append([model, score, in_words(candidate.configuration, model)])
+            tried.append([model, score, Prose(in_words(candidate.configuration, model))])
         selected.append(tried[-len(selection.candidates)])
-    heads = ["model", "validation score, %", "configuration"]
+    heads = ["model", "validation score, %", Prose("configuration")]
     note = "Mean ± standard deviation of the best validation score over splits. Test scores play no part."
     return (
         f"<h3>Selected configurations</h3>\n{_table(heads, selected, note)}\n"
@@ -246,18 +250,18 @@ def _gates_of_dimensions(gates: dict[str, Any], number: int) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
     """A table whose first column is the model; rows of a GFGN are tinted."""
-    header = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
-    body = "\n".join(f"<tr{_class('gfgn', is_gfgn(row[0]))}>{''.join(map(_cell, row))}</tr>" for row in rows)
+    header = "".join(f'<th scope="col"{_kind(head)}>{escape(head)}</th>' for head in heads)
+    lines = []
+    for row in rows:
+        cells = "".join(f"<td{_kind(cell)}>{escape(cell)}</td>" for cell in row)
+        lines.append(f'<tr class="gfgn">{cells}</tr>' if is_gfgn(row[0]) else f"<tr>{cells}</tr>")
+    body = "\n".join(lines)
     table = f"<table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
     return f'<div class="wide">{table}</div>' + (f"\n{_soft(note)}" if note else "")
 
 
-def _cell(text: str) -> str:
-    return f"<td{_class('strong', isinstance(text, Bold))}>{escape(text)}</td>"
-
-
-def _class(name: str, applies: bool) -> str:
-    return f' class="{name}"' if applies else ""
+def _kind(cell: str) -> str:
+    return f' class="{type(cell).__name__.lower()}"' if isinstance(cell, Bold | Prose) else ""
 
 
 def _soft(text: str) -> str:
