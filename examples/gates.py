@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gfgn.data import load
 from gfgn.report.figures import gates_by_truth
-from gfgn.report.style import save, styled
+from gfgn.report.style import styled
 from gfgn.runs import gates_by_dimension
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -29,5 +29,5 @@ for level in ("graph", "neighbor", "pair"):
 
 if arguments.out is not None:
     with styled():
-        figure = gates_by_truth(gates, smooth.numpy())
-    print("wrote", *save(figure, arguments.out, "gates"))
+        gates_by_truth(gates, smooth.numpy()).savefig(arguments.out / "gates.svg", metadata={"Date": None})
+    print("wrote", arguments.out / "gates.svg")

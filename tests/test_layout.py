@@ -35,8 +35,8 @@ def find_imports(name: str, modules: dict[str, Path], strings: bool = True) -> s
     tree = ast.parse(modules[name].read_text(encoding="utf-8"))
     package = name if modules[name].name == "__init__.py" else name.rpartition(".")[0]
     nodes = [node for node in ast.walk(tree) if strings or isinstance(node, ast.Import | ast.ImportFrom)]
-    found = {target for node in nodes for target in _targets(node, package, modules)}
-    return {target for target in found if target.partition(".")[0] == "gfgn"}
+    targets = {target for node in nodes for target in _targets(node, package, modules)}
+    return {target for target in targets if target.partition(".")[0] == "gfgn"}
 
 
 def _targets(node: ast.AST, package: str, modules: dict[str, Path]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -62,14 +63,8 @@ def _page(comparisons: Sequence[Comparison]) -> str:
             sections += [_results(comparison), _selections(comparison)]
             sections += [_runs(comparison, number), _gates(comparison, number)]
     sections.append(_footer(comparisons))
-    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(section for section in sections if section)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    template = Path(__file__).with_name("template.html").read_text(encoding="utf-8")
+    return Template(template).substitute(title=title, body="\n".join(filter(None, sections)))
 
 
 def _contents(comparisons: Sequence[Comparison]) -> str:
@@ -151,19 +146,14 @@ def _results(comparison: Comparison) -> str:
     rows = []
     for model, summary in comparison.summary().items():
         runs = comparison.of(model)
-        comparing = _versus_baseline(comparison, model) if paired else []
+        difference, test = comparison.gain(model), comparison.significance(model)
+        against = [gain(difference), _p(test.t_p)] if difference and test else ["", ""]
         seconds = f"{np.mean([run.seconds for run in runs]):.2f}"
         parameters = f"{runs[0].num_parameters:,}"
-        rows.append([model, Bold(percent(summary)), interval(summary), *comparing, parameters, seconds])
+        rows.append(
+            [model, Bold(percent(summary)), interval(summary), *(against if paired else []), parameters, seconds]
+        )
     return "<h3>Results</h3>\n" + _table(heads, rows, note)
-
-
-def _versus_baseline(comparison: Comparison, model: str) -> list[str]:
-    difference, test = comparison.gain(model), comparison.significance(model)
-    if difference is None or test is None:
-        return ["", ""]
-    p = "" if np.isnan(test.t_p) else "< 0.001" if test.t_p < 0.001 else f"{test.t_p:.3f}"
-    return [gain(difference), p]
 
 
 def _selections(comparison: Comparison) -> str:
@@ -262,6 +252,10 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") 
 
 def _kind(cell: str) -> str:
     return f' class="{type(cell).__name__.lower()}"' if isinstance(cell, Bold | Prose) else ""
+
+
+def _p(value: float) -> str:
+    return "" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _soft(text: str) -> str:
