@@ -1,4 +1,4 @@
-"""The paper's motivation, measured: components, similarities, the choice of a user, and spectral embeddings."""
+"""The paper's motivations: components, similarities, the choice of a user, and spectral embeddings."""
 
 import dataclasses
 from pathlib import Path
@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from gfgn.data.generators import dimensions
+from gfgn.data.generators.dimensions import dimensions
 from gfgn.graph import Graph
 from gfgn.paper.motivation import (
     User,
-    analyse,
+    analyze,
     contrasts,
+    list_users,
+    median_user,
     principal_components,
     similarities,
     spectral_embedding,
-    typical,
-    users,
 )
 from gfgn.paper.outputs import read_csv
 
@@ -26,8 +26,8 @@ from gfgn.paper.outputs import read_csv
 def test_principal_components_agree_with_singular_values() -> None:
     x = torch.randn(40, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x[x < 0] = 0
-    centred = x.numpy() - x.numpy().mean(axis=0)
-    left, singular, _ = np.linalg.svd(centred, full_matrices=False)
+    centered = x.numpy() - x.numpy().mean(axis=0)
+    left, singular, _ = np.linalg.svd(centered, full_matrices=False)
     for given in (x, x.to_sparse_csr()):
         found, shares = principal_components(given)
         expected = left[:, :2] * singular[:2]
@@ -39,7 +39,7 @@ def test_principal_components_agree_with_singular_values() -> None:
         principal_components(x, 40)
 
 
-def test_similarity_is_one_for_equals_and_falls_with_distance() -> None:
+def test_similarity_is_one_for_equal_values_and_falls_with_distance() -> None:
     graph = Graph.from_edge_index(torch.tensor([[1, 2, 3], [0, 0, 0]]), 4)
     values = np.array([[0.0], [0.0], [1.0], [2.0]])
     found = similarities(values, graph)[:, 0]
@@ -53,23 +53,23 @@ def test_rank_correlations_of_users() -> None:
     graph = Graph.from_edge_index(edges, 6)
     source = graph.edge_index[0].numpy()
     together = np.stack([source / 10, source / 5], axis=1)
-    (user,) = users(graph, together)
+    (user,) = list_users(graph, together)
     assert (user.node, user.correlation) == (0, pytest.approx(1.0))
-    assert user.neighbours.tolist() == [1, 2, 3, 4, 5]
-    (user,) = users(graph, np.stack([source / 10, -source / 5], axis=1))
+    assert user.neighbors.tolist() == [1, 2, 3, 4, 5]
+    (user,) = list_users(graph, np.stack([source / 10, -source / 5], axis=1))
     assert user.correlation == pytest.approx(-1.0)
-    assert users(graph, np.stack([source / 10, np.ones(6)], axis=1)) == []  # all alike in one dimension
-    assert users(graph, together, fewest=6) == []
+    assert list_users(graph, np.stack([source / 10, np.ones(6)], axis=1)) == []  # constant in one dimension
+    assert list_users(graph, together, min_neighbors=6) == []
 
 
-def test_the_typical_user_is_the_median() -> None:
+def test_median_user() -> None:
     def user(node: int, count: int, correlation: float) -> User:
         return User(node, np.arange(count), np.zeros((count, 2)), correlation)
 
     candidates = [user(0, 3, 0.9), user(1, 3, -0.5), user(2, 3, 0.1), user(3, 4, 0.0)]
-    assert typical(candidates, 3).node == 2
-    with pytest.raises(ValueError, match="neighbours must be a number that some user has, got 7"):
-        typical(candidates, 7)
+    assert median_user(candidates, 3).node == 2
+    with pytest.raises(ValueError, match="neighbors must be a number that some user has, got 7"):
+        median_user(candidates, 7)
 
 
 def test_contrasts() -> None:
@@ -84,7 +84,7 @@ def test_smoothness_of_a_spectral_embedding_is_its_eigenvalue() -> None:
     assert found.eigenvalues[0] == pytest.approx(0, abs=1e-10)
     assert found.eigenvalues[1] > 1e-6  # one component only
     assert found.local.shape == (found.eigenvalues.size, 10)
-    # what nodes see, weighted by their degree, is every edge twice
+    # summed over nodes, weighted by degree, every edge counts twice
     degree = graph.row_lengths.double().numpy()
     assert found.eigenvalues.size == graph.num_nodes
     total = (found.local * degree[:, None]).sum(axis=0) / graph.num_nodes
@@ -100,15 +100,15 @@ def test_only_the_largest_component_is_embedded() -> None:
 
 
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = dimensions(200, degree=18)
+    data = dimensions(120, degree=18)
     wide = dataclasses.replace(data, name="blogcatalog")
     monkeypatch.setattr("gfgn.data.load", lambda name, root: wide)
-    paths = analyse(tmp_path, root=None, device="cpu", progress=lambda line: None)
-    assert len({path.name for path in paths}) == len(paths) == 8
-    assert len(read_csv(tmp_path / "neighbours.csv")) == 18
+    paths = analyze(tmp_path, root=None, device="cpu", progress=lambda line: None)
+    assert len({path.name for path in paths}) == len(paths) == 6
+    assert len(read_csv(tmp_path / "neighbors.csv")) == 18
     summary = {row["measure"]: float(row["value"]) for row in read_csv(tmp_path / "summary.csv")}
     assert -1 <= summary["motivation: rank correlation, median"] <= 1
-    assert summary["motivation: smoothness less eigenvalue"] < 1e-8
+    assert summary["motivation: smoothness minus eigenvalue"] < 1e-8
     page = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "neighbours.svg" in page
+    assert "neighbors.svg" in page
     assert "embedding.svg" in page

@@ -1,4 +1,4 @@
-"""Tables and text that analyses write."""
+"""Files of the analyses, and titles."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from gfgn.paper.outputs import markdown_table, read_csv, write_csv, write_text
 from gfgn.paper.titles import title_of
 
 
-def test_csv_there_and_back(tmp_path: Path) -> None:
+def test_csv_round_trip(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "deep" / "table.csv", ["name", "value"], [("a,b", 0.123456789), ("c", 12)], digits=3)
     assert path.read_text(encoding="utf-8") == 'name,value\n"a,b",0.123\nc,12\n'
     assert read_csv(path) == [{"name": "a,b", "value": "0.123"}, {"name": "c", "value": "12"}]
@@ -18,9 +18,9 @@ def test_text_ends_with_one_line_break(tmp_path: Path) -> None:
 
 
 def test_markdown() -> None:
-    table = markdown_table(["name", "value", "words"], [("a|b", "1,234", "yes"), ("c", "−5%", "1 to 2")])
+    table = markdown_table(["name", "value", "text"], [("a|b", "1,234", "yes"), ("c", "−5%", "1 to 2")])
     assert table.splitlines() == [
-        "| name | value | words |",
+        "| name | value | text |",
         "| :-- | --: | :-- |",
         "| a\\|b | 1,234 | yes |",
         "| c | −5% | 1 to 2 |",

@@ -1,4 +1,4 @@
-"""Counts of parameters: formulas against modules, and against numbers worked out by hand."""
+"""Counts of parameters: formulas against modules, and against numbers computed by hand."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from gfgn.paper.outputs import read_csv
 from gfgn.paper.parameters import (
     USUAL,
     Shape,
-    analyse,
+    analyze,
     count_all,
     count_layer,
     count_network,
@@ -21,7 +21,7 @@ from gfgn.paper.parameters import (
 
 
 @pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
-@pytest.mark.parametrize(("width", "heads"), [(16, 1), (16, 4), (64, 8), (12, 3)])
+@pytest.mark.parametrize(("width", "heads"), [(16, 1), (64, 8), (12, 3)])
 def test_formula_and_module_agree_on_a_layer(level: str, width: int, heads: int) -> None:
     formula, module = count_layer(level, 30, width, heads)
     assert formula == module
@@ -40,7 +40,7 @@ def test_counts_by_hand() -> None:
     assert count.added == pytest.approx(561 / count.gcn)
 
 
-def test_a_real_network_has_as_many() -> None:
+def test_formula_and_module_agree_on_a_network() -> None:
     shape = Shape(4, 2, 3)
     for level in ("graph", "neighbor", "pair"):
         network = GFGN(11, 3, 4, 5, level=level, heads=2)
@@ -68,8 +68,8 @@ def test_bad_arguments() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    paths = analyse(tmp_path, root=None, device="cpu", progress=lambda line: None)
+    paths = analyze(tmp_path, root=None, device="cpu", progress=lambda line: None)
     assert {path.name for path in paths} >= {"layers.csv", "networks.csv", "parameters.svg", "README.md"}
     rows = read_csv(tmp_path / "networks.csv")
     assert all(row["formula"] == row["module"] for row in rows)
-    assert "1.22%" in (tmp_path / "README.md").read_text(encoding="utf-8")  # Cora, neighbour and pair level
+    assert "1.22%" in (tmp_path / "README.md").read_text(encoding="utf-8")  # Cora, neighbor and pair level

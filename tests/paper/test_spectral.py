@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from gfgn.data.generators import dimensions
+from gfgn.data.generators.dimensions import dimensions
 from gfgn.graph import Graph
 from gfgn.paper.outputs import read_csv
 from gfgn.paper.spectral import (
     SCORES,
-    analyse,
+    analyze,
     dense_adjacency,
     filter_coefficients,
     filter_summary,
@@ -33,7 +33,7 @@ def test_the_spectrum_of_a_cycle() -> None:
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_bipartite_graph_reaches_two_and_lonely_nodes_have_zero() -> None:
+def test_bipartite_graphs_reach_two_and_isolated_nodes_have_zero() -> None:
     found = spectrum(undirected([(0, 1), (2, 3)], 5))
     assert found == pytest.approx([0, 0, 0, 2, 2], abs=1e-12)
     laplacian = normalized_laplacian(undirected([(0, 1)], 3))
@@ -41,7 +41,7 @@ def test_a_bipartite_graph_reaches_two_and_lonely_nodes_have_zero() -> None:
 
 
 def test_filtering_in_the_spectral_domain_is_aggregating() -> None:
-    """`U (1 − sΛ)^K Uᵀ h` is what K gated aggregations without weights make of `h`."""
+    """`U (1 − sΛ)^K Uᵀ h` equals `K` gated aggregations without weights."""
     graph = dimensions(50, degree=6).graph
     laplacian = normalized_laplacian(graph)
     values, vectors = np.linalg.eigh(laplacian)
@@ -79,11 +79,11 @@ def test_graphs_that_have_no_real_spectrum() -> None:
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = dimensions(60, degree=6)
     monkeypatch.setattr("gfgn.data.load", lambda name, root: data)
-    said: list[str] = []
-    paths = analyse(tmp_path / "spectral", root=None, device="cpu", progress=said.append)
+    lines: list[str] = []
+    paths = analyze(tmp_path / "spectral", root=None, device="cpu", progress=lines.append)
     assert {path.name for path in paths} == {"coefficients.csv", "spectral.svg", "README.md"}
     assert all(path.is_file() for path in paths)
     rows = read_csv(tmp_path / "spectral" / "coefficients.csv")
     assert len(rows) == 60
     assert float(rows[-1]["K=2 s=0.5"]) == pytest.approx((1 - 0.5 * float(rows[-1]["eigenvalue"])) ** 2, abs=2e-3)
-    assert said
+    assert lines

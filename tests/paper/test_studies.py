@@ -10,7 +10,7 @@ from gfgn.data.datasets.registry import DATASETS
 from gfgn.paper.page import make_page
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs import PAPER_GRID
-from gfgn.runs.grid import HYPER
+from gfgn.runs.record import HYPER
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, StudyError
 from gfgn.runs.study_file import make_study

@@ -1,52 +1,48 @@
-"""The analyses by name: what `gfgn reproduce` runs beside the studies that train a table.
-
-Each is a function `(out, *, root, device, progress)` that writes its files and returns their paths:
-
-- `out`: Folder for its files. Its neighbours in the same folder are the studies' (`table1`, `noise`, …), whose
-  `runs.csv.gz` and `chosen.csv` some analyses read.
-- `root`: Folder of all datasets, see `gfgn.data.load`; `None` for the usual one.
-- `device`: Where to train, if anything is trained.
-- `progress`: Is told, in a line, what is being done.
-"""
+"""The analyses that `gfgn reproduce` runs in addition to the studies, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol
 
 
 class Analysis(Protocol):
-    """What every analysis is, see the module."""
+    """An analysis writes its files and returns their paths.
+
+    Args:
+        out: Folder for the files. The folders of the studies (`table1`, `noise`, …) are expected next to it.
+        root: Folder of all datasets, see `gfgn.data.load`; `None` for the default.
+        device: Device for training.
+        progress: Receives one line per step.
+    """
 
     def __call__(self, out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]: ...
 
 
-def _analysis(name: str) -> Analysis:
-    """The function `analyse` of the module of that name, which is imported when it is first called."""
+def _call(name: str, function: str) -> Callable[..., list[Path]]:
+    """Returns a function of the module `gfgn.paper.<name>`, which is imported when it is called."""
 
-    def analysis(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
-        function = cast(Analysis, import_module(f"gfgn.paper.{name}").analyse)
-        return function(out, root=root, device=device, progress=progress)
+    def call(*positional: Any, **named: Any) -> list[Path]:
+        paths: list[Path] = getattr(import_module(f"gfgn.paper.{name}"), function)(*positional, **named)
+        return paths
 
-    analysis.__name__ = analysis.__qualname__ = name
-    return analysis
+    return call
 
 
 ANALYSES: dict[str, Analysis] = {
-    name: _analysis(name) for name in ("spectral", "motivation", "parameters", "scores", "claims")
+    name: _call(name, "analyze") for name in ("spectral", "motivation", "parameters", "scores", "claims")
 }
-"""`spectral`, filters over Cora's spectrum; `motivation`, the paper's two reasons; `parameters`, counts; `scores`, what
-gates learn; `claims`, the paper's sentences judged by all that is there."""
+"""`spectral`: filters over Cora's spectrum; `motivation`: the paper's two motivations; `parameters`: parameter counts;
+`scores`: learned smoothing scores; `claims`: verdicts on the statements of the paper."""
 
 
 def redraw(name: str, out: Path) -> list[Path]:
-    """Draws the figures of an analysis that belongs to a study again, from the tables in its folder; returns the paths.
+    """Draws the figures of an analysis again, from the tables in its folder, and returns the paths.
 
     Args:
-        name: Of the analysis.
+        name: Name of an analysis with a function `draw`.
         out: Its folder.
     """
-    function: Callable[[Path], list[Path]] = import_module(f"gfgn.paper.{name}").draw
-    return function(out)
+    return _call(name, "draw")(out)

@@ -108,16 +108,7 @@ class Repeated:
 def check_runs(
     study: Study, out: Path, cells: Sequence[Cell], runs_per_cell: int, root: Path | None, log: Log
 ) -> list[str]:
-    """Trains a sample of runs again on the CPU and returns one line per run or dataset that was not reproduced.
-
-    Args:
-        study: The study.
-        out: Its folder.
-        cells: The cells to take runs of.
-        runs_per_cell: How many runs of each cell.
-        root: Folder of all datasets.
-        log: Receives progress messages.
-    """
+    """Trains a sample of runs again on the CPU and returns one line per run or dataset that was not reproduced."""
     results, problems = Results(study, read_runs(out / RUNS)), []
     diverged: list[str] = []
     count = 0

@@ -1,11 +1,8 @@
-"""What claims are judged by: the runs of studies, the scores that gates learned, and what is known of the graphs.
-
-It is read from a folder of results, or made up, as tests do. What is not there is `Missing`.
-"""
+"""The evidence that claims are judged by: runs of studies, learned scores, and properties of the graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -15,118 +12,114 @@ from gfgn.train.statistics import Summary, difference
 
 Runs = Sequence[tuple[int, int, float]]
 """Split, seed and score in % of every run of a cell."""
-Place = tuple[str, str, str, float | None]
-"""Study, dataset, model, and the value of what the study varies, if anything."""
+CellKey = tuple[str, str, str, float | None]
+"""Study, dataset, model, and the position on the axis of the study, if it has one."""
 
 LEVELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair")
-RAW = ", features as they come"
-"""What follows the name of a model that was trained on features whose rows are not normalised."""
+RAW = ", without row normalization"
+"""Suffix of the name of a model that was trained on features that are not row-normalized."""
 STUDIES = ("table1", "arxiv", "table2", "noise", "lambda")
 
 
 class Missing(LookupError):
-    """What has not been measured, in words."""
+    """Something that a rule needs has not been measured."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known.
+    """What has been measured; the methods raise `Missing` for anything else.
 
     Attributes:
-        runs: Runs by study, dataset, model and value of what is varied.
-        gates: By model and dataset, a row a split of `summary.csv` of the analysis `scores`.
+        runs: Runs by study, dataset, model and position on the axis.
+        gates: By model and dataset, one row per split of `summary.csv` of the analysis `scores`.
         homophily: Node homophily by dataset.
-        numbers: Further numbers by name, such as those that the other analyses wrote.
+        numbers: Further numbers by name, from the other analyses.
     """
 
-    runs: Mapping[Place, Runs] = field(default_factory=dict)
+    runs: Mapping[CellKey, Runs] = field(default_factory=dict)
     gates: Mapping[tuple[str, str], Sequence[Mapping[str, float]]] = field(default_factory=dict)
     homophily: Mapping[str, float] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
 
-    def of(self, study: str, dataset: str, model: str, at: float | None = None) -> Runs:
-        """The runs of a cell."""
-        found = self.runs.get((study, dataset, model, at))
-        if not found:
+    def cell(self, study: str, dataset: str, model: str, at: float | None = None) -> Runs:
+        """Returns the runs of a cell."""
+        runs = self.runs.get((study, dataset, model, at))
+        if not runs:
             raise Missing(f"{study}: {model} on {dataset}" + ("" if at is None else f" at {at:g}"))
-        return found
+        return runs
 
     def mean(self, study: str, dataset: str, model: str, at: float | None = None) -> float:
-        """The mean score of a cell in %."""
-        return fmean(score for _, _, score in self.of(study, dataset, model, at))
+        """Returns the mean score of a cell in %."""
+        return fmean(score for _, _, score in self.cell(study, dataset, model, at))
+
+    def means(self, study: str, dataset: str, models: Iterable[str], at: float | None = None) -> dict[str, float]:
+        """Returns the mean scores of several models in %."""
+        return {model: self.mean(study, dataset, model, at) for model in models}
 
     def best_level(self, study: str, dataset: str, at: float | None = None) -> str:
-        """The level with the best mean score, as the paper's last row of Table 1 takes it; all must be there."""
+        """Returns the level with the best mean score, as in the last row of the paper's Table 1."""
         return max(LEVELS, key=lambda level: self.mean(study, dataset, level, at))
 
     def gap(self, study: str, dataset: str, model: str, other: str, at: float | None = None) -> Summary:
-        """By how many points one model is ahead of another, over the splits and seeds that both were run on."""
-        first, second = self.of(study, dataset, model, at), self.of(study, dataset, other, at)
-        return paired(first, second)
+        """Returns the difference between two models in points, paired over common splits and seeds."""
+        return paired(self.cell(study, dataset, model, at), self.cell(study, dataset, other, at))
 
-    def gain(self, study: str, dataset: str, at: float | None = None) -> Summary:
-        """By how many points the best level is ahead of GCN."""
-        return self.gap(study, dataset, self.best_level(study, dataset, at), "gcn", at)
-
-    def relative_gain(self, dataset: str) -> Summary:
-        """By how many per cent the best level is ahead of GCN in Table 1."""
-        gain, base = self.gain("table1", dataset), self.mean("table1", dataset, "gcn")
-        low, mean, high, std = (100 * value / base for value in (gain.low, gain.mean, gain.high, gain.std))
+    def gain(self, study: str, dataset: str, at: float | None = None, relative: bool = False) -> Summary:
+        """Returns the gain of the best level over GCN, in points or in % of GCN's mean score."""
+        gain = self.gap(study, dataset, self.best_level(study, dataset, at), "gcn", at)
+        if not relative:
+            return gain
+        base = self.mean(study, dataset, "gcn", at)
+        mean, std, low, high = (100 * value / base for value in gain[:4])
         return Summary(mean, std, low, high, gain.runs)
 
     def values(self, study: str, dataset: str, model: str) -> list[float]:
-        """What a study varies: the values at which a cell has runs, in order."""
-        found = sorted(at for s, d, m, at in self.runs if (s, d, m) == (study, dataset, model) and at is not None)
-        if not found:
+        """Returns the positions on the axis of a study at which a model has runs, in ascending order."""
+        values = sorted(at for s, d, m, at in self.runs if (s, d, m) == (study, dataset, model) and at is not None)
+        if not values:
             raise Missing(f"{study}: {model} on {dataset}")
-        return found
+        return values
 
     def gate(self, name: str, dataset: str, model: str = "gfgn-graph") -> float:
-        """A number of the scores that a level learned, the mean over splits."""
+        """Returns a statistic of the scores that a level learned, averaged over splits."""
         rows = self.gates.get((model, dataset))
         if not rows or any(name not in row for row in rows):
             raise Missing(f"scores: {model} on {dataset}")
         return fmean(row[name] for row in rows)
 
     def number(self, name: str) -> float:
-        """A further number."""
+        """Returns one of the further numbers."""
         if name not in self.numbers:
             raise Missing(name)
         return self.numbers[name]
 
 
 def paired(first: Runs, second: Runs) -> Summary:
-    """Summary of the differences of scores over the splits and seeds that both have."""
-    common = {(split, seed) for split, seed, _ in first} & {(split, seed) for split, seed, _ in second}
+    """Returns the summary of the differences of scores over the splits and seeds that both have."""
+    common = {run[:2] for run in first} & {run[:2] for run in second}
     if not common:
         raise Missing("runs on the same splits and seeds")
-    left, right = ([run for run in some if (run[0], run[1]) in common] for some in (first, second))
+    left, right = ([run for run in runs if run[:2] in common] for runs in (first, second))
     return difference(left, right)
 
 
-# --- from a folder ----------------------------------------------------------------------------------------------------
-
-
 def read_evidence(folder: Path, homophily: Mapping[str, float] | None = None) -> Evidence:
-    """Reads what a folder of results has: the studies' runs, the scores and what the analyses wrote.
+    """Reads the studies' runs, the scores and the numbers of the analyses from a folder of results.
 
     Args:
-        folder: With a folder for every study and analysis.
-        homophily: Node homophily by dataset, which takes the data.
+        folder: Folder with one folder per study and analysis.
+        homophily: Node homophily by dataset, which cannot be read from results.
     """
-    runs: dict[Place, Runs] = {}
+    runs: dict[CellKey, Runs] = {}
     for study in STUDIES:
         runs |= read_study(study, folder / study / "runs.csv.gz")
     numbers = {row["measure"]: float(row["value"]) for row in read_csv(folder / "motivation" / "summary.csv")}
-    gates = read_gates(folder / "scores" / "summary.csv")
-    gates |= {
-        (f"{model}{RAW}", name): rows for (model, name), rows in read_gates(folder / "scores" / "raw.csv").items()
-    }
+    gates = read_gates(folder / "scores" / "summary.csv") | read_gates(folder / "scores" / "raw.csv", RAW)
     return Evidence(runs, gates, homophily or {}, numbers)
 
 
-def read_study(name: str, path: Path) -> dict[Place, Runs]:
-    """The runs of every complete cell of a study, at the configuration that was chosen; none where there is no file."""
+def read_study(name: str, path: Path) -> dict[CellKey, Runs]:
+    """Returns the runs of the selected configuration of every complete cell of a study; none if there is no file."""
     if not path.is_file():
         return {}
     from gfgn.paper.studies import load_study
@@ -144,10 +137,10 @@ def read_study(name: str, path: Path) -> dict[Place, Runs]:
     }
 
 
-def read_gates(path: Path) -> dict[tuple[str, str], list[dict[str, float]]]:
-    """The rows of `summary.csv` of the analysis `scores` by model and dataset."""
-    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+def read_gates(path: Path, suffix: str = "") -> dict[tuple[str, str], list[dict[str, float]]]:
+    """Returns the rows of `summary.csv` of the analysis `scores` by model, whose name gets a suffix, and dataset."""
+    gates: dict[tuple[str, str], list[dict[str, float]]] = {}
     for row in read_csv(path):
         numbers = {name: float(value) for name, value in row.items() if name not in ("dataset", "model")}
-        found.setdefault((row["model"], row["dataset"]), []).append(numbers)
-    return found
+        gates.setdefault((row["model"] + suffix, row["dataset"]), []).append(numbers)
+    return gates

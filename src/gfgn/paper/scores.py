@@ -1,7 +1,7 @@
-"""What gates learn: the smoothing scores of the first layer, dimension by dimension, of trained networks.
+"""Learned smoothing scores: the scores of the first layer of trained networks, by dimension.
 
-At graph level a dimension has one score, at neighbour and pair level one a node or an edge, of which quantiles are
-kept. Networks are trained at the configuration that Table 1 chose, or at one that validation chooses here.
+At graph level a dimension has one score; at neighbor and pair level it has one per node or edge, of which quantiles are
+kept. Networks are trained with the configuration selected for Table 1, or with one selected here by validation.
 """
 
 from __future__ import annotations
@@ -25,25 +25,36 @@ from gfgn.paper.outputs import markdown_table, read_csv, write_csv, write_text
 from gfgn.runs.grid import PAPER_GRID, Configuration, make_replica, make_replicas
 from gfgn.runs.selection import select
 from gfgn.train.loop import train_replicas
-from gfgn.train.replica import Replica, Run
+from gfgn.train.replica import Run
 from gfgn.train.task import with_sparse_features
 
 Floats = NDArray[np.float64]
+Lines = list[dict[str, str]]
+"""Rows of a CSV file."""
+
 EIGHT = ("blogcatalog", "flickr", "texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")
 FOUR = ("blogcatalog", "flickr", "texas", "cora")
 FIGURES = {"gfgn-graph": EIGHT, "gfgn-neighbor": EIGHT, "gfgn-pair": FOUR}
-"""The datasets that the paper's figures show of each level."""
+"""The datasets in the paper's figures of each level."""
+RAW = {"gfgn-graph": ("blogcatalog", "cora")}
+"""Where the paper gives numbers, networks are also trained on features that are not row-normalized: a graph-level gate
+reads a mean over nodes, whose scale depends on that of the features."""
 SPLITS = 10
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 COLUMNS = ("min", "q05", "q25", "median", "q75", "q95", "max")
-RAW = {"gfgn-graph": ("blogcatalog", "cora")}
-"""Where the paper gives numbers, networks are trained on features as they come too: what the gates see of a graph is a
-mean over its nodes, whose size depends on how features are scaled."""
 IDLE = 0.1
-"""Share of the largest norm below which a dimension's weights count as vanished: weight decay drives those of
-dimensions that are not needed towards 0, orders of magnitude below the others."""
+"""A dimension is idle if the norm of its weights is below this fraction of the largest: weight decay has driven its
+weights to almost 0."""
 LOW = 0.55
-"""The score that the paper divides low from high by."""
+"""The score that separates low from high scores in the paper."""
+
+SUMMARY_FILE, DIMENSIONS_FILE, RAW_FILE, PAGE_FILE = "summary.csv", "dimensions.csv", "raw.csv", "dimensions.md"
+HYPER = ("lr", "weight_decay", "dropout", "lam")
+SUMMARY = (
+    *("dataset", "model", "split", "seed", *HYPER, "val", "test"),
+    *("min", "mean", "max", "spread", "box", "below_055", "idle"),
+)
+DIMENSIONS = ("dataset", "model", "split", "dimension", "weight", "mean", "std", *COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -52,22 +63,16 @@ class Scores:
 
     Attributes:
         dataset: Name of the dataset.
-        model: Name of the model.
-        replica: The run.
-        val: Its best validation score.
-        test: Its test score.
-        quantiles: `[D, 7]`, of every dimension over graphs, nodes or edges, see `QUANTILES`.
+        run: The run.
+        quantiles: `[D, 7]`, quantiles of every dimension over graphs, nodes or edges, see `QUANTILES`.
         mean: `[D]`, the mean of every dimension.
         std: `[D]`, the standard deviation within every dimension; 0 at graph level.
-        below: Share of all scores under `LOW`.
-        weight: `[D]`, the norm of every dimension's weights `W`, as a share of the largest.
+        below: Fraction of all scores below `LOW`.
+        weight: `[D]`, the norm of every dimension's weights `W`, as a fraction of the largest.
     """
 
     dataset: str
-    model: str
-    replica: Replica
-    val: float
-    test: float
+    run: Run
     quantiles: Floats
     mean: Floats
     std: Floats
@@ -76,31 +81,47 @@ class Scores:
 
     @property
     def idle(self) -> float:
-        """Share of dimensions whose weights have vanished, see `IDLE`; their scores stay at λ/2 and mean nothing."""
+        """Fraction of idle dimensions, see `IDLE`; their scores stay at λ/2 and mean nothing."""
         return float((self.weight < IDLE).mean())
 
     @property
     def spread(self) -> float:
-        """Standard deviation over dimensions of their mean scores: how differently dimensions are treated."""
+        """Standard deviation of the dimensions' mean scores."""
         return float(self.mean.std())
 
     @property
     def box(self) -> float:
-        """Mean height of the dimensions' boxes, from the lower to the upper quartile: how differently nodes or pairs
-        are treated within a dimension."""
+        """Mean interquartile range within a dimension."""
         low, high = COLUMNS.index("q25"), COLUMNS.index("q75")
         return float((self.quantiles[:, high] - self.quantiles[:, low]).mean())
 
+    def summary_row(self) -> tuple[Any, ...]:
+        """Returns the row of this network in `summary.csv`."""
+        run, replica = self.run, self.run.replica
+        hyper = (getattr(replica, name) for name in ("split", "seed", *HYPER))
+        low, high = float(self.quantiles[:, 0].min()), float(self.quantiles[:, -1].max())
+        numbers = (low, float(self.mean.mean()), high, self.spread, self.box, self.below, self.idle)
+        return (self.dataset, run.model, *hyper, run.val, run.test, *numbers)
 
-# --- training and reading ---------------------------------------------------------------------------------------------
+    def dimension_rows(self) -> list[tuple[Any, ...]]:
+        """Returns the rows of this network in `dimensions.csv`."""
+        columns = (self.weight, self.mean, self.std, self.quantiles)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [
+            (self.dataset, self.run.model, self.run.replica.split, dimension, weight, mean, std, *quantiles)
+            for dimension, (weight, mean, std, quantiles) in enumerate(rows)
+        ]
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
 
 
 def first_layer_scores(dataset: Dataset, run: Run) -> Tensor:
-    """The first-layer scores of a trained GFGN: `[1, D]`, `[N, D]` or `[E, D]`, edges in the order of
+    """Returns the first-layer scores of a trained GFGN: `[1, D]`, `[N, D]` or `[E, D]`, edges in the order of
     `dataset.graph.edge_index`.
 
     Args:
-        dataset: What it was trained on.
+        dataset: The dataset that it was trained on.
         run: The run, with its state.
     """
     entry = find_model(run.model)
@@ -118,24 +139,21 @@ def first_layer_scores(dataset: Dataset, run: Run) -> Tensor:
     first: Tensor = scores[0]
     if model.convs[0].level != "pair":
         return first
-    # One row an edge of the graph: given edges may repeat, and given self-loops are no edges of the layer.
-    slot = dataset.graph.edge_position
+    # Scores are in the order of the given edges, which may contain duplicates and self-loops: keep one row per edge.
+    position = dataset.graph.edge_position
     kept = first.new_empty(dataset.graph.num_edges, first.size(1))
-    kept[slot[slot >= 0]] = first[slot >= 0]
+    kept[position[position >= 0]] = first[position >= 0]
     return kept
 
 
-def summarise(dataset: Dataset, run: Run) -> Scores:
-    """The scores of a trained GFGN, dimension by dimension; arguments as for `first_layer_scores`."""
+def summarize(dataset: Dataset, run: Run) -> Scores:
+    """Returns the scores of a trained GFGN by dimension; arguments as for `first_layer_scores`."""
     values = first_layer_scores(dataset, run).double().cpu().numpy()
     assert run.state is not None
     norms = run.state["convs.0.lin.weight"].double().norm(dim=1).cpu().numpy()
     return Scores(
         dataset=dataset.name,
-        model=run.model,
-        replica=run.replica,
-        val=run.val,
-        test=run.test,
+        run=run,
         quantiles=np.quantile(values, QUANTILES, axis=0).T,
         mean=values.mean(axis=0),
         std=values.std(axis=0),
@@ -155,17 +173,17 @@ def train_scores(
     max_epochs: int = 400,
     patience: int = 100,
 ) -> list[Scores]:
-    """Trains a GFGN on the first splits of a dataset, seed 0, and returns its scores on each.
+    """Trains a GFGN with seed 0 on the first splits of a dataset and returns its scores on each.
 
     Args:
         model: `"gfgn-graph"`, `"gfgn-neighbor"` or `"gfgn-pair"`.
         dataset: The dataset.
-        configuration: Hyper-parameters; `None` to choose from `grid` by the mean validation score over the splits.
+        configuration: Hyperparameters; `None` to select them from `grid` by the mean validation score over the splits.
         splits: Number of splits.
-        device: Where to train.
-        grid: What to choose from.
+        device: Device for training.
+        grid: Configurations to select from.
         max_epochs: Largest number of epochs.
-        patience: Epochs without improvement after which a run ends.
+        patience: Number of epochs without improvement after which a run stops.
     """
     if not find_model(model).gated:
         raise ValueError(f"model must be one with gates, got {model!r}")
@@ -174,23 +192,22 @@ def train_scores(
     data = with_sparse_features(dataset.to(device))
     settings: dict[str, Any] = {"max_epochs": max_epochs, "patience": patience, "device": device, "history": False}
     if configuration is None:
-        tried = train_replicas(model, data, make_replicas(model, grid, range(splits)), **settings, gates=False)
-        configuration = select(tried).best
+        tuning = train_replicas(model, data, make_replicas(model, grid, range(splits)), **settings, gates=False)
+        configuration = select(tuning).best
     replicas = [make_replica(configuration, split) for split in range(splits)]
     runs = train_replicas(model, data, replicas, **settings, gates=False, keep_state=True)
-    return [summarise(data, run) for run in runs]
+    return [summarize(data, run) for run in runs]
 
 
 def read_chosen(path: Path) -> dict[tuple[str, str], Configuration]:
-    """The chosen configuration of every dataset and model of a study's `chosen.csv`; none where there is no file."""
-    found: dict[tuple[str, str], Configuration] = {}
+    """Returns the selected configurations of a study's `chosen.csv` by dataset and model; none without a file."""
+    chosen: dict[tuple[str, str], Configuration] = {}
     for row in read_csv(path):
-        if row.get("chosen") != "1":
-            continue
-        hyper: Configuration = {name: float(row[name]) for name in ("lr", "weight_decay", "dropout", "lam")}
-        own = (part.partition("=") for part in row.get("own", "").split())
-        found[row["dataset"], row["model"]] = hyper | {name: _value(text) for name, _, text in own}
-    return found
+        if row.get("chosen") == "1":
+            own = (part.partition("=") for part in row.get("own", "").split())
+            hyper: Configuration = {name: float(row[name]) for name in HYPER}
+            chosen[row["dataset"], row["model"]] = hyper | {name: _value(text) for name, _, text in own}
+    return chosen
 
 
 def _value(text: str) -> Any:
@@ -202,32 +219,8 @@ def _value(text: str) -> Any:
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
-SUMMARY_FILE, DIMENSIONS_FILE, PAGE_FILE = "summary.csv", "dimensions.csv", "dimensions.md"
-RAW_FILE = "raw.csv"
-"""Summaries of networks trained on features as they come, rows not normalised."""
-HYPER = ("lr", "weight_decay", "dropout", "lam")
-SUMMARY = (
-    *("dataset", "model", "split", "seed", *HYPER, "val", "test"),
-    *("min", "mean", "max", "spread", "box", "below_055", "idle"),
-)
-DIMENSIONS = ("dataset", "model", "split", "dimension", "weight", "mean", "std", *COLUMNS)
-Lines = list[dict[str, str]]
-"""Rows of a table by column, as they are read."""
 
-
-def analyse(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
-    """Trains the networks of the paper's figures of scores and writes the scores, figures and a page; see
-    `gfgn.paper.analyses` for the arguments.
-
-    Configurations are those of `chosen.csv` in `out`, else of that in `table1` beside it; what neither has waits until
-    one has it. Without such a file, configurations are chosen here by the paper's grid. What the folder has already, at
-    that configuration, is not trained again. Figures need matplotlib; without it they are drawn by the next call where
-    there is one.
-    """
-    return run(out, root=root, device=device, progress=progress)
-
-
-def run(
+def analyze(
     out: Path,
     *,
     root: Path | None,
@@ -238,61 +231,67 @@ def run(
     splits: int = SPLITS,
     **settings: Any,
 ) -> list[Path]:
-    """As `analyse`, for some datasets or with other settings of `train_scores`.
+    """Trains the networks of the paper's figures of scores and writes the scores, figures and a page.
+
+    Configurations come from `chosen.csv` in `out` or, for cells that it does not have, in `../table1`; cells without a
+    selected configuration are skipped. If neither file exists, configurations are selected here from the paper's grid.
+    Scores that the folder already has for the same configuration are not computed again.
 
     Args:
-        out: See `gfgn.paper.analyses`, and so on.
+        out: Folder for the files, see `gfgn.paper.analyses` for it and the next three arguments.
+        root: Folder of all datasets.
+        device: Device for training.
+        progress: Receives one line per step.
         figures: The datasets of each model.
-        raw: The datasets of each model that it is trained on with features as they come too, at a configuration that
-            validation chooses.
+        raw: The datasets of each model to also train on without row normalization, with a configuration selected here.
         splits: Number of splits.
-        **settings: Handed on to `train_scores`.
+        **settings: Further arguments of `train_scores`.
     """
     from gfgn.data import load
 
     chosen = read_chosen(out.parent / "table1" / "chosen.csv") | read_chosen(out / "chosen.csv")
-    wanted = [(SUMMARY_FILE, model, name) for model, names in figures.items() for name in names]
-    wanted += [(RAW_FILE, model, name) for model, names in raw.items() for name in names]
-    waiting = [name for file, model, name in wanted if chosen and (name, model) not in chosen]
-    if waiting:
-        progress(f"scores: waiting until all configurations are chosen on {', '.join(dict.fromkeys(waiting))}")
-        wanted = [place for place in wanted if (place[2], place[1]) in chosen]
-    for file, model, name in sorted(wanted, key=lambda place: _order(place[2])):
-        configuration = chosen.get((name, model)) if file == SUMMARY_FILE else None
+    cells = [(SUMMARY_FILE, model, name) for model, names in figures.items() for name in names]
+    cells += [(RAW_FILE, model, name) for model, names in raw.items() for name in names]
+    skipped = [name for _, model, name in cells if chosen and (name, model) not in chosen]
+    if skipped:
+        progress(f"scores: skipping {', '.join(dict.fromkeys(skipped))}: a configuration is not selected yet")
+        cells = [(file, model, name) for file, model, name in cells if (name, model) in chosen]
+    for file, model, name in sorted(cells, key=lambda cell: _order(cell[2])):
+        normalize = file == SUMMARY_FILE
+        configuration = chosen.get((name, model)) if normalize else None
         if _has(read_csv(out / file), name, model, configuration, splits):
             continue
-        source = "the configuration that was chosen" if configuration else "a configuration chosen by validation"
-        as_is = ", features as they come" if file == RAW_FILE else ""
-        progress(f"scores: {model} on {name}{as_is}, {source}")
-        dataset = load(name, root, normalize=file == SUMMARY_FILE)
-        found = train_scores(model, dataset, configuration, splits=splits, device=device, **settings)
-        put(out / file, SUMMARY, [_summary_row(scores) for scores in found])
-        if file == SUMMARY_FILE:
-            put(out / DIMENSIONS_FILE, DIMENSIONS, _dimension_rows(found[0]))
+        source = "configuration of chosen.csv" if configuration else "configuration selected by validation"
+        progress(f"scores: {model} on {name}{'' if normalize else ', without row normalization'}, {source}")
+        dataset = load(name, root, normalize=normalize)
+        scores = train_scores(model, dataset, configuration, splits=splits, device=device, **settings)
+        replace_rows(out / file, SUMMARY, [each.summary_row() for each in scores])
+        if normalize:
+            replace_rows(out / DIMENSIONS_FILE, DIMENSIONS, scores[0].dimension_rows())
     written = [out / file for file in (SUMMARY_FILE, DIMENSIONS_FILE, RAW_FILE) if (out / file).is_file()]
     return [*written, *draw(out)]
 
 
 def _has(lines: Lines, dataset: str, model: str, configuration: Configuration | None, splits: int) -> bool:
-    """Whether a summary has all splits of a model on a dataset, at a configuration if one is given."""
-    there = [line for line in lines if (line["dataset"], line["model"]) == (dataset, model)]
+    """Returns whether a summary has all splits of a model on a dataset, with the configuration if one is given."""
+    own = [line for line in lines if (line["dataset"], line["model"]) == (dataset, model)]
     wanted = configuration or {}
-    same = all(float(line[name]) == wanted[name] for line in there for name in HYPER if name in wanted)
-    return same and {int(line["split"]) for line in there} == set(range(splits))
+    same = all(float(line[name]) == wanted[name] for line in own for name in HYPER if name in wanted)
+    return same and {int(line["split"]) for line in own} == set(range(splits))
 
 
-def put(path: Path, header: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Puts rows of one model on one dataset into a table, in place of what it had of them.
+def replace_rows(path: Path, header: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Replaces the rows of one model on one dataset in a table.
 
     Args:
         path: The table.
         header: Its columns, dataset and model first.
-        rows: The rows.
+        rows: The new rows.
     """
-    order = list(FIGURES)
+    models = list(FIGURES)
     others = [line for line in read_csv(path) if (line["dataset"], line["model"]) != rows[0][:2]]
     lines = [tuple(line[name] for name in header) for line in others] + list(rows)
-    lines.sort(key=lambda line: (order.index(line[1]), _order(line[0]), line[0]))
+    lines.sort(key=lambda line: (models.index(line[1]), _order(line[0]), line[0]))
     write_csv(path, header, lines, digits=5)
 
 
@@ -300,106 +299,97 @@ def _order(dataset: str) -> int:
     return EIGHT.index(dataset) if dataset in EIGHT else len(EIGHT)
 
 
-def _summary_row(scores: Scores) -> tuple[Any, ...]:
-    replica = scores.replica
-    hyper = (replica.split, replica.seed, replica.lr, replica.weight_decay, replica.dropout, replica.lam)
-    low, high = float(scores.quantiles[:, 0].min()), float(scores.quantiles[:, -1].max())
-    numbers = (low, float(scores.mean.mean()), high, scores.spread, scores.box, scores.below, scores.idle)
-    return (scores.dataset, scores.model, *hyper, scores.val, scores.test, *numbers)
-
-
-def _dimension_rows(scores: Scores) -> list[tuple[Any, ...]]:
-    columns = (scores.weight, scores.mean, scores.std, scores.quantiles)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [
-        (scores.dataset, scores.model, scores.replica.split, dimension, weight, mean, std, *quantiles)
-        for dimension, (weight, mean, std, quantiles) in enumerate(rows)
-    ]
-
-
 def draw(out: Path) -> list[Path]:
-    """Draws the figures and writes the page from the tables of a folder; returns the paths. Without matplotlib, the
-    page only; without tables, nothing."""
+    """Draws the figures and writes the page from the tables of a folder and returns the paths: only the page without
+    matplotlib, nothing without tables."""
     if not (out / SUMMARY_FILE).is_file():
         return []
     paths = []
     if find_spec("matplotlib") is not None:
         from gfgn.paper.figures.scores import boxes_figure, values_figure
-        from gfgn.report.style import save
+        from gfgn.report.style import save_svg
 
         lines = read_csv(out / DIMENSIONS_FILE)
         quantiles, weights = _panels(lines, COLUMNS), _panels(lines, ("weight",))
         for model, panels in quantiles.items():
             idle = {name: values[:, 0] < IDLE for name, values in weights[model].items()}
-            if model == "gfgn-graph":  # one score a dimension: all quantiles are the same
+            if model == "gfgn-graph":  # one score per dimension: all quantiles are the same
                 figure = values_figure({name: values[:, 0] for name, values in panels.items()}, idle, model, LOW)
             else:
                 figure = boxes_figure(panels, idle, model, LOW)
-            paths += save(figure, out, model)
+            paths.append(save_svg(figure, out / f"{model}.svg"))
     return [*paths, write_text(out / PAGE_FILE, page(read_csv(out / SUMMARY_FILE), read_csv(out / RAW_FILE)))]
 
 
 def _panels(lines: Lines, columns: Sequence[str]) -> dict[str, dict[str, Floats]]:
-    """`[D, len(columns)]` by model and dataset."""
-    found: dict[str, dict[str, list[list[float]]]] = {}
+    """Returns `[D, len(columns)]` by model and dataset."""
+    panels: dict[str, dict[str, list[list[float]]]] = {}
     for line in lines:
-        rows = found.setdefault(line["model"], {}).setdefault(line["dataset"], [])
+        rows = panels.setdefault(line["model"], {}).setdefault(line["dataset"], [])
         rows.append([float(line[name]) for name in columns])
-    return {model: {name: np.array(rows) for name, rows in some.items()} for model, some in found.items()}
+    return {model: {name: np.array(rows) for name, rows in named.items()} for model, named in panels.items()}
+
+
+ABOUT = """Scores of the 64 dimensions of the first layer, at the epoch with the best validation score. The figures show
+split 0, the tables all splits, with seed 0. Scores are between 0 and λ: with a score of 0 a node keeps its own value,
+with a score of 1 it takes that of its neighbors. Columns, averaged over splits:
+
+- *below 0.55*: fraction of all scores below the line in the figures;
+- *spread*: standard deviation of the dimensions' mean scores, how differently dimensions are treated;
+- *box*: mean interquartile range within a dimension, how differently nodes or pairs are treated (0 at graph level);
+- *idle*: fraction of dimensions whose weights in `W` have vanished (a norm of less than a tenth of the largest). Their
+  values are 0 and their scores stay at λ/2, where they are initialized; the figures show them in gray.
+
+[summary.csv](summary.csv) has these numbers for every split, [dimensions.csv](dimensions.csv) the scores of every
+dimension."""
+RAW_ABOUT = """A graph-level gate reads the mean of `H W` over all nodes. Row normalization makes this mean smaller, so
+the scale of the features decides how far scores can move from λ/2, where they are initialized. The paper does not say
+how it scales features. The features of this table, unlike those of the other tables, are not normalized; its
+configurations are selected by validation in the same way ([raw.csv](raw.csv))."""
 
 
 def page(lines: Lines, raw: Lines) -> str:
-    """The page on scores, in Markdown.
+    """Returns the page on scores in Markdown.
 
     Args:
         lines: The rows of `summary.csv`.
         raw: The rows of `raw.csv`.
     """
     parts = ["# Smoothing scores of the first layer, by dimension", "", ABOUT]
-    for model in dict.fromkeys(line["model"] for line in lines):
-        own = [line for line in lines if line["model"] == model]
+    for model, own in _group(lines, "model").items():
         parts += ["", f"## {model}", "", f"![{model}]({model}.svg)", "", _table(own)]
-    for model in dict.fromkeys(line["model"] for line in raw):
-        own = [line for line in raw if line["model"] == model]
-        parts += ["", f"## {model}, features as they come", "", RAW_ABOUT, "", _table(own)]
+    for model, own in _group(raw, "model").items():
+        parts += ["", f"## {model}, without row normalization", "", RAW_ABOUT, "", _table(own)]
     return "\n".join(parts)
 
 
-def _table(lines: Lines) -> str:
+def _group(lines: Lines, column: str) -> dict[str, Lines]:
     groups: dict[str, Lines] = {}
     for line in lines:
-        groups.setdefault(line["dataset"], []).append(line)
+        groups.setdefault(line[column], []).append(line)
+    return groups
+
+
+def _table(lines: Lines) -> str:
     header = ["dataset", "λ", "range, split 0", "range, all splits", "below 0.55", "spread", "box", "idle", "test"]
-    return markdown_table(header, [_page_row(name, some) for name, some in groups.items()])
+    return markdown_table(header, [_page_row(name, own) for name, own in _group(lines, "dataset").items()])
 
 
-RAW_ABOUT = """The gate sees the mean of `H W` over all nodes, which is smaller where rows of features are divided by
-their sums: how features are scaled decides how far scores can move from λ/2, where they begin. The paper does not say
-how it scales features. This table is beside the config of the others; its configurations are chosen by validation in
-the same way ([raw.csv](raw.csv))."""
-ABOUT = """The scores of the first layer, 64 dimensions, at the epoch with the best validation score; the figures show
-split 0, seed 0, the tables all splits with seed 0. Scores lie between 0 and λ: 0 keeps a node's own value, 1 takes its
-neighbours' instead. *Spread* is the standard deviation of the dimensions' mean scores: how differently dimensions are
-treated. *Box* is the mean distance between the quartiles within a dimension: how differently nodes or pairs are treated
-(at graph level 0). *Below 0.55* is the share of all scores under the line in the figures. *Idle* is the share of
-dimensions whose weights in `W` have vanished, less than a tenth of the largest: what they carry is 0, and their scores
-stay at λ/2, where they begin; the figures have them in grey. Numbers are means over splits. All of them are in
-[summary.csv](summary.csv), the scores of every dimension in [dimensions.csv](dimensions.csv)."""
-
-
-def _page_row(name: str, some: Lines) -> tuple[str, ...]:
-    ranges = [(float(line["min"]), float(line["max"])) for line in some]
+def _page_row(name: str, lines: Lines) -> tuple[str, ...]:
+    ranges = [(float(line["min"]), float(line["max"])) for line in lines]
     low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
-    names = ("below_055", "spread", "box", "idle", "test")
-    mean = {key: float(np.mean([float(line[key]) for line in some])) for key in names}
+    below, spread, box, idle, test = (
+        float(np.mean([float(line[column]) for line in lines]))
+        for column in ("below_055", "spread", "box", "idle", "test")
+    )
     return (
         name,
-        f"{float(some[0]['lam']):g}",
+        f"{float(lines[0]['lam']):g}",
         f"[{ranges[0][0]:.2f}, {ranges[0][1]:.2f}]",
         f"[{low:.2f}, {high:.2f}]",
-        f"{100 * mean['below_055']:.1f}%",
-        f"{mean['spread']:.3f}",
-        f"{mean['box']:.3f}",
-        f"{100 * mean['idle']:.0f}%",
-        f"{100 * mean['test']:.1f}%",
+        f"{100 * below:.1f}%",
+        f"{spread:.3f}",
+        f"{box:.3f}",
+        f"{100 * idle:.0f}%",
+        f"{100 * test:.1f}%",
     )

@@ -1,7 +1,7 @@
-"""What a smoothing score does to frequencies: the filter coefficients `(1 − sλ)^K` over a graph's real spectrum.
+"""Smoothing scores as spectral filters: the coefficients `(1 − sλ)^K` over the spectrum of a graph.
 
-Where all nodes share the score `s` of a feature dimension and nothing but the aggregation is looked at, `K` layers
-multiply the part of a signal that lies along the `i`-th eigenvector of `L = I − Â` by `(1 − s λ_i)^K`.
+If all nodes share the score `s` of a feature dimension, the aggregation of `K` layers multiplies the component of a
+signal along the `i`-th eigenvector of `L = I − Â` by `(1 − s λ_i)^K`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ Floats = NDArray[np.float64]
 SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
 """The smoothing scores of the paper's figure."""
 DEPTHS = (1, 2)
-"""Numbers of layers that are drawn: one filter, and the depth of the paper's networks on Cora."""
+"""Numbers of layers: a single filter, and the depth of the paper's networks on Cora."""
 MAX_NODES = 10_000
-"""The spectrum is that of a dense matrix."""
+"""Limit for dense matrices."""
 
 
 def normalized_laplacian(graph: Graph) -> Floats:
-    """`[N, N]`: `L = I − D^{−½} A D^{−½}` of an undirected graph; 0 in the rows of nodes without neighbours, which no
-    aggregation changes.
-
-    Args:
-        graph: The graph, of at most `MAX_NODES` nodes.
-    """
+    """Returns the `[N, N]` matrix `L = I − D^{−½} A D^{−½}` of an undirected graph of at most `MAX_NODES` nodes. The
+    rows of isolated nodes are 0, since aggregation does not change them."""
     adjacency = dense_adjacency(graph)
     degree = adjacency.sum(axis=1)
     scale = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
@@ -42,11 +38,7 @@ def normalized_laplacian(graph: Graph) -> Floats:
 
 
 def dense_adjacency(graph: Graph) -> Floats:
-    """`[N, N]`: `A` of an undirected graph in double precision.
-
-    Args:
-        graph: The graph, of at most `MAX_NODES` nodes.
-    """
+    """Returns the `[N, N]` adjacency matrix of an undirected graph of at most `MAX_NODES` nodes."""
     if graph.num_nodes > MAX_NODES:
         raise ValueError(f"graph must have at most {MAX_NODES} nodes for a dense matrix, got {graph.num_nodes}")
     source, target = graph.edge_index.cpu().numpy()
@@ -58,18 +50,18 @@ def dense_adjacency(graph: Graph) -> Floats:
 
 
 def spectrum(graph: Graph) -> Floats:
-    """`[N]`: the eigenvalues of the normalised Laplacian in ascending order, from 0 to at most 2."""
+    """Returns the `[N]` eigenvalues of the normalized Laplacian in ascending order, from 0 to at most 2."""
     values = scipy.linalg.eigvalsh(normalized_laplacian(graph), overwrite_a=True, check_finite=False)
-    return np.clip(values, 0.0, 2.0)  # rounding leaves traces beyond the bounds
+    return np.clip(values, 0.0, 2.0).round(12)  # rounding errors depend on the machine
 
 
 def filter_coefficients(eigenvalues: Floats, scores: Sequence[float] = SCORES, layers: int = 2) -> Floats:
-    """`[len(scores), N]`: `(1 − sλ)^K` for every score and eigenvalue.
+    """Returns the `[len(scores), N]` coefficients `(1 − sλ)^K`.
 
     Args:
         eigenvalues: `[N]`.
         scores: The smoothing scores `s`.
-        layers: `K`, 1 or larger.
+        layers: `K`, at least 1.
     """
     if layers < 1:
         raise ValueError(f"layers must be 1 or larger, got {layers}")
@@ -77,53 +69,54 @@ def filter_coefficients(eigenvalues: Floats, scores: Sequence[float] = SCORES, l
 
 
 def filter_summary(eigenvalues: Floats, layers: int = 2) -> list[tuple[float, float, float, float]]:
-    """For every score of the figure: the smallest coefficient, the eigenvalue where it is, and the share of the energy
-    of a signal with the same power at every frequency that the filter lets through."""
-    found = []
+    """Returns for every score of the figure: the score, the smallest coefficient, its eigenvalue, and the fraction of
+    the energy of white noise that passes the filter."""
+    rows = []
     for score, row in zip(SCORES, filter_coefficients(eigenvalues, SCORES, layers), strict=True):
-        place = int(row.argmin())
-        found.append((score, float(row[place]), float(eigenvalues[place]), float(np.mean(row**2))))
-    return found
+        index = int(row.argmin())
+        rows.append((score, float(row[index]), float(eigenvalues[index]), float(np.mean(row**2))))
+    return rows
 
 
-def analyse(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
-    """Writes the spectrum of Cora, the filters' coefficients, the figure and a page; see `gfgn.paper.analyses`
-    for the arguments."""
+def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
+    """Writes the filter coefficients over the spectrum of Cora, the figure and a page; see `gfgn.paper.analyses`."""
     from gfgn.data import load
     from gfgn.paper.figures.spectral import spectral_figure
-    from gfgn.report.style import save
+    from gfgn.report.style import save_svg
 
     data = load("cora", root)
     progress(f"spectral: eigenvalues of the {data.num_nodes:,} × {data.num_nodes:,} Laplacian of {data.name}")
     eigenvalues = spectrum(data.graph)
     header = ["eigenvalue", *(f"K=2 s={score}" for score in SCORES)]
     columns = [eigenvalues, *filter_coefficients(eigenvalues, SCORES, 2)]
-    paths = [write_csv(out / "coefficients.csv", header, np.stack(columns, axis=1).tolist(), digits=4)]
-    paths += save(spectral_figure(eigenvalues, SCORES, DEPTHS, "Cora"), out, "spectral")
-    return [*paths, write_text(out / "README.md", _page(eigenvalues))]
+    return [
+        write_csv(out / "coefficients.csv", header, np.stack(columns, axis=1).tolist(), digits=4),
+        save_svg(spectral_figure(eigenvalues, SCORES, DEPTHS, "Cora"), out / "spectral.svg"),
+        write_text(out / "README.md", _page(eigenvalues)),
+    ]
 
 
 def _page(eigenvalues: Floats) -> str:
-    zero = int((eigenvalues < 1e-9).sum())
+    zeros = int((eigenvalues < 1e-9).sum())
     summary = filter_summary(eigenvalues)
     rows = [(f"{s:g}", f"{low:.3f}", f"{at:.2f}", f"{100 * energy:.1f}%") for s, low, at, energy in summary]
-    table = markdown_table(["score s", "smallest coefficient", "at eigenvalue", "energy let through"], rows)
-    return f"""# Filter spectral coefficients on Cora
+    table = markdown_table(["score s", "smallest coefficient", "at eigenvalue", "energy that passes"], rows)
+    return f"""# Spectral filter coefficients on Cora
 
-Written by `gfgn reproduce spectral`. The paper's figure draws `h(λ) = (1 − sλ)^K` for scores `s` from 0.1 to 1; it does
-not say which `K`, so the figure has one layer (`K = 1`) and the depth of the paper's networks on Cora (`K = 2`).
+Written by `gfgn reproduce spectral`. The paper's figure shows `h(λ) = (1 − sλ)^K` for scores `s` from 0.1 to 1 but does
+not state `K`. The figure here shows one layer (`K = 1`) and the depth of the paper's networks on Cora (`K = 2`).
 
-![Filter spectral coefficients on Cora](spectral.svg)
+![Spectral filter coefficients on Cora](spectral.svg)
 
-The spectrum is that of `L = I − D^(−1/2) A D^(−1/2)` of the {eigenvalues.size:,} nodes: from {eigenvalues[0]:.2f} to
-{eigenvalues[-1]:.4f}, the value 0 occurring {zero} times, once for each connected component. The histogram above the
-curves says how many eigenvalues there are where.
+The spectrum is that of `L = I − D^(−1/2) A D^(−1/2)` with {eigenvalues.size:,} nodes. It ranges from
+{eigenvalues[0]:.2f} to {eigenvalues[-1]:.4f}; the eigenvalue 0 occurs {zeros} times, once per connected component.
+The histogram above the curves shows the distribution of the eigenvalues.
 
-With `K = 2`, a signal that has the same power at every frequency keeps this much of its energy:
+With `K = 2`, this is how much of the energy of white noise passes the filter:
 
 {table}
 
-Different scores give differently shaped filters: small ones weaken high frequencies a little, those about 0.5 let
-through low frequencies only, and scores towards 1 suppress the middle of the spectrum and let the highest through
-again. [coefficients.csv](coefficients.csv) has every eigenvalue with its coefficients at `K = 2`.
+Different scores give filters of different shapes. Small scores attenuate high frequencies slightly, scores near 0.5 are
+low-pass filters, and scores near 1 suppress the middle of the spectrum but let the highest frequencies pass again.
+[coefficients.csv](coefficients.csv) has the coefficients of every eigenvalue at `K = 2`.
 """

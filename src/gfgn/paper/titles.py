@@ -1,4 +1,4 @@
-"""How the paper writes the names of models and datasets."""
+"""The names of models and datasets as the paper writes them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ TITLES = {
 
 
 def title_of(name: str) -> str:
-    """The title of a model or dataset, its name where it has none; what follows a space, such as that it is a stand-in,
-    stays."""
-    base, _, rest = name.partition(" ")
-    return f"{TITLES.get(base, base)} {rest}".strip()
+    """Returns the title of a model or dataset, or the name itself; a suffix such as ` (stand-in)` is kept."""
+    base, _, suffix = name.partition(" ")
+    return f"{TITLES.get(base, base)} {suffix}".strip()

@@ -1,5 +1,4 @@
-"""The style that all figures for print share: sizes, colours that colour-blind readers tell apart, and files that come
-out the same to the byte whenever they are drawn."""
+"""The plot style of all figures: sizes, color-blind-safe colors, one look per model, and reproducible SVG files."""
 
 from __future__ import annotations
 
@@ -12,18 +11,17 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-COLUMN, PAGE = 3.5, 7.2
-"""Widths in inches of a column and of a page."""
-DPI = 200
+PAGE_WIDTH = 7.2
+"""Width of a figure in inches."""
 
-# Okabe and Ito's palette.
+# The palette of Okabe and Ito, extended by two colors of Tol's.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK = "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
-WINE, OLIVE = "#882255", "#999933"  # of Tol's, for models beyond the eight
+WINE, OLIVE = "#882255", "#999933"
 INK, FAINT = "#1A1A1A", "#8C8C8C"
 
 STYLE: Any = {
-    "svg.fonttype": "path",  # the same in every reader, whatever typefaces it has
-    "svg.hashsalt": "gfgn",
+    "svg.fonttype": "path",  # looks the same whatever fonts a viewer has
+    "svg.hashsalt": "gfgn",  # element ids do not change between runs
     "font.family": "DejaVu Sans",
     "font.size": 8.0,
     "mathtext.fontset": "dejavusans",
@@ -50,12 +48,12 @@ STYLE: Any = {
     "grid.alpha": 0.25,
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.3,
-    "figure.dpi": DPI,
+    "savefig.dpi": 200,  # of what is rasterized inside an SVG
     "savefig.facecolor": "white",
 }
+"""Matplotlib settings, see `styled`."""
 
-# Gated levels in full colour with markers of their own; baselines told apart by marker and dash too.
-LOOKS: dict[str, dict[str, Any]] = {
+MODEL_STYLES: dict[str, dict[str, Any]] = {
     "gfgn-graph": {"color": RED, "marker": "o"},
     "gfgn-neighbor": {"color": BLUE, "marker": "s"},
     "gfgn-pair": {"color": GREEN, "marker": "D"},
@@ -68,31 +66,30 @@ LOOKS: dict[str, dict[str, Any]] = {
     "geom-gcn": {"color": OLIVE, "marker": "p", "linestyle": ":"},
     "mlp": {"color": "#595959", "marker": "*", "linestyle": "-."},
 }
+"""Solid lines for the GFGN levels, broken ones for baselines; every model has its own marker."""
 
 
-def look_of(model: str) -> dict[str, Any]:
-    """Colour, marker and dash of a model, the same in every figure."""
-    return LOOKS.get(model, {"color": FAINT, "marker": ".", "linestyle": ":"})
+def model_style(model: str) -> dict[str, Any]:
+    """Returns color, marker and line style of a model, the same in every figure."""
+    return MODEL_STYLES.get(model, {"color": FAINT, "marker": ".", "linestyle": ":"})
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Within it, figures are drawn in the style."""
+    """Applies the style to figures created inside the context."""
     with mpl.rc_context(STYLE):
         yield
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Writes `name.svg` into a folder and returns its path in a list. What is drawn is all that decides the bytes: no
-    date, no version, no random names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.svg"
+def save_svg(figure: Figure, path: Path) -> Path:
+    """Writes a figure as SVG and returns the path. The same figure always gives the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with styled():
-        figure.savefig(path, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
-    return [path]
+        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    return path
 
 
-def letter(panels: Sequence[Axes]) -> None:
-    """Puts (a), (b), … before the titles of panels."""
-    for place, axes in enumerate(panels):
-        axes.set_title(f"({chr(ord('a') + place)}) {axes.get_title(loc='left')}", loc="left")
+def label_panels(panels: Sequence[Axes]) -> None:
+    """Prefixes the panel titles with (a), (b), …"""
+    for index, axes in enumerate(panels):
+        axes.set_title(f"({chr(ord('a') + index)}) {axes.get_title(loc='left')}", loc="left")

@@ -238,15 +238,7 @@ def compare(
 def run_comparison(
     store: Store, dataset: Dataset, plan: ComparisonPlan, device: str = "cpu", callback: ProgressCallback | None = None
 ) -> Comparison:
-    """Trains the runs of a comparison that the store lacks.
-
-    Args:
-        store: Where runs are kept.
-        dataset: The dataset of the plan.
-        plan: The plan.
-        device: The device to train on.
-        callback: Receives progress events.
-    """
+    """Trains the runs of a comparison that the store lacks; `plan` belongs to `dataset`."""
     store.note("comparison", dataset.name, plan.to_json())
     run_plans(store, dataset, [plan.plan(model) for model in plan.models], device, callback=callback)
     return read_comparison(store, plan)

@@ -6,14 +6,11 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from gfgn.runs.record import canonical
+from gfgn.runs.record import HYPER, canonical
 from gfgn.train.replica import Replica
 
 Configuration = dict[str, Any]
 """Hyperparameters by name, as in `Replica.configuration`: everything but split and seed."""
-
-HYPER = ("lr", "weight_decay", "dropout", "lam")
-"""The hyperparameters that every model has; all others are options of a model."""
 
 
 def grid(**choices: Any) -> list[Configuration]:

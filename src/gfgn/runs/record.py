@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -23,6 +24,11 @@ from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
 DEFAULT_CONFIG = TrainConfig()
+HYPER = ("lr", "weight_decay", "dropout", "lam")
+"""The hyperparameters that every model has; all others are options of a model."""
+NESTED = {"options": "option", "protocol": "protocol", "gates": "gate"}
+"""Entries of a flat record that hold several values, and the prefix of their columns in a table."""
+VERSIONS = ("gfgn", "torch", "torch_geometric", "python")
 
 
 @dataclass(frozen=True)
@@ -134,15 +140,7 @@ class Row:
         device: torch.device | str = "cpu",
         search: str = "",
     ) -> Row:
-        """The row of a finished run.
-
-        Args:
-            run: The run.
-            dataset: The dataset it was trained on.
-            config: How it was trained.
-            device: The device it was trained on.
-            search: Hash of the search it belongs to; recorded only if the search stopped the run.
-        """
+        """The row of a finished run; `search` is recorded only if the search stopped the run."""
         replica = canonical(run.model, run.replica)
         search = search if run.dropped else ""
         return cls(
@@ -173,6 +171,27 @@ class Row:
         """Whether a search stopped the run early."""
         return self.search != ""
 
+    def to_record(self) -> dict[str, Any]:
+        """The row as a flat record; the entries of `NESTED` are dictionaries."""
+        record = {part.name: getattr(self, part.name) for part in fields(self)}
+        replica, config, versions = (record.pop(name) for name in ("replica", "config", "versions"))
+        record |= {"split": replica.split, "seed": replica.seed, "options": dict(replica.options)}
+        record |= {name: float(getattr(replica, name)) for name in HYPER}
+        record |= {"max_epochs": config.max_epochs, "patience": config.patience, "protocol": further_settings(config)}
+        return record | {f"{name}_version": versions[name] for name in VERSIONS}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Row:
+        """The row from a record as `to_record` returns it."""
+        own = {part.name: record[part.name] for part in fields(cls) if part.name in record}
+        hyper = {name: record[name] for name in ("split", "seed", *HYPER)}
+        return cls(
+            **own,
+            replica=Replica(**hyper, options=tuple(record["options"].items())),
+            config=TrainConfig(record["max_epochs"], record["patience"], **record["protocol"]),
+            versions={name: record[f"{name}_version"] for name in VERSIONS},
+        )
+
 
 def identify(
     dataset: DatasetRecord, model: str, replica: Replica, config: TrainConfig = DEFAULT_CONFIG, search: str = ""
@@ -194,7 +213,7 @@ def identify(
         "split": [replica.split, dataset.split_fingerprint(replica.split)],
         "model": model,
         "seed": replica.seed,
-        "floats": [float(replica.lr), float(replica.weight_decay), float(replica.dropout), float(replica.lam)],
+        "floats": [float(getattr(replica, name)) for name in HYPER],
         "options": dict(replica.options),
         "protocol": [config.max_epochs, config.patience, further_settings(config)],
         "search": search,
@@ -237,12 +256,8 @@ def is_standin(name: str) -> bool:
 @cache
 def versions() -> dict[str, str]:
     """Versions of gfgn, torch, torch_geometric and Python."""
-    return {
-        "gfgn": gfgn.__version__,
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-        "python": platform.python_version(),
-    }
+    numbers = (gfgn.__version__, torch.__version__, torch_geometric.__version__, platform.python_version())
+    return dict(zip(VERSIONS, numbers, strict=True))
 
 
 @cache

@@ -50,6 +50,7 @@ class Results:
         self.rows = list(rows)
         self._by_key = _index(rows)
         self._results: dict[Cell, Result] = {}
+        self._changes: dict[Cell, Change | None] = {}
 
     def __getitem__(self, cell: Cell) -> Result:
         if cell not in self._results:
@@ -65,6 +66,11 @@ class Results:
 
     def change(self, cell: Cell) -> Change | None:
         """The effect of a variant compared with the first one; `None` while either lacks runs."""
+        if cell not in self._changes:
+            self._changes[cell] = self._change(cell)
+        return self._changes[cell]
+
+    def _change(self, cell: Cell) -> Change | None:
         assert self.study.vary is not None
         result, base = self[cell], self[cell._replace(at=self.study.vary.values[0])]
         if result.mean is None or base.mean is None:

@@ -14,8 +14,8 @@ import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
-from gfgn.runs.grid import HYPER, Configuration, make_replica, make_replicas
-from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, digest, identify
+from gfgn.runs.grid import Configuration, make_replica, make_replicas
+from gfgn.runs.record import DEFAULT_CONFIG, HYPER, DatasetRecord, digest, identify
 from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
 from gfgn.runs.training import ProgressCallback, keep_runs, train_missing
@@ -90,13 +90,7 @@ SPACE: Space = {
 
 
 def sample(space: Space, count: int, seed: int = 0) -> list[Configuration]:
-    """Draws `count` random configurations. A larger `count` begins with the same ones.
-
-    Args:
-        space: The values of each hyperparameter.
-        count: Number of configurations.
-        seed: Seed of the draw.
-    """
+    """Draws `count` random configurations from a space. A larger `count` begins with the same ones."""
     if count < 1:
         raise ValueError(f"count must be 1 or larger, got {count}")
     if not space:
@@ -126,17 +120,10 @@ def random_search(
     """Trains random configurations and ranks them. A second call, also with a larger `count`, trains what is missing.
 
     Args:
-        store: Where runs are kept.
-        dataset: The dataset.
-        model: Name of the model.
         space: The values of each hyperparameter.
         count: Number of configurations.
-        splits: Indices of splits of the dataset.
-        seeds: Seeds of each run.
         seed: Seed of the draw of configurations.
-        config: How runs are trained.
-        device: The device to train on.
-        callback: Receives progress events.
+        store, dataset, model, splits, seeds, config, device, callback: See `successive_halving`.
     """
     replicas = make_replicas(model, sample(space, count, seed), splits, seeds)
     return select(train_missing(store, dataset, model, replicas, config, device, callback=callback))
@@ -224,13 +211,7 @@ def search_key(
 
 
 def default_rungs(count: int, max_epochs: int, factor: int = FACTOR) -> list[int]:
-    """Epochs at which to stop configurations: each `factor` times the one before, so that few are left at the end.
-
-    Args:
-        count: Number of configurations.
-        max_epochs: Largest number of epochs of a run.
-        factor: One configuration in `factor` continues at each rung.
-    """
+    """Epochs at which to stop some of `count` configurations; each rung is `factor` times the one before."""
     rungs: list[int] = []
     while count > 1:
         count, rung = math.ceil(count / factor), max_epochs // factor ** (len(rungs) + 1)
@@ -241,12 +222,7 @@ def default_rungs(count: int, max_epochs: int, factor: int = FACTOR) -> list[int
 
 
 class Race:
-    """Decides which runs continue at a rung: all runs of the better configurations, none of the others.
-
-    Args:
-        replicas: All runs of the search.
-        factor: One configuration in `factor` continues.
-    """
+    """Decides which runs continue at a rung: all runs of one configuration in `factor`, the best ones."""
 
     def __init__(self, replicas: Sequence[Replica], factor: int) -> None:
         self.factor = factor
@@ -263,7 +239,7 @@ class Race:
     def __call__(self, epoch: int, replicas: Sequence[Replica], scores: Sequence[float]) -> list[bool]:
         """Whether each run continues."""
         self.note(replicas, scores)
-        runs = [_Judged(replica, self._best[replica]) for group in self.racing.values() for replica in group]
+        runs = [_Scored(replica, self._best[replica]) for group in self.racing.values() for replica in group]
         order = [make_replica(candidate.configuration) for candidate in select(runs).candidates]
         kept = order[: math.ceil(len(order) / self.factor)]
         self.racing = {configuration: self.racing[configuration] for configuration in kept}
@@ -271,7 +247,7 @@ class Race:
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _Scored:
     replica: Replica
     val: float
     dropped: bool = False

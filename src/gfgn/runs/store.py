@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gfgn.data.dataset import Dataset
-from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, canonical, further_settings, identify
+from gfgn.runs.record import DEFAULT_CONFIG, NESTED, DatasetRecord, Row, canonical, identify
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 
@@ -35,8 +35,6 @@ COLUMNS = (
 )
 NUMBERS = {"standin", "split", "seed", "max_epochs", "patience", "epoch", "epochs", "num_parameters"}
 REALS = {"lr", "weight_decay", "dropout", "lam", "val", "test", "seconds"}
-JSON = {"options": "option", "protocol": "protocol", "gates": "gate"}
-"""Columns that hold several values as JSON, and the prefix of the columns that they become in an export."""
 ORDER = (
     "dataset, dataset_fingerprint, model, max_epochs, patience, lr, weight_decay, dropout, lam, options, "
     "protocol, split, seed, search, key"
@@ -255,8 +253,8 @@ class Store:
         conditions = [] if dropped else ["search = ''"]
         values: list[Any] = []
         for name, allowed in filters.items():
-            if name not in COLUMNS or name in JSON:
-                known = ", ".join(column for column in COLUMNS if column not in JSON)
+            if name not in COLUMNS or name in NESTED:
+                known = ", ".join(column for column in COLUMNS if column not in NESTED)
                 raise ValueError(f"filters must be of {known}, got {name!r}")
             several = list(allowed) if isinstance(allowed, list | tuple | set | frozenset | range) else [allowed]
             conditions.append(f"{name} IN ({', '.join('?' * len(several))})")
@@ -280,18 +278,18 @@ class Store:
         return [dict(zip(names, record, strict=True)) for record in cursor]
 
     def _table(self, dropped: bool, filters: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
-        """Header and cells, with JSON columns expanded in place."""
+        """Header and cells, with nested columns expanded in place."""
         records = self._select(dropped, filters)
         header: list[str] = []
         for name in COLUMNS:
-            if name not in JSON:
+            if name not in NESTED:
                 header.append(name)
                 continue
             contents = [json.loads(record.pop(name) or "{}") for record in records]
             inner = list(dict.fromkeys(key for content in contents for key in content))
-            header += [f"{JSON[name]}_{key}" for key in inner]
+            header += [f"{NESTED[name]}_{key}" for key in inner]
             for record, content in zip(records, contents, strict=True):
-                record.update((f"{JSON[name]}_{key}", content.get(key)) for key in inner)
+                record.update((f"{NESTED[name]}_{key}", content.get(key)) for key in inner)
         return header, [[record[name] for name in header] for record in records]
 
 
@@ -351,38 +349,13 @@ def _constraint(name: str) -> str:
 
 
 def _pack(row: Row) -> tuple[Any, ...]:
-    replica = row.replica
-    values = {
-        **{name: getattr(row, name) for name in COLUMNS if hasattr(row, name)},
-        **{name: getattr(replica, name) for name in ("split", "seed")},
-        **{name: float(getattr(replica, name)) for name in ("lr", "weight_decay", "dropout", "lam")},
-        **{name: getattr(row.config, name) for name in ("max_epochs", "patience")},
-        **{f"{name}_version": version for name, version in row.versions.items()},
-        "options": json.dumps(dict(replica.options), sort_keys=True),
-        "protocol": json.dumps(further_settings(row.config), sort_keys=True),
-        "gates": None if row.gates is None else json.dumps(row.gates),
-        "standin": int(row.standin),
-    }
-    return tuple(values[name] for name in COLUMNS)
+    record = row.to_record()
+    for name in NESTED:
+        record[name] = None if record[name] is None else json.dumps(record[name], sort_keys=name != "gates")
+    return tuple(int(record[name]) if name == "standin" else record[name] for name in COLUMNS)
 
 
-def _unpack(record: Mapping[str, Any]) -> Row:
-    same = (
-        *("key", "dataset", "dataset_fingerprint", "metric", "model", "split_fingerprint", "search"),
-        *("epoch", "epochs", "seconds", "num_parameters", "device", "date"),
-    )
-    hyper = {name: record[name] for name in ("split", "seed", "lr", "weight_decay", "dropout", "lam")}
-    return Row(
-        **{name: record[name] for name in same},
-        standin=bool(record["standin"]),
-        replica=Replica(**hyper, options=tuple(json.loads(record["options"]).items())),
-        config=TrainConfig(record["max_epochs"], record["patience"], **json.loads(record["protocol"])),
-        val=_number(record["val"]),
-        test=_number(record["test"]),
-        gates=None if record["gates"] is None else json.loads(record["gates"]),
-        versions={name: record[f"{name}_version"] for name in ("gfgn", "torch", "torch_geometric", "python")},
-    )
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value  # SQLite keeps NaN as NULL
+def _unpack(record: dict[str, Any]) -> Row:
+    nested = {name: None if record[name] is None else json.loads(record[name]) for name in NESTED}
+    scores = {name: math.nan if record[name] is None else record[name] for name in ("val", "test")}  # NaN is NULL
+    return Row.from_record(record | nested | scores | {"standin": bool(record["standin"])})

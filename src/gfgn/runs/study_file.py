@@ -17,7 +17,8 @@ import yaml
 
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.nn.registry import MODELS
-from gfgn.runs.grid import HYPER, Configuration, grid, make_replicas
+from gfgn.runs.grid import Configuration, grid, make_replicas
+from gfgn.runs.record import HYPER
 from gfgn.runs.study import AXES, MEASURES, At, Axis, Fact, Published, Study, StudyError, Variant
 from gfgn.runs.views import View
 from gfgn.train.config import TrainConfig
@@ -34,12 +35,7 @@ def read_study(path: Path) -> Study:
 
 
 def make_study(content: Any, name: str) -> Study:
-    """Makes a study from the content of a YAML file and checks it.
-
-    Args:
-        content: The content of the file.
-        name: Name of the study.
-    """
+    """Makes a study from the content of a YAML file and checks it."""
     reader = _Reader(name)
     required = {"title", "datasets", "models", "grid", "splits", "seeds", "training"}
     reader.keys("the study", content, required, {"about", "training_of", "vary", "only", "published"})

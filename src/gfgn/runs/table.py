@@ -13,25 +13,22 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gfgn.runs.grid import HYPER
-from gfgn.runs.record import DatasetRecord, Row, further_settings, identify
+from gfgn.runs.record import HYPER, NESTED, VERSIONS, DatasetRecord, Row, identify
 from gfgn.runs.store import atomic_file
-from gfgn.train.config import TrainConfig
-from gfgn.train.replica import Replica
 
 FIRST = ("dataset", "model", "split", "seed", *HYPER)
 SCORES = ("epoch", "val", "test", "seconds", "epochs", "num_parameters")
-VERSIONS = ("gfgn", "torch", "torch_geometric", "python")
 LAST = (
     *("max_epochs", "patience", "metric", "standin", "search"),
-    *(f"{name}_version" for name in VERSIONS),
-    *("device", "date"),
+    *(*(f"{name}_version" for name in VERSIONS), "device", "date"),
 )
-OPTION, GATE, CONFIG = "option_", "gate_", "protocol_"
-"""Prefixes of the columns for a model's options, gate summaries, and further settings of training."""
+WHOLE = ("split", "seed", "epoch", "epochs", "num_parameters", "max_epochs", "patience")
+REAL = (*HYPER, "val", "test", "seconds")
+TEXT = {*FIRST, *SCORES, *LAST} - {*WHOLE, *REAL, "standin"}
 
 
 class RunsError(ValueError):
@@ -41,9 +38,8 @@ class RunsError(ValueError):
 def write_runs(path: Path, rows: Sequence[Row]) -> Path:
     """Writes one line per run and returns the path. All numbers are written in full."""
     cells = [_cells(row) for row in rows]
-    names = {name for row in cells for name in row}
-    further = {prefix: sorted(name for name in names if name.startswith(prefix)) for prefix in (OPTION, GATE, CONFIG)}
-    columns = [*FIRST, *further[OPTION], *SCORES, *further[GATE], *LAST, *further[CONFIG]]
+    further = sorted({name for row in cells for name in row} - {*FIRST, *SCORES, *LAST})
+    columns = [*FIRST, *SCORES, *LAST, *further]
     values = {name: {row.get(name, "") for row in cells} for name in columns[1:]}
     constants = {name: values[name].pop() for name in columns[1:] if len(values[name]) == 1}
     header = {"constants": constants, "fingerprints": _fingerprints(rows)}
@@ -95,58 +91,40 @@ def _fingerprints(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 def _cells(row: Row) -> dict[str, str]:
-    values = {
-        **{name: getattr(row.replica, name) for name in ("split", "seed")},
-        **{name: float(getattr(row.replica, name)) for name in HYPER},
-        **{name: getattr(row, name) for name in ("dataset", "model", *SCORES, "metric", "search", "device", "date")},
-        **{f"{OPTION}{name}": value for name, value in row.replica.options},
-        **{f"{GATE}{name}": value for name, value in (row.gates or {}).items()},
-        **{f"{CONFIG}{name}": value for name, value in further_settings(row.config).items()},
-        **{f"{name}_version": row.versions[name] for name in VERSIONS},
-        "max_epochs": row.config.max_epochs,
-        "patience": row.config.patience,
-        "standin": int(row.standin),
+    """The cells of a row: text as it is, numbers in full, one column per value of a nested entry."""
+    record = row.to_record() | {"standin": int(row.standin)}
+    cells = {
+        f"{prefix}_{key}": _text(value)
+        for name, prefix in NESTED.items()
+        for key, value in (record.pop(name) or {}).items()
     }
-    plain = ("dataset", "model", "metric", "search", "device", "date", *LAST)
-    return {name: str(value) if name in plain else _text(value) for name, value in values.items()}
+    for name in ("key", "dataset_fingerprint", "split_fingerprint"):
+        del record[name]
+    return cells | {name: value if isinstance(value, str) else _text(value) for name, value in record.items()}
 
 
-def _row(cells: Mapping[str, str], fingerprints: Mapping[str, Any]) -> Row:
-    dataset, model, metric, standin = (cells[name] for name in ("dataset", "model", "metric", "standin"))
-    split = int(cells["split"])
-    hyper = {name: float(cells[name]) for name in HYPER}
-    replica = Replica(split, int(cells["seed"]), **hyper, options=tuple(_with(cells, OPTION).items()))
-    config = TrainConfig(int(cells["max_epochs"]), int(cells["patience"]), **_with(cells, CONFIG))
-    fingerprint, splits = fingerprints[dataset]
-    known = ("",) * split + (splits[str(split)],)  # as much of the record as identifies a run
-    record = DatasetRecord(dataset, fingerprint, known, standin == "1", metric, "", 0, 0, 0, 0)
-    return Row(
-        key=identify(record, model, replica, config, cells["search"]),
-        dataset=dataset,
-        dataset_fingerprint=fingerprint,
-        standin=record.standin,
-        metric=metric,
-        model=model,
-        replica=replica,
-        split_fingerprint=known[split],
-        config=config,
-        search=cells["search"],
-        val=float(cells["val"] or "nan"),
-        test=float(cells["test"] or "nan"),
-        epoch=int(cells["epoch"]),
-        epochs=int(cells["epochs"]),
-        seconds=float(cells["seconds"]),
-        num_parameters=int(cells["num_parameters"]),
-        gates={name: float(value) for name, value in _with(cells, GATE).items()} or None,
-        versions={name: cells[f"{name}_version"] for name in VERSIONS},
-        device=cells["device"],
-        date=cells["date"],
-    )
+def _row(cells: dict[str, str], fingerprints: Mapping[str, Any]) -> Row:
+    record: dict[str, Any] = {name: text for name, text in cells.items() if name in TEXT}
+    record |= {name: int(cells[name]) for name in WHOLE}
+    record |= {name: float(cells[name] or "nan") for name in REAL}
+    record["standin"] = cells["standin"] == "1"
+    for name, prefix in NESTED.items():
+        record[name] = {
+            column.removeprefix(f"{prefix}_"): _value(text)
+            for column, text in cells.items()
+            if text and column.startswith(f"{prefix}_")
+        }
+    record["gates"] = {name: float(value) for name, value in record["gates"].items()} or None
+    record["dataset_fingerprint"], splits = fingerprints[record["dataset"]]
+    record["split_fingerprint"] = splits[cells["split"]]
+    row = Row.from_record(record | {"key": ""})
+    return replace(row, key=identify(_dataset(row), row.model, row.replica, row.config, row.search))
 
 
-def _with(cells: Mapping[str, str], prefix: str) -> dict[str, Any]:
-    """The values of the columns with a prefix, where there are any."""
-    return {name.removeprefix(prefix): _value(text) for name, text in cells.items() if name.startswith(prefix) and text}
+def _dataset(row: Row) -> DatasetRecord:
+    """As much of the dataset's record as identifies a run."""
+    splits = ("",) * row.replica.split + (row.split_fingerprint,)
+    return DatasetRecord(row.dataset, row.dataset_fingerprint, splits, row.standin, row.metric, "", 0, 0, 0, 0)
 
 
 def _text(value: Any) -> str:

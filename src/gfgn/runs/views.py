@@ -66,13 +66,7 @@ def data_name(dataset: str, view: View | None = None) -> str:
 
 
 def load_view(name: str, view: View, root: Path | None = None) -> Dataset:
-    """Loads a view of a dataset.
-
-    Args:
-        name: Name of the dataset in the registry.
-        view: How it is used.
-        root: Folder of all datasets, see `gfgn.data.load`.
-    """
+    """Loads a view of a dataset of the registry; `root` is the folder of all datasets, see `gfgn.data.load`."""
     data = load(name, root, normalize=view.features != "raw", directed=view.edges != "undirected")
     if view == View():
         return data

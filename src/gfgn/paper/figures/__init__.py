@@ -1,1 +1,1 @@
-"""The figures of the reproduction."""
+"""The figures of the paper's studies and analyses."""

@@ -1,4 +1,4 @@
-"""Figures of the paper's motivation: a user's neighbours in two dimensions, and spectral embeddings."""
+"""Figures of the paper's motivation: a user's neighbors in two dimensions, and a spectral embedding."""
 
 from __future__ import annotations
 
@@ -9,76 +9,70 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from numpy.typing import NDArray
 
-from gfgn.report.style import BLUE, FAINT, INK, ORANGE, PAGE, letter, styled
+from gfgn.report.style import BLUE, FAINT, INK, ORANGE, PAGE_WIDTH, label_panels, styled
 
 Floats = NDArray[np.float64]
-WIDEST = 7.0
-"""Width of the arc, in points, of a similarity of 1."""
+MAX_WIDTH = 7.0
+"""Line width, in points, of a similarity of 1."""
 
 
-def neighbours_figure(similarity: Floats) -> Figure:
-    """A user, 0, and its neighbours: arcs as wide as they are similar, a panel a dimension, and both against each
-    other.
+def neighbors_figure(similarity: Floats) -> Figure:
+    """Draws a user and its neighbors: one panel per dimension, and both dimensions against each other.
 
     Args:
         similarity: `[n, 2]`, from 0 to 1.
     """
     with styled():
-        figure = Figure(figsize=(PAGE, 2.55), layout="constrained")
+        figure = Figure(figsize=(PAGE_WIDTH, 2.55), layout="constrained")
         panels = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
         for axes, column, name in zip(panels, similarity.T, "AB", strict=False):
             _arcs(axes, column)
             axes.set_title(f"feature dimension {name}", loc="left")
-        _against(panels[2], similarity)
+        _scatter(panels[2], similarity)
         panels[2].set_title("both dimensions", loc="left")
-        letter(panels)
+        label_panels(panels)
         return figure
 
 
 def _arcs(axes: Axes, similarity: Floats) -> None:
-    """The user in the middle, neighbours around it, clockwise from the top."""
+    """Draws the user in the center and its neighbors clockwise from the top; wide arcs are similar neighbors."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(similarity.size) / similarity.size
-    place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    colours = colormaps["Blues"](0.25 + 0.7 * similarity)
+    position = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    colors = colormaps["Blues"](0.25 + 0.7 * similarity)
     for node in np.argsort(similarity):  # the widest on top
         arc = FancyArrowPatch(
             (0.0, 0.0),
-            tuple(place[node]),
+            tuple(position[node]),
             connectionstyle="arc3,rad=0.18",
             arrowstyle="-",
             shrinkA=0,
             shrinkB=0,
-            linewidth=WIDEST * similarity[node],
-            color=colours[node],
+            linewidth=MAX_WIDTH * similarity[node],
+            color=colors[node],
             capstyle="butt",
         )
         axes.add_patch(arc)
-    for node, (x, y) in enumerate([(0.0, 0.0), *place]):
-        colour = ORANGE if node == 0 else "white"
-        axes.plot(x, y, "o", markersize=10, markerfacecolor=colour, markeredgecolor=FAINT, markeredgewidth=0.7)
+    for node, (x, y) in enumerate([(0.0, 0.0), *position]):
+        color = ORANGE if node == 0 else "white"
+        axes.plot(x, y, "o", markersize=10, markerfacecolor=color, markeredgecolor=FAINT, markeredgewidth=0.7)
         axes.annotate(str(node), (x, y), ha="center", va="center", fontsize=6, color=INK)
-    axes.set_xlim(-1.15, 1.15)
-    axes.set_ylim(-1.15, 1.15)
-    axes.set_aspect("equal")
+    axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
     axes.axis("off")
 
 
-def _against(axes: Axes, similarity: Floats) -> None:
+def _scatter(axes: Axes, similarity: Floats) -> None:
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.6, linestyle="--")
     for node, (a, b) in enumerate(similarity, start=1):
         axes.plot(a, b, "o", markersize=8, markerfacecolor="white", markeredgecolor=BLUE, markeredgewidth=0.8)
         axes.annotate(str(node), (a, b), ha="center", va="center", fontsize=5.5)
-    axes.set_xlim(-0.04, 1.04)
-    axes.set_ylim(-0.04, 1.04)
-    axes.set_aspect("equal")
-    axes.set_xlabel("similarity in dimension A")
-    axes.set_ylabel("similarity in dimension B")
+    axes.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), aspect="equal")
+    axes.set(xlabel="similarity in dimension A", ylabel="similarity in dimension B")
     axes.grid()
 
 
 def embedding_figure(eigenvalues: Floats, smoothness: Floats, local: Floats, name: str) -> Figure:
-    """Smoothness of every dimension of a spectral embedding against its eigenvalue, and how different a node is from
-    its neighbours in each of the first dimensions.
+    """Draws the smoothness of every dimension of a spectral embedding against its eigenvalue, and the distribution over
+    nodes of their distance to their neighbors in each of the first dimensions.
 
     Args:
         eigenvalues: `[n]`.
@@ -87,14 +81,11 @@ def embedding_figure(eigenvalues: Floats, smoothness: Floats, local: Floats, nam
         name: Name of the graph.
     """
     with styled():
-        figure = Figure(figsize=(PAGE, 2.5), layout="constrained")
+        figure = Figure(figsize=(PAGE_WIDTH, 2.5), layout="constrained")
         left, right = figure.subplots(1, 2)
         left.axline((1, 1), slope=1, color=FAINT, linewidth=0.8)
         left.plot(eigenvalues[1:], smoothness[1:], ".", color=BLUE, markersize=3, rasterized=True)
-        left.set_xscale("log")
-        left.set_yscale("log")
-        left.set_xlabel("eigenvalue of D − A")
-        left.set_ylabel("Σ over edges of (fᵢ − fⱼ)²")
+        left.set(xscale="log", yscale="log", xlabel="eigenvalue of D − A", ylabel="Σ over edges of (fᵢ − fⱼ)²")
         left.set_title(f"{name}: all {eigenvalues.size - 1:,} dimensions", loc="left")
         left.grid()
         dimension = np.arange(1, local.shape[1] + 1)
@@ -102,11 +93,9 @@ def embedding_figure(eigenvalues: Floats, smoothness: Floats, local: Floats, nam
         right.fill_between(dimension, low, high, color=BLUE, alpha=0.18, linewidth=0, label="80% of the nodes")
         right.fill_between(dimension, lower, upper, color=BLUE, alpha=0.35, linewidth=0, label="50%")
         right.plot(dimension, middle, color=BLUE, label="median")
-        right.set_yscale("log")
-        right.set_xlabel("dimension of the embedding")
-        right.set_ylabel("n (fᵢ − fⱼ)², mean over neighbours")
-        right.set_title("nodes against their neighbours", loc="left")
+        right.set(yscale="log", xlabel="dimension of the embedding", ylabel="n (fᵢ − fⱼ)², mean over neighbors")
+        right.set_title("distance of nodes to their neighbors", loc="left")
         right.legend(loc="lower right", ncols=3)
         right.grid()
-        letter([left, right])
+        label_panels([left, right])
         return figure
