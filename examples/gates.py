@@ -1,34 +1,33 @@
-"""Which feature dimensions does the graph smooth? Reads the gates of the three levels on the embedded graph.
+"""Gates explained: which feature dimensions does a GFGN take from the neighbors?
 
-    python examples/gates.py [--out docs/assets]
+    python examples/gates.py [--out FOLDER]
 
-In the graph `dimensions` 24 of 36 feature dimensions follow the edges and 12 are the node's own business; nobody tells
-the networks which. The picture shows the gate that each of them learned for every dimension.
+In the graph `dimensions`, 24 of 36 feature dimensions follow the edges and 12 describe the node alone; the networks are
+not told which. With `--out`, the gates are drawn to FOLDER/gates.svg, as in docs/assets.
 """
 
 import argparse
 from pathlib import Path
 
-import matplotlib as mpl
-
 from gfgn.data import load
-from gfgn.report.figures import STYLE, gates_by_truth
-from gfgn.runs.gates import LEVELS, gates_by_dimension
+from gfgn.report.figures import gates_by_truth
+from gfgn.report.style import styled
+from gfgn.runs import gates_by_dimension
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--out", type=Path, default=Path())
-folder = parser.parse_args().out
+parser.add_argument("--out", type=Path)
+parser.add_argument("--epochs", type=int, default=100)
+arguments = parser.parse_args()
 
 dataset = load("dimensions")
-smooth = dataset.smooth_dimensions
-gates = {level: gates_by_dimension(dataset, level) for level in LEVELS}
-for level, gate in gates.items():
-    print(f"{level:>8} level: mean gate {gate[smooth].mean():.2f} where a dimension follows the graph, ", end="")
-    print(f"{gate[~smooth].mean():.2f} where it does not")
+smooth = dataset.smooth_dimensions  # which dimensions follow the graph: known for a generated graph
+gates = {}
+for level in ("graph", "neighbor", "pair"):
+    gates[level] = gates_by_dimension(dataset, level, epochs=arguments.epochs)
+    means = f"{gates[level][smooth].mean():.2f} where a dimension follows the graph, {gates[level][~smooth].mean():.2f}"
+    print(f"{level:>8} level: mean gate {means} where it does not")
 
-with mpl.rc_context(STYLE | {"svg.fonttype": "path"}):
-    figure = gates_by_truth(gates, smooth.numpy())
-    for kind in ("svg", "png"):
-        path = folder / f"gates.{kind}"
-        figure.savefig(path, dpi=160, facecolor="white", metadata={"Date": None} if kind == "svg" else None)
-        print(f"wrote {path}")
+if arguments.out is not None:
+    with styled():
+        gates_by_truth(gates, smooth.numpy()).savefig(arguments.out / "gates.svg", metadata={"Date": None})
+    print("wrote", arguments.out / "gates.svg")

@@ -1,20 +1,23 @@
-"""What holds for the whole suite: without a GPU, Triton's kernels run through its interpreter; no test is timed; every
-test draws the same random numbers every time."""
+"""Settings of the whole test suite: Triton's interpreter without a GPU, no time limits, reproducible random numbers."""
 
 import os
+
+# Test processes share the cores. Waiting threads of OpenMP must sleep; by default they spin, which makes operators on
+# small tensors many times slower. Read when PyTorch is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when triton is first imported
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is first imported
 
-# Hypothesis would else fail a test for being slow on a busy machine.
+# Hypothesis would otherwise fail a test for being slow on a busy machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """PyTorch begins with another seed in every process; what fails here is to fail again."""
+    """PyTorch starts with a different seed in every process; a failure must be reproducible."""
     torch.manual_seed(0)

@@ -35,8 +35,8 @@ def find_imports(name: str, modules: dict[str, Path], strings: bool = True) -> s
     tree = ast.parse(modules[name].read_text(encoding="utf-8"))
     package = name if modules[name].name == "__init__.py" else name.rpartition(".")[0]
     nodes = [node for node in ast.walk(tree) if strings or isinstance(node, ast.Import | ast.ImportFrom)]
-    found = {target for node in nodes for target in _targets(node, package, modules)}
-    return {target for target in found if target.partition(".")[0] == "gfgn"}
+    targets = {target for node in nodes for target in _targets(node, package, modules)}
+    return {target for target in targets if target.partition(".")[0] == "gfgn"}
 
 
 def _targets(node: ast.AST, package: str, modules: dict[str, Path]) -> Iterator[str]:
@@ -141,16 +141,22 @@ def test_public_names_are_imported_on_first_use() -> None:
         _ = gfgn.unknown
 
 
-def test_below_the_report_no_import_needs_more_than_pytorch_and_scipy() -> None:
-    """`gfgn.data`, `gfgn.train` and `gfgn.runs` import packages for tables, figures and files where they use them."""
+def test_importing_the_library_needs_only_pytorch_and_scipy() -> None:
+    """Packages for tables, figures and files are imported where they are used."""
     modules = find_modules(ROOT / "src")
-    lower = set(LAYERS[LAYERS.index("runs") :])
-    packages = {"typer", "rich", "matplotlib", "pandas", "pyarrow", "sklearn", "yaml"}
-    for name in modules:
-        if layer_of(name) in lower:
+    pending = {f"gfgn.{layer}" for layer in LAYERS[LAYERS.index("runs") :]}
+    imported: set[str] = set()
+    while pending:
+        name = pending.pop()
+        imported.add(name)
+        if name in modules:
             top = ast.parse(modules[name].read_text(encoding="utf-8")).body
-            imported = {target.partition(".")[0] for node in top for target in _targets(node, name, modules)}
-            assert not imported & packages, name
+            package = name if modules[name].name == "__init__.py" else name.rpartition(".")[0]
+            targets = {target for node in top for target in _targets(node, package, modules)}
+            parents = {".".join(target.split(".")[:k]) for target in targets for k in range(1, target.count(".") + 1)}
+            pending |= (targets | parents) - imported - {"gfgn"}
+    assert not imported & {"typer", "rich", "matplotlib", "pandas", "pyarrow", "sklearn", "yaml"}
+    assert {"gfgn.data.datasets.registry", "gfgn.runs.store", "torch", "numpy", "scipy"} <= imported
 
 
 # --- without gfgn.paper -----------------------------------------------------------------------------------------------
@@ -164,8 +170,8 @@ def test_only_tests_of_the_paper_import_it() -> None:
 
 @pytest.mark.slow
 def test_the_library_works_without_the_paper(tmp_path: Path) -> None:
-    """In a copy without `gfgn.paper`, every module imports, every test is collected, and the tests of the command and the
-    report pass. The tests above show that no other test reaches `gfgn.paper`."""
+    """In a copy without `gfgn.paper`, every module imports, every test is collected, and the tests of the upper layers
+    pass. The tests above show that no other test reaches `gfgn.paper`."""
     for folder in ("src", "tests"):  # the copied cache of compiled kernels is valid, as modification times are the same
         shutil.copytree(ROOT / folder, tmp_path / folder)
         shutil.rmtree(next((tmp_path / folder).glob("**/paper")))
@@ -174,6 +180,7 @@ def test_the_library_works_without_the_paper(tmp_path: Path) -> None:
     names = [name for name in find_modules(tmp_path / "src") if name != "gfgn.__main__"]
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     tested = ["-x", "-m", "not slow", "tests/cli", "tests/report"]
+    tested += [str(path) for path in (tmp_path / "tests" / "runs").glob("test_study*.py")]
     run_in(
         tmp_path,
         "import importlib, sys, pytest\nfrom typer.testing import CliRunner\n"

@@ -105,7 +105,7 @@ def test_report_of_a_study_writes_its_tables(tmp_path: Path) -> None:
 
 
 def test_without_the_reproduction_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("gfgn.paper", "gfgn.paper.check", "gfgn.paper.reproduce"):
+    for name in ("gfgn.paper", "gfgn.paper.check", "gfgn.paper.reproduce", "gfgn.paper.studies"):
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "chosen.csv").touch()
     for arguments in (["reproduce"], ["reproduce", "table1"], ["report", str(tmp_path)]):

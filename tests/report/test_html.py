@@ -127,7 +127,7 @@ def test_several_datasets_have_an_overview_with_ranks(both: str, comparison: Com
                 assert f"{100 * each.summary()[model].mean:.1f} ±" in row
     assert rows["gfgn-pair"].startswith("<td></td>")  # did not run on the first dataset
     assert rows["gfgn-pair"].endswith("<td></td>")  # so it has no rank
-    assert overview.count('class="strong"') >= 2
+    assert overview.count('class="bold"') >= 2
     assert both.count("<h2 id=") == 2
 
 
@@ -147,8 +147,8 @@ def test_a_tuned_comparison_shows_the_selected_configurations(both: str, tuned: 
 
 def test_shared_settings_are_shown_once(comparison: Comparison, tuned: Comparison, tmp_path: Path) -> None:
     plan = dataclasses.replace(comparison.plan, dataset=dataclasses.replace(comparison.dataset, name="other"))
-    assert write(tmp_path, comparison, dataclasses.replace(comparison, plan=plan)).count("All models: ") == 1
-    assert write(tmp_path, comparison, tuned).count("All models: ") == 2
+    assert write(tmp_path, comparison, dataclasses.replace(comparison, plan=plan)).count("Every model: ") == 1
+    assert write(tmp_path, comparison, tuned).count("Every model: ") == 2
 
 
 def test_gates_are_shown_against_smoothness_where_the_truth_is_unknown(tuned: Comparison, tmp_path: Path) -> None:

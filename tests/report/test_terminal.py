@@ -32,7 +32,8 @@ def test_status() -> None:
 
 
 def test_lines_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with RunProgress(Console(file=io.StringIO()), 200) as callback:
+    callback = RunProgress(Console(file=io.StringIO()), 200)
+    with callback.bars:
         callback.on_model_begin("texas", "gfgn-pair", 160, 80)
         callback.on_status(STATUS)  # too early for a line
         monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
@@ -47,11 +48,12 @@ def test_lines_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=140)
-    with RunProgress(console, 200) as callback:
+    callback = RunProgress(console, 200)
+    with callback.bars:
         callback.on_model_begin("texas", "gfgn-pair", 160, 80)
         callback.on_status(STATUS)
         callback.on_run_end(None)  # type: ignore[arg-type]
-        callback._bars.refresh()
+        callback.bars.refresh()
         callback.on_model_end("texas", "gfgn-pair")
         callback.on_model_begin("texas", "mlp", 40, 0)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())  # type: ignore[attr-defined]
@@ -68,7 +70,7 @@ def test_tables() -> None:
     print_comparisons(console, [one, one, two])
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert text.count("against mlp") == 3
-    assert text.count("All models: ") == 2  # not repeated for the second
+    assert text.count("Every model: ") == 2  # not repeated for the second
     assert re.search(r"average rank: (mlp|gfgn-graph) \d\.\d\d, (mlp|gfgn-graph) \d\.\d\d", text)
     for model, lam in (("gfgn-graph", True), ("mlp", False)):
         best = two.selections[model].candidates[0]

@@ -27,18 +27,13 @@ Grid = StrEnum("Grid", ["none", "paper"])
 @app.command()
 def compare(
     data: Annotated[
-        list[str] | None,
-        typer.Argument(help="Datasets (see `gfgn datasets`), or folders, zip or npz files with a graph."),
+        list[str] | None, typer.Argument(help="Datasets (see `gfgn datasets`) or paths: a folder, a zip or npz file.")
     ] = None,
     models: Annotated[str, typer.Option(help="Models (see `gfgn models`), separated by commas.")] = ",".join(MODELS),
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="4, or all if fewer")] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
-    grid: Annotated[
-        Grid, typer.Option(help="paper: tune every model on the paper's grid; none: no tuning.")
-    ] = Grid.none,
-    trials: Annotated[
-        int | None, typer.Option(help="Tune every model by halving this many random configurations.")
-    ] = None,
+    grid: Annotated[Grid, typer.Option(help="paper: tune every model on the paper's grid.")] = Grid.none,
+    trials: Annotated[int | None, typer.Option(help="Tune every model by halving N random configurations.")] = None,
     epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
     out: Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPORT}.")] = Path("gfgn-report"),
     device: Device = "auto",
@@ -129,14 +124,14 @@ def _train(
     from gfgn.runs.gates import gates_note
     from gfgn.runs.record import is_gfgn
 
-    total = sum(plan.count(model) for plan in plans for model in plan.models)
-    with RunProgress(console, total) as progress:
-        try:
+    progress = RunProgress(console, sum(plan.count(model) for plan in plans for model in plan.models))
+    try:
+        with progress.bars:
             for dataset, plan in zip(datasets, plans, strict=True):
                 run_comparison(store, dataset, plan, device, progress)
-        except KeyboardInterrupt:
-            runs = f"{progress.trained} finished runs are kept in {store.path}"
-            fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
+    except KeyboardInterrupt:
+        runs = f"{progress.trained} finished runs are kept in {store.path}"
+        fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
     for dataset, plan in zip(datasets, plans, strict=True):
         if any(map(is_gfgn, plan.models)):
             with console.status(f"gates of {dataset.name}"):

@@ -17,27 +17,15 @@ if TYPE_CHECKING:
 
 @app.command()
 def reproduce(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="A study or an analysis of the paper, or a YAML file; without it, list them."),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Recompute the tables from the runs, train a few runs again on the CPU, compare."),
-    ] = False,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="Write tables and figures again from the runs; no training.")
-    ] = False,
+    name: Annotated[str | None, typer.Argument(help="A study or an analysis, or a YAML file; none: list them.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Recompute the tables and a few runs on the CPU.")] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Write tables and figures again; no training.")] = False,
     device: Device = "auto",
     models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
     datasets: Annotated[str, typer.Option(help="Only these datasets, separated by commas.", show_default="all")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default="results/NAME")] = None,
-    limit_minutes: Annotated[
-        float | None, typer.Option(help="Stop after this many minutes; run again to continue.", show_default="none")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Largest number of runs in one batch.", show_default="as many as fit in memory")
-    ] = None,
+    limit_minutes: Annotated[float | None, typer.Option(help="Stop after this time; run again to continue.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Largest number of runs that train together.")] = None,
 ) -> None:
     """Run a study of the paper, whole or in parts, or check the committed results of one.
 
@@ -50,7 +38,7 @@ def reproduce(
     if name is None:
         _list_studies()
         return
-    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "log": _log}
+    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets)}
     settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
     try:
         with user_errors():
@@ -66,18 +54,12 @@ def reproduce(
 def report_study(folder: Path) -> None:
     """Writes the tables and figures of a study of the paper again, from the runs in its folder."""
     with _paper_installed():
-        from gfgn.paper.reproduce import reproduce as run_study
-    from gfgn.paper.studies import study_names
+        from gfgn.paper.studies import study_names
 
-    name = folder.resolve().name
+    name, command = folder.resolve().name, f"gfgn reproduce STUDY.yaml --tables --out {folder}"
     if name not in study_names():
-        fail(
-            f"source must be results/NAME of a study of the paper, got {folder}; for a study of your own, "
-            f"`gfgn reproduce STUDY.yaml --tables --out {folder}`"
-        )
-    with user_errors():
-        code = print_outcome(run_study(name, folder, train=False, log=_log))
-    raise typer.Exit(code)
+        fail(f"source must be results/NAME of a study of the paper, got {folder}; for your own study, run `{command}`")
+    reproduce(name, tables=True, out=folder)
 
 
 def print_outcome(outcome: Outcome) -> int:
@@ -118,7 +100,3 @@ def _paper_installed() -> Iterator[None]:
         if not (error.name or "").startswith("gfgn.paper"):
             raise
         fail("the reproduction of the paper (the package gfgn.paper) is not installed")
-
-
-def _log(line: str) -> None:
-    typer.echo(line, err=True)

@@ -27,8 +27,8 @@ ON_SCREEN: Any = STYLE | {
     "svg.fonttype": "none",  # text stays text, in the page's typeface
     "font.family": "sans-serif",
     "axes.spines.left": False,
-    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), 10.0),
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 10.0),
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), 9.0),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9.0),
 }
 """The common style with the text sizes and typeface of a page."""
 
@@ -136,7 +136,7 @@ def to_svg(figure: Figure, name: str) -> str:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :].replace(INK.lower(), "currentColor")
+    svg = svg[svg.index("<svg") :].replace(INK.lower(), "currentColor").replace(BLUE.lower(), f"var(--blue, {BLUE})")
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (width|height)="[^"]*"', "", svg, count=2)  # of the <svg> element
     svg = re.sub(r'\bid="', f'id="{name}-', svg)

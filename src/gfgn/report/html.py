@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ GATES = {"min": "minimum", "mean": "mean", "max": "maximum", "std": "std. dev.",
 
 class Bold(str):
     """A table cell in bold."""
+
+
+class Prose(str):
+    """A left-aligned table cell that wraps."""
 
 
 def write_report(comparisons: Sequence[Comparison], path: str | Path) -> Path:
@@ -58,14 +63,8 @@ def _page(comparisons: Sequence[Comparison]) -> str:
             sections += [_results(comparison), _selections(comparison)]
             sections += [_runs(comparison, number), _gates(comparison, number)]
     sections.append(_footer(comparisons))
-    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(section for section in sections if section)
-        + "\n</main>\n</body>\n</html>\n"
-    )
+    template = Path(__file__).with_name("template.html").read_text(encoding="utf-8")
+    return Template(template).substitute(title=title, body="\n".join(filter(None, sections)))
 
 
 def _contents(comparisons: Sequence[Comparison]) -> str:
@@ -123,7 +122,7 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
 
 def _training(comparison: Comparison) -> str:
     return (
-        f"All models: {comparison.settings}. The best epoch is chosen on the validation nodes; the test score is that "
+        f"Every model: {comparison.settings}. The best epoch is chosen on the validation nodes; the test score is that "
         "of the chosen epoch."
     )
 
@@ -142,26 +141,19 @@ def _results(comparison: Comparison) -> str:
     note = "Mean ± standard deviation over runs; bootstrap interval of the mean over splits."
     if paired:
         heads[3:3] = [f"against {baseline}", "p"]
-        note += (
-            f" {baseline} is the baseline with the best test score; differences are paired by split and seed; p belongs "
-            "to a paired t-test over splits."
-        )
+        note += f" {baseline} is the baseline with the best test score; differences are paired by split and seed."
+        note += " p: paired t-test over splits."
     rows = []
     for model, summary in comparison.summary().items():
         runs = comparison.of(model)
-        comparing = _versus_baseline(comparison, model) if paired else []
+        difference, test = comparison.gain(model), comparison.significance(model)
+        against = [gain(difference), _p(test.t_p)] if difference and test else ["", ""]
         seconds = f"{np.mean([run.seconds for run in runs]):.2f}"
         parameters = f"{runs[0].num_parameters:,}"
-        rows.append([model, Bold(percent(summary)), interval(summary), *comparing, parameters, seconds])
+        rows.append(
+            [model, Bold(percent(summary)), interval(summary), *(against if paired else []), parameters, seconds]
+        )
     return "<h3>Results</h3>\n" + _table(heads, rows, note)
-
-
-def _versus_baseline(comparison: Comparison, model: str) -> list[str]:
-    difference, test = comparison.gain(model), comparison.significance(model)
-    if difference is None or test is None:
-        return ["", ""]
-    p = "" if np.isnan(test.t_p) else "< 0.001" if test.t_p < 0.001 else f"{test.t_p:.3f}"
-    return [gain(difference), p]
 
 
 def _selections(comparison: Comparison) -> str:
@@ -172,9 +164,9 @@ def _selections(comparison: Comparison) -> str:
     for model, selection in comparison.selections.items():
         for candidate in selection.candidates:
             score = in_percent(candidate.val, candidate.std, candidate.runs)
-            tried.append([model, score, in_words(candidate.configuration, model)])
+            tried.append([model, score, Prose(in_words(candidate.configuration, model))])
         selected.append(tried[-len(selection.candidates)])
-    heads = ["model", "validation score, %", "configuration"]
+    heads = ["model", "validation score, %", Prose("configuration")]
     note = "Mean ± standard deviation of the best validation score over splits. Test scores play no part."
     return (
         f"<h3>Selected configurations</h3>\n{_table(heads, selected, note)}\n"
@@ -248,18 +240,22 @@ def _gates_of_dimensions(gates: dict[str, Any], number: int) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
     """A table whose first column is the model; rows of a GFGN are tinted."""
-    header = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
-    body = "\n".join(f"<tr{_class('gfgn', is_gfgn(row[0]))}>{''.join(map(_cell, row))}</tr>" for row in rows)
+    header = "".join(f'<th scope="col"{_kind(head)}>{escape(head)}</th>' for head in heads)
+    lines = []
+    for row in rows:
+        cells = "".join(f"<td{_kind(cell)}>{escape(cell)}</td>" for cell in row)
+        lines.append(f'<tr class="gfgn">{cells}</tr>' if is_gfgn(row[0]) else f"<tr>{cells}</tr>")
+    body = "\n".join(lines)
     table = f"<table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
     return f'<div class="wide">{table}</div>' + (f"\n{_soft(note)}" if note else "")
 
 
-def _cell(text: str) -> str:
-    return f"<td{_class('strong', isinstance(text, Bold))}>{escape(text)}</td>"
+def _kind(cell: str) -> str:
+    return f' class="{type(cell).__name__.lower()}"' if isinstance(cell, Bold | Prose) else ""
 
 
-def _class(name: str, applies: bool) -> str:
-    return f' class="{name}"' if applies else ""
+def _p(value: float) -> str:
+    return "" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _soft(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,11 +17,11 @@ SECONDS_BETWEEN_LINES = 20.0
 
 
 class RunProgress(ProgressCallback):
-    """Shows the progress of runs, and counts those `trained` now and those `kept` from earlier; a context manager.
+    """Shows the progress of runs, and counts those `trained` now and those `kept` from earlier.
 
     Args:
-        console: On a terminal, shows one bar for the current model and one for all runs; elsewhere, one line per model,
-            and more while a model trains for long.
+        console: On a terminal, shows one bar for the current model and one for all runs, within `with progress.bars`;
+            elsewhere, one line per model, and more while a model trains for long.
         total: Number of all runs.
     """
 
@@ -30,17 +29,8 @@ class RunProgress(ProgressCallback):
         self.trained = self.kept = 0
         details = TextColumn("{task.fields[details]}", style="dim")
         columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), details)
-        self._bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._model = self._all = self._bars.add_task("all", total=total, details="")
-
-    def __enter__(self) -> RunProgress:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
+        self.bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._model = self._all = self.bars.add_task("all", total=total, details="")
 
     def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
         self.kept += kept
@@ -49,26 +39,26 @@ class RunProgress(ProgressCallback):
             f"{runs:,} runs" + (f", {kept:,} of them from the store" if kept else ""),
         )
         self._start = self._last_line = time.monotonic()
-        self._model = self._bars.add_task(self._name, total=runs, completed=kept, details="")
-        self._bars.advance(self._all, kept)
+        self._model = self.bars.add_task(self._name, total=runs, completed=kept, details="")
+        self.bars.advance(self._all, kept)
 
     def on_run_end(self, row: Row) -> None:
         self.trained += 1
-        self._bars.advance(self._model)
-        self._bars.advance(self._all)
+        self.bars.advance(self._model)
+        self.bars.advance(self._all)
 
     def on_status(self, status: Status) -> None:
-        self._bars.update(self._model, details=describe_status(status))
+        self.bars.update(self._model, details=describe_status(status))
         if time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             self._print(f"{status.finished:,} of {status.replicas:,} runs, {describe_status(status)}")
 
     def on_model_end(self, dataset: str, model: str) -> None:
-        self._bars.remove_task(self._model)
+        self.bars.remove_task(self._model)
         self._print(f"{self._runs}, {time.monotonic() - self._start:.1f} s")
 
     def _print(self, text: str) -> None:
-        if self._bars.disable:
+        if self.bars.disable:
             print(f"{self._name}: {text}", file=sys.stderr, flush=True)
 
 

@@ -36,7 +36,7 @@ def _print_comparison(console: Console, comparison: Comparison, with_settings: b
     standin = " (a stand-in: not comparable with published scores)" if data.standin else ""
     _print(console, f"{data.name}: {data.description}{standin}")
     if with_settings:
-        _print(console, f"All models: {comparison.settings}.")
+        _print(console, f"Every model: {comparison.settings}.")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
     for heading in (f"test {METRICS[data.metric]}, %", "95% interval", *([f"against {baseline}"] if baseline else [])):
