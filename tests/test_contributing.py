@@ -7,8 +7,8 @@ import pytest
 
 from gfgn.data.generators import dimensions
 from gfgn.nn.baselines import BASELINES
-from gfgn.nn.registry import from_baseline
-from gfgn.train import MODELS, Replica, train_replicas
+from gfgn.nn.registry import MODELS, from_baseline
+from gfgn.train import Replica, train_replicas
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

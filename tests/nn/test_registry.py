@@ -5,7 +5,7 @@ import torch
 from loops import random_edges
 
 from gfgn import Graph
-from gfgn.train import MODELS
+from gfgn.nn.registry import MODELS
 
 PAPER = "gcn gat sgc arma ggnn appnp geom-gcn graphsage vr-gcn gaan geniepath graphsaint"
 

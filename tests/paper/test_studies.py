@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gfgn.data.datasets.registry import DATASETS
+from gfgn.nn.registry import MODELS
 from gfgn.paper.page import make_page
 from gfgn.runs import PAPER_GRID
 from gfgn.runs.plan import HYPER
@@ -16,8 +17,8 @@ from gfgn.runs.record import is_standin
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, StudyError, load_study, make_study, study_names
 from gfgn.runs.views import View, data_name
-from gfgn.train import MODELS, TrainConfig, average_ranks
-from gfgn.train.sampled import SAMPLING
+from gfgn.train import TrainConfig, average_ranks
+from gfgn.train.minibatch import SAMPLING
 
 RESULTS = Path(__file__).parents[2] / "results"
 LEVELS = ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"]

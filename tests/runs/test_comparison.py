@@ -9,11 +9,12 @@ from scipy.stats import ttest_rel
 
 from gfgn.data import Dataset, load
 from gfgn.data.generators import dimensions
+from gfgn.nn.registry import MODELS
 from gfgn.runs import ProgressCallback, Row, Store, grid, read_comparisons
 from gfgn.runs import comparison as compare
 from gfgn.runs.comparison import Plan, make_plan, rank_models, run_comparison
 from gfgn.runs.gates import gates_note
-from gfgn.train import MODELS, Replica, Status
+from gfgn.train import Replica, Status
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
 

@@ -28,7 +28,7 @@ from gfgn.runs.study import Cell, Study, load_study
 from gfgn.runs.table import read_runs
 from gfgn.runs.views import View, load_view
 from gfgn.train.config import TrainConfig
-from gfgn.train.sampled import train_runs
+from gfgn.train.dispatch import train_runs
 
 RERUN = ("texas", "cornell", "wisconsin", "cora")
 """Datasets that runs are made again on unless others are named: those that a CPU trains on quickly."""

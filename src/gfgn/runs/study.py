@@ -21,7 +21,7 @@ from gfgn.runs.plan import HYPER, Configuration, grid, make_replicas
 from gfgn.runs.views import View, data_name
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
-from gfgn.train.sampled import SAMPLING
+from gfgn.train.minibatch import SAMPLING
 
 FOLDER = Path(__file__).parent.parent / "paper" / "studies"
 TUNING_SEED = 0

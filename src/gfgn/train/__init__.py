@@ -1,8 +1,9 @@
-"""Training: replicas, the models by name, the engine and the statistics of runs."""
+"""Training: many replicas at once, mini-batches, and the statistics of runs."""
 
-from gfgn.nn.registry import MODELS
 from gfgn.train.config import TrainConfig
+from gfgn.train.dispatch import train_runs
 from gfgn.train.loop import train_replicas
+from gfgn.train.minibatch import train_minibatch
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.statistics import (
     PairedTest,
@@ -16,7 +17,6 @@ from gfgn.train.statistics import (
 )
 
 __all__ = [
-    "MODELS",
     "PairedTest",
     "Replica",
     "Run",
@@ -29,5 +29,7 @@ __all__ = [
     "paired_test",
     "split_means",
     "summarize",
+    "train_minibatch",
     "train_replicas",
+    "train_runs",
 ]
