@@ -319,7 +319,10 @@ def test_runs_of_other_data_are_not_added_to(copied: Path, tmp_path: Path) -> No
 
 
 def test_a_package_that_is_not_there_leaves_a_model_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gfgn.sampling", None)
+    def missing(*_: object, **__: object) -> None:
+        raise ImportError("a package")
+
+    monkeypatch.setattr("gfgn.train.dispatch.train_minibatch", missing)
     path = write(tmp_path, STUDY.replace("  gcn: {dropout: [0.5]}", "  vr-gcn: {dropout: [0.5]}\n  gcn: {}"))
     outcome = run(path, tmp_path / "out", models=["vr-gcn", "gcn"])
     assert outcome.missing == [Cell("karate", "vr-gcn")]

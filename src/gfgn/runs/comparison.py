@@ -17,8 +17,8 @@ from gfgn.runs.plan import Configuration, Selection, make_replica, make_replicas
 from gfgn.runs.record import DatasetRecord, Row, is_gfgn
 from gfgn.runs.store import Store
 from gfgn.train.config import TrainConfig
-from gfgn.train.replica import Replica, Status
 from gfgn.train.minibatch import check_sampled
+from gfgn.train.replica import Replica, Status
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
 DEFAULT_MODELS = ("mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")

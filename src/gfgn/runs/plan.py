@@ -16,8 +16,8 @@ from gfgn.data.dataset import Dataset
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, canonical
 from gfgn.runs.store import Store
 from gfgn.train.config import TrainConfig
-from gfgn.train.replica import Replica, Status
 from gfgn.train.dispatch import train_runs
+from gfgn.train.replica import Replica, Status
 
 Configuration = dict[str, Any]
 """Hyper-parameters by name, as `Replica.configuration` has them: everything but split and seed."""

@@ -20,8 +20,8 @@ from gfgn.nn.registry import MODELS
 from gfgn.runs.plan import HYPER, Configuration, grid, make_replicas
 from gfgn.runs.views import View, data_name
 from gfgn.train.config import TrainConfig
-from gfgn.train.replica import Replica
 from gfgn.train.minibatch import SAMPLING
+from gfgn.train.replica import Replica
 
 FOLDER = Path(__file__).parent.parent / "paper" / "studies"
 TUNING_SEED = 0

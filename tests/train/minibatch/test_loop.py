@@ -55,7 +55,9 @@ def test_best_epoch_and_stopping_are_those_of_a_plain_loop(patience: int) -> Non
             logits = net(x, graph)
         right = logits.argmax(1) == y
         val_loss = cross_entropy(logits[split.val], y[split.val]).item()
-        epochs.append((right[split.val].float().mean().item(), -val_loss, right[split.test].float().mean().item(), epoch))
+        epochs.append(
+            (right[split.val].float().mean().item(), -val_loss, right[split.test].float().mean().item(), epoch)
+        )
         best = max(epochs, key=lambda entry: entry[:2])
         if epoch - best[3] >= patience:
             break
@@ -106,7 +108,7 @@ def test_multi_label_nodes_of_several_graphs(model: str) -> None:
 def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match=r"model must be one of 'graphsage', 'graphsaint', 'vr-gcn', got 'gcn'"):
         train_minibatch("gcn", DATA, [Replica()])
-    with pytest.raises(TypeError, match="net must have layers, .* for ControlVariateBatches, got GCN without layers"):
+    with pytest.raises(TypeError, match=r"net must have layers, .* for ControlVariateBatches, got GCN without layers"):
         METHODS["vr-gcn"](gcn(), DATA, DATA.splits[0].train)
     with pytest.raises(TypeError, match="net must have convolve for SaintBatches, got Linear without convolve"):
         METHODS["graphsaint"](nn.Linear(2, 2), DATA, DATA.splits[0].train)
