@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
@@ -16,6 +16,7 @@ def case(replicas: int, nodes: int, classes: int, seed: int) -> tuple[torch.Tens
     return logits, torch.rand(replicas, nodes, generator=generator) < 0.7
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 1000))
 def test_accuracy_and_loss(seed: int) -> None:
     logits, mask = case(3, 20, 4, seed)
@@ -29,6 +30,7 @@ def test_accuracy_and_loss(seed: int) -> None:
         torch.testing.assert_close(losses[k], cross_entropy(logits[k][chosen], y[chosen]))
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 1000))
 def test_roc_auc(seed: int) -> None:
     logits, mask = case(3, 30, 2, seed)
@@ -40,6 +42,7 @@ def test_roc_auc(seed: int) -> None:
         assert float(scores[k]) == pytest.approx(roc_auc_score(y[mask[k]], score))
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 1000))
 def test_micro_f1_and_its_loss(seed: int) -> None:
     logits, mask = case(3, 12, 5, seed)
@@ -60,6 +63,7 @@ def test_micro_f1_of_nothing_is_1() -> None:
     assert float(metrics.micro_f1(-logits, y, torch.ones(1, 2, dtype=torch.bool))) == 0
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 1000))
 def test_evaluation_of_one_model(seed: int) -> None:
     """`node_losses` of one model, and `evaluate` with the same weight for every node, are mean loss and score."""

@@ -27,17 +27,8 @@ def train_runs(
 ) -> list[Run]:
     """Trains `model` for every replica and returns one `Run` per replica, in order, without histories.
 
-    Runs that train on samples of the graph (`is_sampled`) go to `train_minibatch`, all others to `train_replicas`.
-
-    Args:
-        model: Name of the model.
-        data: The dataset.
-        replicas: The runs to train.
-        config: How to train them.
-        device: Where to train.
-        progress: Called with each run as it finishes.
-        status: Called with the progress of training now and then.
-        batch_size: Number of replicas that train at a time; as many as fit if `None`.
+    Runs that train on samples of the graph (`is_sampled`) go to `train_minibatch`, all others to `train_replicas`; see
+    these for the arguments.
     """
     runs: dict[Replica, Run] = {}
     together = [replica for replica in replicas if not is_sampled(model, replica)]

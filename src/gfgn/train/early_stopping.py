@@ -20,18 +20,10 @@ def initial_best(count: int, dtype: torch.dtype, device: torch.device | str = "c
 
 
 def update_best_(state: dict[str, Tensor], epoch: Tensor, score: Tensor, loss: Tensor, config: TrainConfig) -> Tensor:
-    """Updates the best epochs in place, and which replicas train on.
+    """Updates best epochs and early stopping in place after an epoch, `[1]`, with `[R]` validation scores and losses.
 
-    The first epoch always counts as the best so far, even where its loss is not finite.
-
-    Args:
-        state: See `initial_best`.
-        epoch: `[1]`, the epoch that was trained.
-        score, loss: `[R]`, on the validation nodes.
-        config: What the best epoch is chosen by, and the patience.
-
-    Returns:
-        `[R]`, boolean: the replicas whose best epoch this is.
+    The first epoch always counts as the best so far, even if its loss is not finite. Returns a mask, `[R]`, of the
+    replicas whose best epoch this is.
     """
     better = BEST[config.best](score, loss, state["best_score"], state["best_loss"])
     better = state["alive"] & (better | (epoch == 0))

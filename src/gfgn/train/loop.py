@@ -75,22 +75,15 @@ def train_replicas(
     _check(model, data, replicas, config, batch_size, rungs, prune)
     if not replicas:
         return []
-    trainer = Trainer(
-        model,
-        with_sparse_features(data.to(device)),
-        replicas,
-        config,
-        Progress(len(replicas), max_epochs, progress, status),
-        history=history,
-        keep_state=keep_state,
-        gates=gates,
-        batch_size=batch_size,
-    )
+    saves = None
     if checkpoint is not None:
-        trainer.checkpoint = Checkpoint(Path(checkpoint), model, data, replicas, config, checkpoint_every)
+        saves = Checkpoint(Path(checkpoint), model, data, replicas, config, checkpoint_every)
+    reports = Progress(len(replicas), max_epochs, progress, status)
+    moved = with_sparse_features(data.to(device))
+    trainer = Trainer(model, moved, replicas, config, reports, history, keep_state, gates, batch_size, saves)
     with precision(config, trainer.device):
         trainer.train(sorted(set(rungs)), prune)
-    return [trainer.progress.runs[index] for index in range(len(replicas))]
+    return [reports.runs[index] for index in range(len(replicas))]
 
 
 def _check(

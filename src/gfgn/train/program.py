@@ -13,13 +13,7 @@ from torch.func import functional_call
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import Model
 from gfgn.ops.random import keyed
-from gfgn.train.replica import Option
 from gfgn.train.task import Part
-
-
-def model_settings(name: str, model: Model, options: Sequence[tuple[str, Option]], data: Dataset) -> dict[str, Any]:
-    """The parameters of a model: the given options, defaults, and what it needs to know of the data."""
-    return model.settings(name, options, {"num_nodes": data.num_nodes})
 
 
 def seeded_module(

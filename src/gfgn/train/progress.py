@@ -11,22 +11,16 @@ from typing import Any
 
 from gfgn.train.replica import Run, Status
 
-ProgressFunction = Callable[[Run], None]
-StatusFunction = Callable[[Status], None]
-
 
 class Progress:
-    """Collects finished runs and reports them and the status of training to the caller.
-
-    Args:
-        replicas: Number of requested runs.
-        max_epochs: Epochs of a run at most.
-        on_run: Called with each run as it finishes.
-        on_status: Called with the status now and then.
-    """
+    """Collects the finished runs of `replicas` and reports them and the status of training to the caller."""
 
     def __init__(
-        self, replicas: int, max_epochs: int, on_run: ProgressFunction | None, on_status: StatusFunction | None
+        self,
+        replicas: int,
+        max_epochs: int,
+        on_run: Callable[[Run], None] | None = None,
+        on_status: Callable[[Status], None] | None = None,
     ) -> None:
         self.replicas, self.max_epochs = replicas, max_epochs
         self.on_run, self.on_status = on_run, on_status
@@ -37,10 +31,8 @@ class Progress:
         self.stopped = False
         """Set when a callback or a job raised: jobs in progress return early, and no others start."""
         self._start = time.perf_counter()
-        self._trained = 0
-        """Epochs trained, summed over replicas."""
-        self._events: queue.SimpleQueue[Any] | None = None
-        """While jobs run in threads: pending callbacks and finished jobs."""
+        self._trained = 0  # epochs, summed over replicas
+        self._events: queue.SimpleQueue[Any] | None = None  # while jobs run in threads: callbacks and finished jobs
 
     def add_epochs(self, count: int) -> None:
         """Counts trained epochs, for the estimate of the remaining time."""

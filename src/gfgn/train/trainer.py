@@ -18,7 +18,7 @@ from gfgn.nn.registry import HIDDEN, find_model
 from gfgn.train.batch import Batch
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.config import TrainConfig
-from gfgn.train.program import Program, model_settings
+from gfgn.train.program import Program
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run
 from gfgn.train.task import Task, make_task
@@ -40,44 +40,29 @@ class Group:
 
     program: Program
     task: Task
-    splits: list[int]
-    """The splits of the task's masks."""
-    indices: list[int]
-    """The replicas, as indices into the list of all."""
+    splits: list[int]  # of the task's masks
+    indices: list[int]  # of the replicas
 
 
+@dataclass
 class Trainer:
-    """Trains all replicas of one call; `progress` has the finished runs.
+    """Trains all replicas of one call, see `train_replicas` for the attributes; `progress` has the finished runs."""
 
-    Args:
-        name: Name of the model.
-        data: The dataset, on the device.
-        replicas: The runs to train.
-        config: How to train them.
-        progress: Receives runs and events.
-        history, keep_state, gates: What runs keep, see `train_replicas`.
-        batch_size: Replicas per batch; as many as fit if `None`.
-    """
+    name: str
+    data: Dataset
+    replicas: Sequence[Replica]
+    config: TrainConfig
+    progress: Progress
+    history: bool
+    keep_state: bool
+    gates: bool
+    batch_size: int | None
+    checkpoint: Checkpoint | None
 
-    def __init__(
-        self,
-        name: str,
-        data: Dataset,
-        replicas: Sequence[Replica],
-        config: TrainConfig,
-        progress: Progress,
-        *,
-        history: bool,
-        keep_state: bool,
-        gates: bool,
-        batch_size: int | None,
-    ) -> None:
-        self.name, self.data, self.replicas, self.config, self.progress = name, data, replicas, config, progress
-        self.history, self.keep_state, self.gates, self.batch_size = history, keep_state, gates, batch_size
-        self.model = find_model(name)
-        self.device = data.y.device
-        self.seconds = [0.0] * len(replicas)
-        self.checkpoint: Checkpoint | None = None
+    def __post_init__(self) -> None:
+        self.model = find_model(self.name)
+        self.device = self.data.y.device
+        self.seconds = [0.0] * len(self.replicas)
 
     def train(self, rungs: list[int], prune: Prune | None) -> None:
         """Trains all replicas; with `prune`, batches wait for each other at every rung."""
@@ -102,7 +87,8 @@ class Trainer:
         return list(groups.values())
 
     def _group(self, indices: list[int]) -> Group:
-        settings = model_settings(self.name, self.model, self.replicas[indices[0]].options, self.data)
+        facts = {"num_nodes": self.data.num_nodes}
+        settings = self.model.settings(self.name, self.replicas[indices[0]].options, facts)
         program = Program(self.model, settings, self.data, self.device)
         splits = sorted({self.replicas[index].split for index in indices})
         return Group(program, make_task(self.data, splits, self.config.graphs_per_step), splits, indices)

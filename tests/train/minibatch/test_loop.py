@@ -14,6 +14,7 @@ from gfgn.train import Replica, TrainConfig, train_minibatch
 from gfgn.train.minibatch import METHODS
 from gfgn.train.minibatch.batches import Minibatches
 from gfgn.train.minibatch.loop import fit
+from gfgn.train.progress import Progress
 
 DATA = blocks()
 every_model = pytest.mark.parametrize("model", METHODS)
@@ -63,7 +64,7 @@ def test_best_epoch_and_stopping_are_those_of_a_plain_loop(patience: int) -> Non
             break
     net = gcn()
     replica, config = Replica(lr=0.05, weight_decay=1e-3), TrainConfig(max_epochs=30, patience=patience)
-    result = fit(net, FullBatch(net, DATA, split.train), DATA, replica, config)
+    result = fit("gcn", net, FullBatch(net, DATA, split.train), DATA, replica, config, Progress(1, 30))
     assert (result.val, result.test, result.epoch) == (best[0], best[2], best[3])
     assert result.history["val"] == [entry[0] for entry in epochs]
     assert result.history["val_loss"] == pytest.approx([-entry[1] for entry in epochs])

@@ -34,18 +34,13 @@ class NeighborBatch(NamedTuple):
 class NeighborBatches(NodeBatches):
     """Training nodes in batches, each with a sample of its neighborhood (Hamilton et al., 2017, Algorithm 2).
 
-    Suits models that take the mean over neighbors. A model with a method `on_layers(x, graphs)` gets one graph per
-    layer; others get all sampled edges in every layer.
-
     Args:
-        net: The model.
-        data: The dataset.
-        train: `[N]`, mask of the training nodes.
-        fanouts: Neighbors per node, one number per layer, from the last layer down; by default those of the paper, 25
-            and 10.
+        net, data, train, seed: See `Minibatches`; `net.on_layers(x, graphs)` takes one graph per layer of `net.convs`.
+        fanouts: Neighbors per node, one number per layer, from the last layer down; by default those of the paper.
         batch_size: Training nodes per step.
-        seed: Seed of order and samples.
     """
+
+    requires = ("convs", "on_layers")
 
     def __init__(
         self,
@@ -58,8 +53,7 @@ class NeighborBatches(NodeBatches):
         seed: int = 0,
     ) -> None:
         super().__init__(net, data, train, batch_size, seed)
-        self._by_layer = hasattr(net, "on_layers")
-        layers = len(net.convs) if self._by_layer else len(fanouts or FANOUTS)
+        layers = len(net.convs)
         if fanouts is None:
             fanouts = (*FANOUTS, *[FANOUTS[-1]] * layers)[:layers]
         if len(fanouts) != layers:
@@ -83,6 +77,5 @@ class NeighborBatches(NodeBatches):
 
     def loss(self, batch: NeighborBatch) -> Tensor:
         """The mean loss of the training nodes."""
-        forward, graphs = (self.net.on_layers, batch.graphs) if self._by_layer else (self.net, batch.graphs[0])
-        logits = forward(batch.x, graphs)
+        logits = self.net.on_layers(batch.x, batch.graphs)
         return node_losses(logits[: batch.y.size(0)], batch.y).mean()

@@ -45,15 +45,12 @@ class SaintBatches(Minibatches):
     graphs, only those with training nodes are sampled.
 
     Args:
-        net: The model; `net.convolve(x, graph)` uses the weights `graph.norm`.
-        data: The dataset.
-        train: `[N]`, mask of the training nodes.
+        net, data, train, seed: See `Minibatches`; `net.convolve(x, graph)` uses the weights `graph.norm`.
         sampler: `"node"`, `"edge"` or `"walk"`.
         budget: Nodes, edges or roots of walks per subgraph; by default a quarter of the nodes, at most 6000 nodes,
             4000 edges or 3000 roots.
         length: Steps of a walk.
         coverage: How often a node is counted on average.
-        seed: Seed of the samples.
     """
 
     options = ("sampler", "budget", "length", "coverage")

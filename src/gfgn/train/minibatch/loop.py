@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from gfgn.train.minibatch.batches import Minibatches
 from gfgn.train.minibatch.graphsage import NeighborBatches
 from gfgn.train.minibatch.graphsaint import SaintBatches
 from gfgn.train.minibatch.vr_gcn import ControlVariateBatches
-from gfgn.train.program import model_settings, seeded_module
+from gfgn.train.program import seeded_module
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.task import Part, check_splits, make_task, with_sparse_features
@@ -92,56 +93,38 @@ def train_minibatch(
     for index, replica in enumerate(replicas):
         with fitting_threads(data), precision(config, data.y.device):
             start = time.perf_counter()
-            net, batches = _prepare(model, data, replica)
-            fitted = fit(net, batches, data, replica, config, reports)
-        run = Run(
-            replica=replica,
-            model=model,
-            val=fitted.val,
-            test=fitted.test,
-            epoch=fitted.epoch,
-            epochs=len(fitted.history["val"]),
-            history=fitted.history if history else {},
-            seconds=time.perf_counter() - start,
-            num_parameters=sum(parameter.numel() for parameter in net.parameters()),
-            state=fitted.state if keep_state else None,
-        )
-        reports.finish(index, run)
+            run = fit(model, *_prepare(model, data, replica), data, replica, config, reports)
+            seconds = time.perf_counter() - start
+        kept: dict[str, Any] = {"history": run.history if history else {}, "state": run.state if keep_state else None}
+        reports.finish(index, replace(run, seconds=seconds, **kept))
     return [reports.runs[index] for index in range(len(replicas))]
 
 
 def _prepare(model: str, data: Dataset, replica: Replica) -> tuple[nn.Module, Minibatches]:
     """The model with a replica's initial parameters, and its mini-batches."""
     entry, sampling = find_model(model), SAMPLING[model]
-    settings = model_settings(model, entry, [pair for pair in replica.options if pair[0] not in sampling], data)
+    own = [(name, value) for name, value in replica.options if name not in sampling]
+    settings = entry.settings(model, own, {"num_nodes": data.num_nodes})
     net = seeded_module(entry, data, settings, replica.seed, replica.dropout, replica.lam)
     net = net.to(data.x.device, data.x.dtype)
     options: dict[str, Any] = {name: value for name, value in replica.options if name in sampling}
     return net, METHODS[model](net, data, data.splits[replica.split].train, seed=replica.seed, **options)
 
 
-class Fit(NamedTuple):
-    """The result of `fit`; attributes as those of `Run`."""
-
-    val: float
-    test: float
-    epoch: int
-    history: dict[str, list[float]]
-    state: dict[str, Tensor]
-
-
 def fit(
+    model: str,
     net: nn.Module,
     batches: Minibatches,
     data: Dataset,
     replica: Replica,
     config: TrainConfig,
-    reports: Progress | None = None,
-) -> Fit:
+    reports: Progress,
+) -> Run:
     """Trains `net` with Adam on mini-batches and validates it on whole graphs after every epoch.
 
     In the end `net` has the parameters of the best epoch. The global random state is left as it was.
     """
+    start = time.perf_counter()
     optimizer = torch.optim.Adam(net.parameters(), lr=replica.lr, weight_decay=replica.weight_decay)
     task = make_task(data, [replica.split])
     best = initial_best(1, torch.float64)
@@ -156,14 +139,24 @@ def fit(
                 history[name].append(value)
             if update_best_(best, torch.tensor([epoch]), score, loss, config):
                 state = {name: value.detach().clone() for name, value in net.state_dict().items()}
-            if reports is not None:
-                reports.add_epochs(1)
-                reports.report(epoch + 1, best["best_score"].tolist)
+            reports.add_epochs(1)
+            reports.report(epoch + 1, best["best_score"].tolist)
             if not best["alive"]:
                 break
     net.load_state_dict(state)
     test, _ = evaluate(net, task.test, data.metric)
-    return Fit(best["best_score"].item(), test.item(), int(best["best_epoch"]), history, state)
+    return Run(
+        replica=replica,
+        model=model,
+        val=best["best_score"].item(),
+        test=test.item(),
+        epoch=int(best["best_epoch"]),
+        epochs=len(history["val"]),
+        history=history,
+        seconds=time.perf_counter() - start,
+        num_parameters=sum(parameter.numel() for parameter in net.parameters()),
+        state=state,
+    )
 
 
 def _train_epoch(net: nn.Module, batches: Minibatches, optimizer: torch.optim.Optimizer, epoch: int) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor
 from gfgn import ops
 from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
-from gfgn.ops.features import take_rows
+from gfgn.ops.features import sparse_csr, take_rows
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.neighbors import number_nodes, sample_edges
 from gfgn.sampling.subgraphs import check_positive
@@ -71,12 +71,9 @@ class ControlVariateBatches(NodeBatches):
     with `P_s` the sampled part of `Â` and `R = n / D`, the neighbors of a node over those sampled.
 
     Args:
-        net: The model, see `gfgn.nn.baselines.vr_gcn.VRGCN`.
-        data: The dataset.
-        train: `[N]`, mask of the training nodes.
+        net, data, train, seed: See `Minibatches`; the model is a `gfgn.nn.baselines.vr_gcn.VRGCN`.
         fanout: D, sampled neighbors per node; a self-loop is one of the neighbors.
         batch_size: Training nodes per step.
-        seed: Seed of order and samples.
 
     Attributes:
         histories: `H̄` of each hidden layer, `[N, hidden]`, initially 0.
@@ -176,11 +173,5 @@ def propagated(x: Tensor, graph: Graph) -> Tensor:
     features = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=(x.size(0), x.size(1)))
     product = (adjacency @ features).tocsr()
     product.sort_indices()
-    return torch.sparse_csr_tensor(
-        torch.from_numpy(product.indptr.astype(np.int64)),
-        torch.from_numpy(product.indices.astype(np.int64)),
-        torch.from_numpy(product.data).to(x.dtype),
-        size=tuple(x.shape),
-        device=x.device,
-        check_invariants=False,
-    )
+    pointers, columns = (torch.from_numpy(part.astype(np.int64)) for part in (product.indptr, product.indices))
+    return sparse_csr(pointers, columns, torch.from_numpy(product.data).to(x.dtype), x.shape).to(x.device)
