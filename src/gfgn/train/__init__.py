@@ -3,6 +3,7 @@
 from gfgn.train.config import TrainConfig
 from gfgn.train.dispatch import train_runs
 from gfgn.train.loop import train_replicas
+from gfgn.train.memory import keep_freed_memory
 from gfgn.train.minibatch import train_minibatch
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.statistics import (
@@ -26,6 +27,7 @@ __all__ = [
     "average_ranks",
     "bootstrap_interval",
     "difference",
+    "keep_freed_memory",
     "paired_test",
     "split_means",
     "summarize",

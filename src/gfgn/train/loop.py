@@ -52,6 +52,7 @@ def train_replicas(
 
     During the call the number of PyTorch's threads and, on a GPU, the precision of matrix products may be changed for
     the whole process (`torch.set_num_threads`, `torch.set_float32_matmul_precision`); both are restored afterwards.
+    Programs that train on the CPU are faster inside `keep_freed_memory()`.
 
     Args:
         model: Name of the model, see `gfgn.nn.MODELS`.
