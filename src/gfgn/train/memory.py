@@ -23,7 +23,7 @@ def keep_freed_memory() -> Iterator[None]:
     """Makes glibc keep freed memory inside the block, so that the next epoch does not page it in again.
 
     It changes malloc for the whole process, and so is for programs, not for libraries. Training on the CPU then takes
-    up to a quarter less processor time, most for the graph level, and more memory between epochs. Blocks can be nested;
+    up to a fifth less processor time, most for the graph level, and more memory between epochs. Blocks can be nested;
     after the last one, free memory goes back to the system, and the thresholds are those that glibc itself reaches in
     a process that has freed large blocks. Has no effect with other C libraries.
     """
