@@ -18,7 +18,8 @@ import torch
 import training
 
 from gfgn.data import load
-from gfgn.train import MODELS, Run, train_replicas
+from gfgn.nn.registry import MODELS
+from gfgn.train import Run, train_replicas
 
 EPOCHS = 20
 PROBES = (0, 3, 6)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gfgn.data.generators.dimensions import dimensions
-from gfgn.train import MODELS, Replica, train_replicas
+from gfgn.nn import MODELS
+from gfgn.train import Replica, train_replicas
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gfgn.data.datasets.registry import DATASETS
+from gfgn.nn.registry import MODELS
 from gfgn.paper.page import make_page
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs import PAPER_GRID
@@ -15,8 +16,8 @@ from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, StudyError
 from gfgn.runs.study_file import make_study
 from gfgn.runs.views import View
-from gfgn.train import MODELS, TrainConfig, average_ranks
-from gfgn.train.sampled import SAMPLING
+from gfgn.train import TrainConfig, average_ranks
+from gfgn.train.minibatch import SAMPLING
 
 RESULTS = Path(__file__).parents[2] / "results"
 LEVELS = ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"]

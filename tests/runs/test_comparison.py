@@ -10,10 +10,11 @@ from scipy.stats import ttest_rel
 
 from gfgn.data import Dataset
 from gfgn.data.generators.dimensions import dimensions
+from gfgn.nn import MODELS
 from gfgn.runs import Choice, Store, compare, grid, read_comparisons
 from gfgn.runs.comparison import ComparisonPlan, make_plan, rank_models, run_comparison
 from gfgn.runs.gates import gates_note
-from gfgn.train import MODELS, Replica
+from gfgn.train import Replica
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
 

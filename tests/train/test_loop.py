@@ -1,4 +1,4 @@
-"""The engine: against a plain loop, independent of company, complete in what it measures, and clear about bad input."""
+"""`train_replicas`: against a plain loop, independence of replicas, callbacks, batches, and bad input."""
 
 import copy
 import dataclasses
@@ -14,13 +14,13 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
 from gfgn import Graph
-from gfgn.data import Dataset, Split
-from gfgn.data.generators import dimensions
-from gfgn.nn.registry import find_model
+from gfgn.data import Dataset, Split, dimensions
+from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.random import GOLDEN, keyed, mix
-from gfgn.train import MODELS, Replica, Run, Status, train_replicas
-from gfgn.train.config import TrainConfig, precision
-from gfgn.train.loop import _share
+from gfgn.train import Replica, Run, Status, TrainConfig, train_replicas
+from gfgn.train.batch import Batch
+from gfgn.train.torch_settings import num_threads, precision
+from gfgn.train.trainer import _even_chunks
 
 BATCHED = [name for name, model in MODELS.items() if model.replicas]
 
@@ -33,14 +33,12 @@ def data() -> Dataset:
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Batches one after the other, in the order of the replicas."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with num_threads(1):
+        yield
 
 
 def precise(data: Dataset) -> Dataset:
-    """In float64, where rounding does not grow over the epochs of a test."""
+    """The dataset in float64, where rounding errors stay small over the epochs of a test."""
     return dataclasses.replace(data, x=data.x.double(), graph=data.graph.to(torch.float64))
 
 
@@ -55,8 +53,8 @@ def key_of(replica: Replica, step: int) -> torch.Tensor:
 
 def plain_loop(model: str, data: Dataset, replica: Replica, max_epochs: int, patience: int, clip: float | None = None,
                schedule: Any = None) -> dict[str, Any]:  # fmt: skip
-    """What `train_replicas` must do, written down without any care for structure: all epochs are trained, all are
-    scored on all parts, and the stopping rule is applied to the finished record."""
+    """What `train_replicas` must do, for one run: all epochs are trained and scored on all parts, and the stopping rule
+    is applied to the complete record."""
     split = data.splits[replica.split]
     entry = find_model(model)
     torch.manual_seed(replica.seed)
@@ -104,17 +102,19 @@ def check_against_plain(run: Run, expected: dict[str, Any]) -> None:
             torch.testing.assert_close(run.state[name], value.detach(), rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("model", ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
-@pytest.mark.parametrize("patience", [3, 15])
-def test_against_a_plain_loop(data: Dataset, model: str, patience: int) -> None:
+def test_against_a_plain_loop(data: Dataset, model: str) -> None:
     """Early stopping, the best epoch, its parameters and its test score; with dropout, for replicas that stop at
-    different times and leave the batch."""
+    different times and are removed from the batch."""
     replicas = [Replica(split=1, seed=4, lr=0.02), Replica(seed=5, lr=0.1, dropout=0.2, lam=0.5, weight_decay=0.01)]
-    runs = train_replicas(model, precise(data), replicas, max_epochs=60, patience=patience, keep_state=True)
+    runs = train_replicas(model, precise(data), replicas, max_epochs=30, patience=4, keep_state=True)
     for run, replica in zip(runs, replicas, strict=True):
-        check_against_plain(run, plain_loop(model, precise(data), replica, 60, patience))
+        check_against_plain(run, plain_loop(model, precise(data), replica, 30, 4))
+    assert runs[0].epochs != runs[1].epochs
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_clipping_and_schedules_against_a_plain_loop(data: Dataset) -> None:
     replica = Replica(lr=0.05)
     cosine = lambda epoch: (1 + math.cos(math.pi * epoch / 20)) / 2  # noqa: E731
@@ -124,8 +124,8 @@ def test_clipping_and_schedules_against_a_plain_loop(data: Dataset) -> None:
         check_against_plain(run, plain_loop("gfgn-graph", precise(data), replica, 20, 100, clip, schedule))
 
 
-def test_precision_of_products_is_set_and_put_back() -> None:
-    gpu, usual = torch.device("cuda"), torch.get_float32_matmul_precision()
+def test_precision_of_products_is_set_and_restored() -> None:
+    gpu, before = torch.device("cuda"), torch.get_float32_matmul_precision()
     with precision(TrainConfig(tf32=True), gpu):
         assert torch.get_float32_matmul_precision() == "high"
         with precision(TrainConfig(), gpu):
@@ -133,22 +133,22 @@ def test_precision_of_products_is_set_and_put_back() -> None:
         assert torch.get_float32_matmul_precision() == "high"
         with precision(TrainConfig(), torch.device("cpu")):
             assert torch.get_float32_matmul_precision() == "high"
-    assert torch.get_float32_matmul_precision() == usual
+    assert torch.get_float32_matmul_precision() == before
 
 
-def test_what_the_best_epoch_goes_by(data: Dataset) -> None:
+def test_criteria_of_the_best_epoch(data: Dataset) -> None:
     replicas = [Replica(seed=seed, lr=0.1) for seed in range(3)]
     for best, patience in (("score", 10), ("loss", 10), ("last", 1)):
-        for run in train_replicas("gfgn-graph", data, replicas, max_epochs=60, patience=patience, best=best):
+        for run in train_replicas("gfgn-graph", data, replicas, max_epochs=40, patience=patience, best=best):
             val, loss = run.history["val"], run.history["val_loss"]
             expected = {
                 "score": max(range(run.epochs), key=lambda epoch: (val[epoch], -loss[epoch], -epoch)),
                 "loss": min(range(run.epochs), key=lambda epoch: (loss[epoch], epoch)),
-                "last": 59,
+                "last": 39,
             }
             assert run.epoch == expected[best]
             assert run.val == pytest.approx(val[run.epoch])
-            assert run.epochs == (60 if best == "last" else min(60, run.epoch + 1 + patience))
+            assert run.epochs == (40 if best == "last" else min(40, run.epoch + 1 + patience))
     with pytest.raises(ValueError, match="best must be one of 'score', 'loss', 'last', got 'luck'"):
         train_replicas("mlp", data, replicas, best="luck")
 
@@ -160,30 +160,30 @@ def test_patience_and_the_epoch_limit_both_end_a_run(data: Dataset) -> None:
     assert {len(values) for values in limited.history.values()} == {4}
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("model", BATCHED)
-def test_a_replica_does_not_know_its_neighbours(model: str) -> None:
-    """Alone, in a batch of 7 and in a batch of 160 in another order: the same validation curve."""
+def test_replicas_are_independent(model: str) -> None:
+    """Alone, in a batch of 5 and in a batch of 40 in another order: the same validation curve."""
     data = precise(dimensions(48, degree=4, splits=3, seed=1))
-    options = (("layers", 8),) if model == "gcnii" else ()  # of its 64
-    some = [
-        Replica(split=k % 3, seed=k, lr=0.01 * (k + 1), dropout=0.1 * k, lam=0.3 * k, options=options) for k in range(7)
+    options = (("layers", 4),) if model == "gcnii" else ()  # instead of 64
+    subset = [
+        Replica(split=k % 3, seed=k, lr=0.01 * (k + 1), dropout=0.1 * k, lam=0.3 * k, options=options) for k in range(5)
     ]
-    others = [Replica(split=k % 3, seed=100 + k, lr=0.02, dropout=0.5, options=options) for k in range(153)]
-    order = np.random.default_rng(0).permutation(160)
-    many = [(some + others)[k] for k in order]
-    seven = train_replicas(model, data, some, max_epochs=3, batch_size=7)
-    crowd = train_replicas(model, data, many, max_epochs=3, batch_size=160, gates=False)
+    others = [Replica(split=k % 3, seed=100 + k, lr=0.02, dropout=0.5, options=options) for k in range(35)]
+    order = np.random.default_rng(0).permutation(40)
+    few = train_replicas(model, data, subset, max_epochs=3, batch_size=5)
+    many = train_replicas(model, data, [(subset + others)[k] for k in order], max_epochs=3, batch_size=40, gates=False)
     torch.manual_seed(99)  # the global state must not matter
-    alone = [train_replicas(model, data, [replica], max_epochs=3)[0] for replica in some[::3]]
-    for k, single in zip((0, 3, 6), alone, strict=True):
-        for run in (seven[k], crowd[int(np.flatnonzero(order == k)[0])]):
-            assert run.replica == single.replica
-            assert run.history["val_loss"] == pytest.approx(single.history["val_loss"], rel=1e-9)
-            assert (run.val, run.test, run.epoch) == (single.val, single.test, single.epoch)
-    assert len({tuple(run.history["val_loss"]) for run in seven}) == 7
+    for k in (0, 4):
+        [alone] = train_replicas(model, data, [subset[k]], max_epochs=3)
+        for run in (few[k], many[int(np.flatnonzero(order == k)[0])]):
+            assert run.replica == alone.replica
+            assert run.history["val_loss"] == pytest.approx(alone.history["val_loss"], rel=1e-9)
+            assert (run.val, run.test, run.epoch) == (alone.val, alone.test, alone.epoch)
+    assert len({tuple(run.history["val_loss"]) for run in few}) == 5
 
 
-def test_the_seed_matters_and_the_global_state_is_left_alone(data: Dataset) -> None:
+def test_the_seed_matters_and_the_global_state_is_not_changed(data: Dataset) -> None:
     torch.manual_seed(7)
     before, threads = torch.get_rng_state(), torch.get_num_threads()
     runs = train_replicas("gfgn-pair", data, [Replica(seed=0), Replica(seed=1)], max_epochs=3)
@@ -193,7 +193,7 @@ def test_the_seed_matters_and_the_global_state_is_left_alone(data: Dataset) -> N
 
 
 @pytest.mark.parametrize("field", ["lr", "weight_decay", "dropout", "lam", "split", "seed"])
-def test_every_field_of_a_replica_reaches_it(data: Dataset, field: str) -> None:
+def test_every_field_of_a_replica_has_an_effect(data: Dataset, field: str) -> None:
     changed = dataclasses.replace(Replica(), **{field: {"dropout": 0.1, "split": 1, "seed": 1}.get(field, 0.3)})
     runs = train_replicas("gfgn-pair", data, [Replica(), changed], max_epochs=3)
     assert runs[0].history["val_loss"] != runs[1].history["val_loss"]
@@ -215,7 +215,7 @@ def test_options_are_grouped_into_batches(data: Dataset) -> None:
         assert run.history["val_loss"] == pytest.approx(single.history["val_loss"], rel=1e-4)
 
 
-def test_small_batches_give_what_a_large_one_gives(data: Dataset) -> None:
+def test_small_batches_give_the_result_of_a_large_one(data: Dataset) -> None:
     replicas = [Replica(seed=k) for k in range(5)]
     whole = train_replicas("gfgn-graph", precise(data), replicas, max_epochs=5, batch_size=5)
     cut = train_replicas("gfgn-graph", precise(data), replicas, max_epochs=5, batch_size=2)
@@ -224,9 +224,7 @@ def test_small_batches_give_what_a_large_one_gives(data: Dataset) -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_less_memory_than_thought_means_smaller_batches(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gfgn.train.batch import Batch
-
+def test_batches_get_smaller_when_memory_runs_out(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
 
     def run(self: Batch, epochs: int) -> None:
@@ -275,13 +273,13 @@ def test_batches_in_threads(data: Dataset, one_thread: None) -> None:
     ("count", "size", "threads", "sizes"),
     [(1, 3, 2, [1]), (5, 100, 2, [2, 3]), (9, 2, 2, [1, 2, 1, 2, 1, 2]), (3, 2, 4, [1, 1, 1]), (8, 2, 2, [2, 2, 2, 2])],
 )
-def test_threads_have_as_much_to_do(count: int, size: int, threads: int, sizes: list[int]) -> None:
-    batches = _share(list(range(count)), size, threads)
+def test_threads_get_even_batches(count: int, size: int, threads: int, sizes: list[int]) -> None:
+    batches = _even_chunks(list(range(count)), size, threads)
     assert [len(batch) for batch in batches] == sizes
-    assert [place for batch in batches for place in batch] == list(range(count))
+    assert [index for batch in batches for index in batch] == list(range(count))
 
 
-def test_test_labels_do_not_steer_training(data: Dataset) -> None:
+def test_test_labels_do_not_affect_training(data: Dataset) -> None:
     y = torch.where(data.splits[0].test, (data.y + 1) % data.num_classes, data.y)
     [run] = train_replicas("gfgn-graph", data, [Replica()], max_epochs=10)
     [other] = train_replicas("gfgn-graph", dataclasses.replace(data, y=y), [Replica()], max_epochs=10)
@@ -296,30 +294,30 @@ def test_sparse_features_give_the_dense_result(data: Dataset, model: str) -> Non
     dense = dataclasses.replace(data, x=x, feature_names=names, smooth_dimensions=None)
     sparse = dataclasses.replace(dense, x=x.to_sparse_csr())
     runs = [train_replicas(model, each, [Replica(dropout=0.5)], max_epochs=3)[0] for each in (dense, sparse)]
-    assert runs[0].history["val_loss"] == runs[1].history["val_loss"]  # features mostly 0 are made sparse
+    assert runs[0].history["val_loss"] == runs[1].history["val_loss"]  # mostly-zero features become sparse
 
 
 @pytest.mark.usefixtures("one_thread")
 def test_progress_and_status(data: Dataset) -> None:
     seen: list[Run] = []
-    told: list[Status] = []
+    statuses: list[Status] = []
     replicas = [Replica(seed=2), Replica(seed=1), Replica(seed=3)]
     runs = train_replicas(
-        "mlp", data, replicas, max_epochs=4, batch_size=2, history=False, progress=seen.append, status=told.append
+        "mlp", data, replicas, max_epochs=4, batch_size=2, history=False, progress=seen.append, status=statuses.append
     )
     assert seen == runs
     assert [run.replica.seed for run in seen] == [2, 1, 3]
     assert runs[0].state is None
     assert runs[0].history == {}
-    assert [status.finished for status in told] == [0, 0, 0, 2, 2, 2, 2, 3]
-    assert [status.alive for status in told] == [2, 2, 2, 0, 1, 1, 1, 0]
-    assert told[-1].best_val == max(run.val for run in runs)
-    assert told[0].seconds_left is not None
-    assert told[0].seconds_left > 0 == told[-1].seconds_left
-    assert all(status.replicas == 3 for status in told)
+    assert [status.finished for status in statuses] == [0, 0, 0, 2, 2, 2, 2, 3]
+    assert [status.alive for status in statuses] == [2, 2, 2, 0, 1, 1, 1, 0]
+    assert statuses[-1].best_val == max(run.val for run in runs)
+    assert statuses[0].seconds_left is not None
+    assert statuses[0].seconds_left > 0 == statuses[-1].seconds_left
+    assert all(status.replicas == 3 for status in statuses)
 
 
-def test_gates_are_summed_up_at_the_best_epoch(data: Dataset) -> None:
+def test_gates_are_summarized_at_the_best_epoch(data: Dataset) -> None:
     from gfgn.nn import GFGN
 
     loops = torch.arange(data.num_nodes).expand(2, -1)
@@ -365,7 +363,7 @@ def test_pruning(data: Dataset) -> None:
         train_replicas("mlp", data, replicas, 5, rungs=(1,))
 
 
-def test_class_weights_help_the_rare_class(data: Dataset) -> None:
+def test_class_weights_balance_the_loss(data: Dataset) -> None:
     rare = dataclasses.replace(data, y=(data.y == 0).long(), num_classes=2)
     [plain] = train_replicas("mlp", rare, [Replica()], max_epochs=1)
     [balanced] = train_replicas("mlp", rare, [Replica()], max_epochs=1, class_weights=True)
@@ -381,7 +379,7 @@ def test_class_weights_help_the_rare_class(data: Dataset) -> None:
 
 
 def many_graphs(labels: int = 4) -> Dataset:
-    """Six small graphs, four of them to train on; a label can be told from a feature of a node's neighbours."""
+    """Six small graphs with multi-label nodes, four of them for training; labels follow from features."""
     generator = torch.Generator().manual_seed(0)
     nodes, batch = 90, torch.arange(90) // 15
     edges = torch.randint(15, (2, 240), generator=generator) + 15 * torch.randint(6, (240,), generator=generator)
@@ -393,8 +391,11 @@ def many_graphs(labels: int = 4) -> Dataset:
     return Dataset("graphs", graph, x, y, labels, "micro_f1", [str(k) for k in range(8)], [split])
 
 
-@pytest.mark.parametrize("model", ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
-@pytest.mark.parametrize("graphs_per_step", [None, 1, 3])
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("model", "graphs_per_step"),
+    [("mlp", None), ("gcn", 1), ("gfgn-graph", 3), ("gfgn-neighbor", None), ("gfgn-pair", 1), ("gfgn-pair", None)],
+)
 def test_many_graphs_and_many_labels(model: str, graphs_per_step: int | None) -> None:
     data = many_graphs()
     replicas = [Replica(lr=0.05, dropout=0.1, seed=k) for k in range(2)]
@@ -403,10 +404,23 @@ def test_many_graphs_and_many_labels(model: str, graphs_per_step: int | None) ->
     assert all(0 < run.test < 1 for run in runs)
     shuffled = dataclasses.replace(data, x=torch.where(data.splits[0].test.unsqueeze(1), data.x.flip(1), data.x))
     again = train_replicas(model, shuffled, replicas, max_epochs=30, graphs_per_step=graphs_per_step)
-    assert [run.history for run in runs] == [run.history for run in again]  # test graphs are not looked at
+    assert [run.history for run in runs] == [run.history for run in again]  # training does not see test graphs
 
 
-def test_several_graphs_a_step_are_several_steps() -> None:
+@pytest.mark.parametrize("model", BATCHED)
+def test_every_inductive_model_trains_on_many_graphs(model: str) -> None:
+    data, options = many_graphs(), (("layers", 4),) if model == "gcnii" else ()
+    if not MODELS[model].inductive:
+        with pytest.raises(ValueError, match="model must run on graphs it has not seen"):
+            train_replicas(model, data, [Replica()])
+        return
+    [run] = train_replicas(model, data, [Replica(options=options)], max_epochs=2, keep_state=True)
+    assert all(math.isfinite(value) for values in run.history.values() for value in values)
+    assert run.state is not None
+    assert all(torch.isfinite(value).all() for value in run.state.values())
+
+
+def test_one_graph_per_step_makes_several_steps() -> None:
     data = many_graphs()
     [whole] = train_replicas("gcn", data, [Replica(dropout=0.0)], max_epochs=2)
     [steps] = train_replicas("gcn", data, [Replica(dropout=0.0)], max_epochs=2, graphs_per_step=1)
@@ -415,7 +429,7 @@ def test_several_graphs_a_step_are_several_steps() -> None:
         train_replicas("mlp", dimensions(60, splits=1), [Replica()], graphs_per_step=1)
 
 
-def test_roc_auc_is_what_is_validated(data: Dataset) -> None:
+def test_validation_by_roc_auc(data: Dataset) -> None:
     binary = dataclasses.replace(data, y=(data.y < 3).long(), num_classes=2, metric="roc_auc")
     [run] = train_replicas("gfgn-graph", binary, [Replica()], max_epochs=20)
     assert run.val == max(run.history["val"]) > 0.5
@@ -460,8 +474,8 @@ def test_bad_arguments(data: Dataset) -> None:
         train_replicas("mlp", data, [Replica(options=(("heads", 2),))])
     with pytest.raises(ValueError, match="option 'hidden' of mlp must be of type int, got '64'"):
         train_replicas("mlp", data, [Replica(options=(("hidden", "64"),))])
-    nobody = torch.zeros(data.num_nodes, dtype=torch.bool)
-    empty = dataclasses.replace(data, splits=[Split(nobody, *data.splits[0][1:])])
+    no_nodes = torch.zeros(data.num_nodes, dtype=torch.bool)
+    empty = dataclasses.replace(data, splits=[Split(no_nodes, *data.splits[0][1:])])
     with pytest.raises(ValueError, match="split 0 of 'dimensions' must have train nodes, got an empty mask"):
         train_replicas("mlp", empty, [Replica()])
     assert train_replicas("mlp", data, []) == []

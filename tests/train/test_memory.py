@@ -1,56 +1,46 @@
-"""Memory kept between epochs: asked for once, given back at the end, and left alone where it is no business of ours."""
+"""`keep_freed_memory`: thresholds that glibc accepts, nested blocks, and memory that is given back."""
+
+import ctypes
+import platform
+from pathlib import Path
 
 import pytest
+import torch
 
-from gfgn.train import memory
+from gfgn.train import keep_freed_memory
+from gfgn.train.memory import KEEP, LARGEST_DYNAMIC
 
-
-class Library:
-    """A C library that writes down what it was told."""
-
-    def __init__(self) -> None:
-        self.options: dict[int, int] = {}
-        self.calls = self.trims = 0
-
-    def mallopt(self, option: int, value: int) -> int:
-        self.options[option] = value
-        self.calls += 1
-        return 1
-
-    def malloc_trim(self, pad: int) -> int:
-        self.trims += 1
-        return 1
+if platform.libc_ver()[0] != "glibc":
+    pytest.skip("needs glibc", allow_module_level=True)
 
 
-def test_kept_inside_and_given_back_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = Library()
-    monkeypatch.setattr(memory, "_glibc", lambda: library)
+def resident() -> int:
+    """Resident memory in MiB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) >> 8
+
+
+def allocate_and_free() -> None:
+    blocks = [torch.ones(1 << 22) for _ in range(12)]  # 16 MiB each
+    del blocks
+
+
+def test_glibc_accepts_the_thresholds() -> None:
+    with keep_freed_memory():
+        assert all(
+            ctypes.CDLL(None).mallopt(option, value) == 1 for option, value in {**LARGEST_DYNAMIC, **KEEP}.items()
+        )
+
+
+def test_memory_is_kept_until_the_last_block_ends() -> None:
+    before = resident()
 
     def interrupted() -> None:
-        with memory.kept_memory("cpu"):
-            assert library.options == memory.KEEPING
-            with memory.kept_memory("cpu"):
-                pass
-            assert (library.options, library.trims) == (memory.KEEPING, 0)
+        with keep_freed_memory():
+            with keep_freed_memory():
+                allocate_and_free()
+            assert resident() > before + 150
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert (library.options, library.trims) == (memory.USUAL, 1)
-
-
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_left_alone_elsewhere(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = Library()
-    monkeypatch.setattr(memory, "_glibc", lambda: None if device == "cpu" else library)
-    with memory.kept_memory(device):
-        pass
-    assert library.calls == library.trims == 0
-
-
-def test_the_options_are_taken() -> None:
-    library = memory._glibc()
-    if library is None:
-        pytest.skip("another C library")
-    with memory.kept_memory("cpu"):
-        assert all(library.mallopt(option, value) == 1 for option, value in memory.KEEPING.items())
+    assert resident() < before + 50

@@ -21,7 +21,7 @@ from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store
 from gfgn.runs.training import ProgressCallback
 from gfgn.train.config import TrainConfig
-from gfgn.train.sampled import check_sampled
+from gfgn.train.minibatch import check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
 DEFAULT_MODELS = ("mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")

@@ -19,8 +19,8 @@ from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
 from gfgn.runs.training import ProgressCallback, train_missing
 from gfgn.train.config import TrainConfig
+from gfgn.train.minibatch import is_sampled
 from gfgn.train.replica import Replica
-from gfgn.train.sampled import is_sampled
 from gfgn.train.statistics import Summary, summarize
 
 TUNING_SEED = 0

@@ -21,7 +21,7 @@ from gfgn.runs.record import HYPER
 from gfgn.runs.study import AXES, MEASURES, At, Axis, Fact, Published, Study, StudyError, Variant
 from gfgn.runs.views import View
 from gfgn.train.config import TrainConfig
-from gfgn.train.sampled import SAMPLING
+from gfgn.train.minibatch import SAMPLING
 
 
 def read_study(path: Path) -> Study:

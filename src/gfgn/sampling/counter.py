@@ -1,7 +1,7 @@
-"""Random numbers for compiled samplers, as a function of a key and a counter.
+"""Counter-based random numbers for compiled samplers.
 
-What is drawn for node `v` in step `t` is a hash of the seed, `t` and `v`: the same in any order, in any number of
-threads or worker processes, and without a state that anyone could disturb.
+What is drawn for node `v` in step `t` is a hash of the seed, `t` and `v`. It does not depend on the order of the draws
+or on the number of threads or worker processes, and there is no global state.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ UNIT = 2.0**-53
 
 
 def compiled(function: F) -> F:
-    """A function compiled on its first call, kept on disk, run without the interpreter lock."""
+    """Compiles a function on its first call, caches it on disk and runs it without the interpreter lock."""
     return cast(F, njit(nogil=True, cache=True)(function))
 
 
 @compiled
 def mix(bits: Any) -> Any:
-    """64 well mixed bits (the finish of SplitMix64)."""
+    """64 well-mixed bits (the finalizer of SplitMix64)."""
     bits = (bits ^ (bits >> S30)) * FIRST
     bits = (bits ^ (bits >> S27)) * SECOND
     return bits ^ (bits >> S31)
@@ -41,12 +41,12 @@ def derive(key: Any, number: int) -> Any:
 
 @compiled
 def uniform(key: Any, counter: int) -> float:
-    """Draw number `counter` of a key's stream: from 0 to below 1."""
+    """Draw number `counter` of a key's stream, uniform in `[0, 1)`."""
     return float(mix(key + np.uint64(counter) * GOLDEN) >> S11) * UNIT
 
 
 def key_of(seed: int, *numbers: int) -> np.uint64:
-    """The key for a seed and what else it is to depend on, such as epoch and step."""
+    """The key for a seed and further numbers, such as epoch and step."""
     key = np.uint64(seed % 2**64)
     for number in numbers:
         key = np.uint64(derive(key, number))

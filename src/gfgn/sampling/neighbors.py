@@ -1,4 +1,4 @@
-"""`NeighborSampler`: a few neighbours of each node, without replacement, behind PyG's `BaseSampler`."""
+"""`NeighborSampler`: a few neighbors of each node, without replacement, for PyG's loaders."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Ints = NDArray[np.int64]
 
 
 class Sample(NamedTuple):
-    """A sampled neighbourhood, in local numbers."""
+    """A sampled neighborhood."""
 
     node: Ints
-    """The nodes: first those asked for, then those found."""
+    """The nodes: first the seeds, then those that each hop adds."""
     row: Ints
-    """Of each edge its source, a place in `node`."""
+    """The source of each edge, an index into `node`."""
     col: Ints
-    """Of each edge its target, a place in `node`."""
+    """The target of each edge, an index into `node`."""
     edge: Ints
-    """Of each edge its place in the graph."""
+    """The index of each edge in the graph."""
     nodes_per_hop: list[int]
     edges_per_hop: list[int]
 
 
 @compiled
 def choose(key: Any, size: int, count: int, chosen: Any) -> None:
-    """Writes `count` different numbers below `size` into `chosen` (Floyd's algorithm): every subset is as likely."""
+    """Writes `count` distinct numbers below `size` into `chosen`, every subset equally likely (Floyd's algorithm)."""
     for k in range(count):
         top = size - count + k
         number = int(uniform(key, k) * (top + 1))
@@ -48,7 +48,7 @@ def choose(key: Any, size: int, count: int, chosen: Any) -> None:
 
 @compiled
 def sample_edges(ptr: Any, nodes: Any, fanout: int, key: Any) -> Any:
-    """For each node up to `fanout` of its edges (all if it is −1): their number a node, and their places."""
+    """Samples up to `fanout` in-edges of each node (all if −1): their number per node, and their indices."""
     counts = np.empty(nodes.size, np.int64)
     total = 0
     for k in range(nodes.size):
@@ -56,53 +56,53 @@ def sample_edges(ptr: Any, nodes: Any, fanout: int, key: Any) -> Any:
         counts[k] = size if fanout < 0 else min(size, fanout)
         total += counts[k]
     edges = np.empty(total, np.int64)
-    place = 0
+    filled = 0
     for k in range(nodes.size):
         node, count = nodes[k], counts[k]
         first, size = ptr[node], ptr[node + 1] - ptr[node]
-        own = edges[place : place + count]
+        chosen = edges[filled : filled + count]
         if count == size:
-            own[:] = np.arange(size)
+            chosen[:] = np.arange(size)
         else:
-            choose(derive(key, node), size, count, own)
-        own += first
-        place += count
+            choose(derive(key, node), size, count, chosen)
+        chosen += first
+        filled += count
     return counts, edges
 
 
 @compiled
 def number_nodes(idx: Any, edges: Any, local: Any, known: int) -> Any:
-    """Gives a local number to every source that has none yet: the numbers of all, and the new nodes."""
+    """Numbers the sources of `edges` that have no number in `local` yet: the numbers of all, and the new nodes."""
     row = np.empty(edges.size, np.int64)
-    found = np.empty(edges.size, np.int64)
+    new = np.empty(edges.size, np.int64)
     count = 0
     for k in range(edges.size):
         node = idx[edges[k]]
         if local[node] < 0:
             local[node] = known + count
-            found[count] = node
+            new[count] = node
             count += 1
         row[k] = local[node]
-    return row, found[:count]
+    return row, new[:count]
 
 
 class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
-    """Samples up to `fanouts[h]` of the in-neighbours of every node that hop `h` reaches, without replacement.
+    """Samples up to `fanouts[h]` in-neighbors of every node of hop `h`, without replacement.
 
-    It serves PyG's loaders, whose own sampler needs packages that PyPI has no wheels for:
+    It works with PyG's loaders, whose own samplers need packages that PyPI has no wheels for:
 
         sampler = NeighborSampler.from_edge_index(data.edge_index, data.num_nodes, fanouts=[25, 10])
         loader = NodeLoader(data, node_sampler=sampler, input_nodes=data.train_mask, batch_size=512, shuffle=True)
 
-    What is sampled for a node depends on the seed, the epoch (`set_epoch`), the hop and the node, and on nothing else:
-    neither on the batch the node is in nor on the number of workers.
+    The sample of a node depends on the seed, the epoch (`set_epoch`), the hop and the node only: neither on the other
+    nodes of its batch nor on the number of workers.
 
     Args:
-        ptr: `[N + 1]`, where each target's edges begin.
+        ptr: `[N + 1]`, offsets of each target's edges.
         idx: `[E]`, the source of each edge.
-        fanouts: Neighbours a node, one number a hop; −1 takes all.
-        seed: Of the random numbers.
-        edge_id: `[E]`, what an edge is called in the output; by default its place.
+        fanouts: Neighbors per node, one number per hop; −1 takes all.
+        seed: Seed of the samples.
+        edge_id: `[E]`, edge ids in the output; by default the index of the edge.
     """
 
     def __init__(
@@ -120,37 +120,37 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
 
     @classmethod
     def from_graph(cls, graph: Graph, fanouts: Sequence[int], seed: int = 0) -> NeighborSampler:
-        """A sampler of a graph; edges are called by their place in `graph.edge_index`."""
+        """A sampler of a graph; edge ids are indices into `graph.edge_index`."""
         return cls(graph.by_target.ptr, graph.by_target.idx, fanouts, seed)
 
     @classmethod
     def from_edge_index(
         cls, edge_index: Tensor, num_nodes: int, fanouts: Sequence[int], seed: int = 0
     ) -> NeighborSampler:
-        """A sampler of the edges of a PyG `Data`, repeated edges and self-loops included as they are."""
+        """A sampler of the edges of a PyG `Data`; repeated edges and self-loops are kept."""
         target, order = torch.sort(edge_index[1].cpu(), stable=True)
         ptr = torch.zeros(num_nodes + 1, dtype=torch.int64)
         torch.cumsum(torch.bincount(target, minlength=num_nodes), 0, out=ptr[1:])
         return cls(ptr, edge_index[0].cpu()[order], fanouts, seed, edge_id=order)
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next samples those of another epoch."""
+        """Sets the epoch that samples depend on."""
         self.epoch = epoch
 
     def sample(self, nodes: Tensor, *numbers: int) -> Sample:
-        """Samples around `nodes`, which must be different; `numbers` (a step, say) vary it beside the epoch."""
+        """Samples the neighborhood of distinct `nodes`; it also depends on `numbers`, such as the step."""
         seeds: Ints = nodes.cpu().numpy().astype(np.int64)
         local = np.full(self.ptr.size - 1, -1, np.int64)
         local[seeds] = np.arange(seeds.size)
         if not np.array_equal(local[seeds], np.arange(seeds.size)):
-            raise ValueError(f"nodes must be different, got {seeds.size} of which {np.unique(seeds).size} are")
+            raise ValueError(f"nodes must be distinct, got {seeds.size} with {np.unique(seeds).size} distinct ones")
         frontier, all_nodes, sampled = seeds, [seeds], []
         known, first = seeds.size, 0
         for hop, fanout in enumerate(self.fanouts):
             counts, edges = sample_edges(self.ptr, frontier, fanout, key_of(self.seed, self.epoch, *numbers, hop))
             col = np.repeat(np.arange(first, first + frontier.size), counts)
-            first, known_before = known, known
-            row, frontier = number_nodes(self.idx, edges, local, known_before)
+            first = known
+            row, frontier = number_nodes(self.idx, edges, local, known)
             known += frontier.size
             all_nodes.append(frontier)
             sampled.append((row, col, edges))
@@ -159,22 +159,20 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
         return Sample(np.concatenate(all_nodes), row, col, edge, sizes, [part[2].size for part in sampled])
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> SamplerOutput:
-        """What PyG's `NodeLoader` calls."""
-        found = self.sample(index.node)
-        edge = torch.from_numpy(found.edge)
+        """Called by PyG's `NodeLoader`."""
+        sample = self.sample(index.node)
+        node, row, col, edge = map(torch.from_numpy, sample[:4])
         return SamplerOutput(
-            node=torch.from_numpy(found.node),
-            row=torch.from_numpy(found.row),
-            col=torch.from_numpy(found.col),
+            node=node,
+            row=row,
+            col=col,
             edge=edge if self.edge_id is None else self.edge_id[edge],
             batch=None,
-            num_sampled_nodes=found.nodes_per_hop,
-            num_sampled_edges=found.edges_per_hop,
+            num_sampled_nodes=sample.nodes_per_hop,
+            num_sampled_edges=sample.edges_per_hop,
             metadata=(index.input_id, index.time),
         )
 
     def sample_from_edges(self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None) -> SamplerOutput:
-        """Refuses: this sampler is for node classification."""
-        raise TypeError(
-            "NeighborSampler samples around nodes; PyG's link loaders need a sampler that starts from edges"
-        )
+        """Raises an error: this sampler is for node classification."""
+        raise TypeError("NeighborSampler samples around nodes; PyG's link loaders need a sampler that starts at edges")

@@ -1,8 +1,10 @@
-"""Training: replicas, the models by name, the engine and the statistics of runs."""
+"""Training: many replicas at once, mini-batches, and the statistics of runs."""
 
-from gfgn.nn.registry import MODELS
 from gfgn.train.config import TrainConfig
+from gfgn.train.dispatch import train_runs
 from gfgn.train.loop import train_replicas
+from gfgn.train.memory import keep_freed_memory
+from gfgn.train.minibatch import train_minibatch
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.statistics import (
     PairedTest,
@@ -16,7 +18,6 @@ from gfgn.train.statistics import (
 )
 
 __all__ = [
-    "MODELS",
     "PairedTest",
     "Replica",
     "Run",
@@ -26,8 +27,11 @@ __all__ = [
     "average_ranks",
     "bootstrap_interval",
     "difference",
+    "keep_freed_memory",
     "paired_test",
     "split_means",
     "summarize",
+    "train_minibatch",
     "train_replicas",
+    "train_runs",
 ]

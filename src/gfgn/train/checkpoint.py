@@ -1,6 +1,6 @@
-"""Training saved now and then, as safetensors and JSON, to go on from after an interruption.
+"""`Checkpoint`: saves training as safetensors and JSON, and resumes it after an interruption.
 
-A batch of replicas is a set of tensors and an epoch; saved and read back, it goes on exactly where it was.
+A batch of replicas is a set of tensors and an epoch; after loading, it continues exactly where it was saved.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gfgn.train.replica import Replica, Run
 
 
 class Checkpoint:
-    """The saves of one call of `train_replicas`.
+    """The checkpoints of one call of `train_replicas`.
 
-    Two files a batch: `NAME.safetensors` with the tensors of the replicas in training, and `NAME.json` with what they
-    are and with the runs that have ended. Both are named after what they are of, so that a folder can serve many calls,
-    and a save is never taken for another's.
+    Two files per batch: `NAME.safetensors` with the tensors of the replicas in training, and `NAME.json` with their
+    indices and the finished runs. The name is a hash of everything that determines the training, so that many calls can
+    share a folder.
 
     Args:
         folder: Where the files are.
-        model, data, replicas, config: What is trained.
-        every: Epochs between two saves.
+        model, data, replicas, config: What is trained, and how.
+        every: Epochs between two checkpoints.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Checkpoint:
             raise ValueError(f"checkpoint_every must be 1 or larger, got {every}")
         self.folder, self.every = folder, every
         self.replicas = replicas
-        self._what = [
+        self._identity = [
             gfgn.__version__,
             model,
             data.fingerprint,
@@ -49,64 +49,70 @@ class Checkpoint:
             dataclasses.asdict(config),
         ]
         self._saved: dict[str, int] = {}
-        """The epoch of each batch's last save."""
+        """The epoch of each batch's last checkpoint."""
         self._batches: dict[Batch, tuple[Path, list[int]]] = {}
-        """The file of each batch, and the replicas it began with."""
+        """The file of each batch, and the replicas it started with."""
 
-    def _path(self, places: Sequence[int]) -> Path:
-        """The file of the batch that began with these replicas, without its suffix."""
-        replicas = [dataclasses.asdict(self.replicas[place]) for place in places]
-        key = hashlib.blake2b(json.dumps([*self._what, replicas]).encode(), digest_size=10).hexdigest()
+    def _path(self, indices: Sequence[int]) -> Path:
+        """The file of the batch that starts with these replicas, without its suffix."""
+        replicas = [dataclasses.asdict(self.replicas[index]) for index in indices]
+        key = hashlib.blake2b(json.dumps([*self._identity, replicas]).encode(), digest_size=10).hexdigest()
         return self.folder / f"batch-{key}"
 
-    def resume(self, batch: Batch, places: list[int]) -> dict[int, Run]:
-        """Puts a batch that has not begun where its save is, if there is one. `places` become those still in
-        training; returns the runs that had ended."""
+    def resume(self, batch: Batch, indices: list[int]) -> dict[int, Run]:
+        """Restores a new batch from its checkpoint, if there is one.
+
+        Finished replicas are removed from `batch` and `indices`; their runs are returned.
+        """
         from safetensors.torch import load_file
 
-        path = self._path(places)
-        began = list(places)
-        self._batches[batch] = (path, began)
+        path, started = self._path(indices), list(indices)
+        self._batches[batch] = (path, started)
         if not path.with_suffix(".json").is_file():
             return {}
         saved = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         tensors = load_file(path.with_name(saved["tensors"]))
-        batch.keep([began.index(place) for place in saved["alive"]])
+        batch.keep([started.index(index) for index in saved["alive"]])
         for name, value in batch.tensors.items():
             if saved["alive"]:
                 value.copy_(tensors[name])
         batch.epoch = self._saved[path.name] = saved["epoch"]
-        places[:] = saved["alive"]
-        return {int(place): self._run(int(place), fields, tensors) for place, fields in saved["ended"].items()}
+        indices[:] = saved["alive"]
+        return {int(index): self._run(int(index), fields, tensors) for index, fields in saved["ended"].items()}
 
-    def _run(self, place: int, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Run:
-        prefix = f"state {place} "
+    def _run(self, index: int, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Run:
+        prefix = f"state {index} "
         state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-        return Run(replica=self.replicas[place], state=state or None, **fields)
+        return Run(replica=self.replicas[index], state=state or None, **fields)
 
-    def save(self, batch: Batch, places: Sequence[int], runs: Mapping[int, Run]) -> None:
-        """Saves a batch if it is time: every so many epochs, and when it has come to an end."""
+    def save(self, batch: Batch, indices: Sequence[int], runs: Mapping[int, Run]) -> None:
+        """Saves a batch every `every` epochs and when all its replicas have finished."""
         from safetensors.torch import save_file
 
-        path, began = self._batches[batch]
-        if places and batch.epoch - self._saved.get(path.name, 0) < self.every:
+        path, started = self._batches[batch]
+        if indices and batch.epoch - self._saved.get(path.name, 0) < self.every:
             return
         self._saved[path.name] = batch.epoch
         self.folder.mkdir(parents=True, exist_ok=True)
-        ended = {place: _fields(runs[place]) for place in began if place in runs}
+        ended = {index: runs[index] for index in started if index in runs}
         tensors = path.with_name(f"{path.name}-{batch.epoch}.safetensors")
-        save_file(_tensors(batch, {place: runs[place] for place in ended}), _part(tensors))
-        _part(tensors).replace(tensors)
-        about = {"epoch": batch.epoch, "alive": list(places), "ended": ended, "tensors": tensors.name}
-        index = path.with_suffix(".json")
-        _part(index).write_text(json.dumps(about), encoding="utf-8")
-        _part(index).replace(index)  # from here on the new save counts, and the older ones do not
+        save_file(_tensors(batch, ended), _temporary(tensors))
+        _temporary(tensors).replace(tensors)
+        content = {
+            "epoch": batch.epoch,
+            "alive": list(indices),
+            "ended": {index: _fields(run) for index, run in ended.items()},
+            "tensors": tensors.name,
+        }
+        main = path.with_suffix(".json")
+        _temporary(main).write_text(json.dumps(content), encoding="utf-8")
+        _temporary(main).replace(main)  # from here on the new checkpoint is the valid one
         for old in self.folder.glob(f"{path.name}-*.safetensors"):
             if old != tensors:
                 old.unlink()
 
 
-def _part(path: Path) -> Path:
+def _temporary(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
@@ -117,8 +123,8 @@ def _fields(run: Run) -> dict[str, object]:
 
 
 def _tensors(batch: Batch, ended: Mapping[int, Run]) -> dict[str, Tensor]:
-    """The tensors of the replicas in training, and the states, if kept, of those that have ended."""
+    """The tensors of the replicas in training, and the kept states of the finished ones."""
     states = {
-        f"state {place} {name}": value for place, run in ended.items() for name, value in (run.state or {}).items()
+        f"state {index} {name}": value for index, run in ended.items() for name, value in (run.state or {}).items()
     }
     return {name: value.contiguous() for name, value in (batch.tensors | states).items()}

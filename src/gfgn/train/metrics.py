@@ -1,4 +1,7 @@
-"""Losses and scores of many replicas at once: `logits` are `[R, N, C]`; what counts is a weight or a mask `[R, N]`."""
+"""Losses and scores of all kinds of training.
+
+Those of many replicas take `logits` of shape `[R, N, C]` and a weight or a mask of shape `[R, N]`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,24 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax
+
+
+def node_losses(logits: Tensor, y: Tensor) -> Tensor:
+    """The cross-entropy of each node, or, for multi-label `y`, its mean over the labels.
+
+    Args:
+        logits: `[N, C]`, or `[R, N, C]` for multi-label `y`.
+        y: `[N]` of int64, or `[N, C]` of bool.
+    """
+    if y.dim() == 2:
+        target = y.to(logits.dtype).expand_as(logits)
+        return binary_cross_entropy_with_logits(logits, target, reduction="none").mean(-1)
+    return cross_entropy(logits, y, reduction="none")
 
 
 def loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """`[R]`: the weighted sum over nodes of the cross-entropy, or, for many labels, of its mean over the labels.
+    """`[R]`: the weighted sum of the nodes' losses.
 
     Args:
         logits: `[R, N, C]`.
@@ -18,35 +34,36 @@ def loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         weight: `[R, N]`.
     """
     if y.dim() == 2:
-        target = y.to(logits.dtype).expand_as(logits)
-        each = binary_cross_entropy_with_logits(logits, target, reduction="none").mean(-1)
+        losses = node_losses(logits, y)
     else:
-        # Nodes last: a sum over a few neighbouring numbers, node by node, takes a CPU seven times as long.
-        place = y.clamp(min=0).view(1, 1, -1).expand(logits.size(0), 1, -1)
-        each = -log_softmax(logits.transpose(1, 2).contiguous(), 1).gather(1, place).squeeze(1)
-    return (each * weight).sum(1)
+        # Nodes last: on a CPU a sum over a few adjacent numbers per node takes seven times as long.
+        index = y.clamp(min=0).view(1, 1, -1).expand(logits.size(0), 1, -1)
+        losses = -log_softmax(logits.transpose(1, 2).contiguous(), 1).gather(1, index).squeeze(1)
+    return (losses * weight).sum(1)
 
 
 def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """`[R]`: share of the nodes in `mask` whose largest logit is that of their class."""
+    """`[R]`: the fraction of the nodes in `mask` whose largest logit is that of their class."""
     return ((logits.argmax(-1) == y) & mask).sum(1) / mask.sum(1)
 
 
 def roc_auc(logits: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """`[R]`: how often a node of class 1 scores above one of class 0, a tie counting half."""
+    """`[R]`: how often a node of class 1 scores above one of class 0; a tie counts half."""
     score = logits[..., 1] - logits[..., 0]
     positive, negative = mask & (y == 1), mask & (y == 0)
-    beyond = torch.full((), torch.inf, dtype=score.dtype, device=score.device)
-    ranked = torch.where(negative, score, beyond).sort(1).values
-    asked = score.clamp(max=torch.finfo(score.dtype).max).contiguous()
-    below = torch.searchsorted(ranked, asked) + torch.searchsorted(ranked, asked, right=True)
+    infinity = torch.full((), torch.inf, dtype=score.dtype, device=score.device)
+    ranked = torch.where(negative, score, infinity).sort(1).values
+    queries = score.clamp(max=torch.finfo(score.dtype).max).contiguous()
+    below = torch.searchsorted(ranked, queries) + torch.searchsorted(ranked, queries, right=True)
     pairs = positive.sum(1) * negative.sum(1)
     return (below * positive).sum(1) / (2 * pairs)
 
 
 def micro_f1(logits: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """`[R]`: F1 over all pairs of a node in `mask` and a label, a positive logit being a prediction; 1 if there is
-    nothing to find and nothing was found."""
+    """`[R]`: `2 TP / (2 TP + FP + FN)` over all pairs of a node in `mask` and a label.
+
+    A positive logit predicts the label. The score is 1 if no node has a label and none is predicted.
+    """
     predicted, counted = logits > 0, mask.unsqueeze(-1)
     hits = (predicted & y & counted).sum((1, 2))
     wrong = ((predicted != y) & counted).sum((1, 2))
@@ -58,3 +75,8 @@ SCORES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "roc_auc": roc_auc,
     "micro_f1": micro_f1,
 }
+
+
+def evaluate(metric: str, logits: Tensor, y: Tensor, mask: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """`[R]` scores of the nodes in `mask`, and `[R]` losses, weighted as in `loss`."""
+    return SCORES[metric](logits, y, mask), loss(logits, y, weight)

@@ -1,4 +1,4 @@
-"""`Replica`, one run to make; `Run`, what came of it; `Status`, how far the runs are."""
+"""`Replica`, one run to train; `Run`, its result; `Status`, the progress of a call."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Option = int | float | str | bool
 
 @dataclass(frozen=True)
 class Replica:
-    """One training run: which split, which seed, which hyper-parameters.
+    """One training run: split, seed and hyperparameters.
 
     Attributes:
-        split: Place in the dataset's `splits`.
-        seed: Of initialisation and dropout.
+        split: Index into the dataset's `splits`.
+        seed: Seed of initialization and dropout.
         lr: Learning rate of Adam.
         weight_decay: L2 penalty on all parameters.
         dropout: Dropout rate on the input of every layer.
-        lam: λ, the largest value a gate can take; models without gates ignore it.
-        options: Further parameters of the model as `(name, value)` pairs, see `gfgn.train.MODELS`; kept in order of
-            their names. Replicas that differ in them are trained in different batches.
+        lam: λ, the largest value of a gate; models without gates ignore it.
+        options: Further parameters of the model as `(name, value)` pairs, see `gfgn.nn.MODELS`; sorted by name.
+            Replicas with different options train in different batches.
     """
 
     split: int = 0
@@ -53,9 +53,8 @@ class Replica:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """Everything but split and seed."""
-        own = {name: getattr(self, name) for name in ("lr", "weight_decay", "dropout", "lam")}
-        return own | dict(self.options)
+        """All hyperparameters: everything but split and seed."""
+        return {name: getattr(self, name) for name in ("lr", "weight_decay", "dropout", "lam")} | dict(self.options)
 
 
 @dataclass(frozen=True)
@@ -65,17 +64,17 @@ class Run:
     Attributes:
         replica: What was run.
         model: Name of the model.
-        val: Best validation score.
-        test: Test score at that epoch, read once; not a number for a run that was dropped.
-        epoch: That epoch, counted from 0.
-        epochs: How many epochs were trained.
-        history: `"train_loss"`, `"val_loss"` and `"val"`, one value an epoch; empty if not asked for.
-        seconds: Wall-clock time; of runs that trained together, this one's share of it.
+        val: Validation score at the best epoch.
+        test: Test score at the best epoch, evaluated once; NaN for a run that was dropped.
+        epoch: The best epoch, counted from 0.
+        epochs: Number of epochs trained.
+        history: `"train_loss"`, `"val_loss"` and `"val"`, one value per epoch; empty if not requested.
+        seconds: Wall-clock time; for runs that trained together, this run's fraction of it.
         num_parameters: Number of learned values.
-        state: Parameters at the best epoch, if they were asked for.
-        gates: Of a model with gates, how the first layer's are distributed at the best epoch: `"min"`, `"mean"`,
-            `"max"`, `"std"`, and `"below_055"`, the share below 0.55.
-        dropped: Whether a search gave the run up before its end.
+        state: Parameters at the best epoch, if requested.
+        gates: For a model with gates, the distribution of the first layer's gates at the best epoch: `"min"`,
+            `"mean"`, `"max"`, `"std"` and `"below_055"`, the fraction below 0.55.
+        dropped: Whether a search stopped the run early.
     """
 
     replica: Replica
@@ -94,16 +93,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a call of `train_replicas` is.
+    """The progress of a training call.
 
     Attributes:
-        replicas: How many runs were asked for.
-        finished: How many are done.
-        alive: How many are training at the moment.
-        epoch: Epochs the latter have trained.
+        replicas: Number of requested runs.
+        finished: Number of finished runs.
+        alive: Number of runs in the batch that reports.
+        epoch: Epochs that batch has trained.
         best_val: The best validation score so far.
         seconds: Time since the call.
-        seconds_left: Estimate of the time to go, or `None` while there is no telling.
+        seconds_left: Estimate of the remaining time, or `None` if unknown.
     """
 
     replicas: int

@@ -1,7 +1,7 @@
-"""Statistics of runs: mean and spread, bootstrap intervals over splits, paired tests, and average ranks.
+"""Statistics of runs: mean and standard deviation, bootstrap intervals over splits, paired tests, and average ranks.
 
-Wherever runs are taken, a `Run`, a row of a store or a plain `(split, seed, score)` will do. Seeds of one split share
-their test nodes and are not independent: they are averaged before anything is said about splits.
+A run is a `Run`, a row of a store or a plain `(split, seed, score)`. Seeds of one split share their test nodes and are
+not independent: they are averaged before statistics over splits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Tested(Protocol):
 
 
 Scored = Tested | tuple[int, int, float]
-"""A finished run, or its split, seed and score."""
+"""A finished run, or a tuple of split, seed and score."""
 
 
 class Summary(NamedTuple):
-    """Mean, sample standard deviation, interval of the mean, and the number of runs behind them."""
+    """Mean, sample standard deviation, bootstrap interval of the mean, and number of runs."""
 
     mean: float
     std: float
@@ -44,19 +44,17 @@ class Summary(NamedTuple):
 
 
 def in_percent(mean: float, std: float, runs: int, digits: int = 1) -> str:
-    """A score as mean ± standard deviation, in percent; one run has no deviation."""
+    """Mean ± standard deviation in percent; the mean only for a single run."""
     return f"{100 * mean:.{digits}f}" + (f" ± {100 * std:.{digits}f}" if runs > 1 else "")
 
 
 class PairedTest(NamedTuple):
-    """Whether one model is better than another, over splits that both were run on.
+    """Paired tests of one model against another over splits.
 
     Attributes:
-        mean: Mean difference of the scores, seeds of a split averaged.
-        t: Statistic of the paired t-test.
-        t_p: Its two-sided p-value.
-        w: Statistic of the Wilcoxon signed-rank test.
-        w_p: Its two-sided p-value.
+        mean: Mean difference of the scores, averaged over the seeds of a split.
+        t, t_p: Statistic and two-sided p-value of the paired t-test.
+        w, w_p: Statistic and two-sided p-value of the Wilcoxon signed-rank test.
         splits: Number of splits.
     """
 
@@ -69,10 +67,7 @@ class PairedTest(NamedTuple):
 
 
 def bootstrap_interval(values: Sequence[float], level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of `values`, one a split.
-
-    A single value has no interval to speak of: both ends are that value.
-    """
+    """Percentile bootstrap interval of the mean of `values`, one per split; of a single value, that value twice."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
         raise ValueError(f"values must be a non-empty sequence of finite numbers, got {values!r}")
@@ -87,25 +82,25 @@ def summarize(runs: Sequence[Scored]) -> Summary:
     """Summary of the test scores."""
     if not runs:
         raise ValueError("runs must hold at least one run, got none")
-    return _summary([(split, score) for split, _, score in map(_place, runs)])
+    return _summary([(split, score) for split, _, score in map(_as_tuple, runs)])
 
 
 def difference(runs: Sequence[Scored], others: Sequence[Scored]) -> Summary:
-    """Summary of the test scores of `runs` less those of `others`, paired by split and seed."""
+    """Summary of the test scores of `runs` minus those of `others`, paired by split and seed."""
     return _summary([(split, score) for (split, _), score in _differences(runs, others).items()])
 
 
 def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: float | None = None) -> PairedTest:
     """Tests the test scores of `runs` against those of `baseline`, paired over splits.
 
-    With a single split there is nothing to test, and p-values are NaN; where all differences are zero they are 1.
+    P-values are NaN with a single split, and 1 if all differences are 0.
 
     Args:
         runs: Runs of one model.
-        baseline: Runs of another, of the same splits and seeds.
-        test_share: Number of test nodes over number of training nodes. Random splits of one graph overlap, and the
-            plain t-test takes them for independent; given this share, its variance is corrected after Nadeau and
-            Bengio (2003). The Wilcoxon test stays as it is.
+        baseline: Runs of another model with the same splits and seeds.
+        test_share: Number of test nodes over number of training nodes. The plain t-test assumes independent splits,
+            but random splits of one graph overlap; with this ratio its variance is corrected after Nadeau and Bengio
+            (2003). The Wilcoxon test is not corrected.
     """
     if test_share is not None and not (math.isfinite(test_share) and test_share >= 0):
         raise ValueError(f"test_share must be a finite number, 0 or larger, got {test_share}")
@@ -114,9 +109,9 @@ def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: 
     mean, count = float(gaps.mean()), gaps.size
     if count < 2:
         return PairedTest(mean, math.nan, math.nan, math.nan, math.nan, count)
-    if not np.abs(gaps).max() > 1e-12:  # what is left of equal scores after averaging
+    if not np.abs(gaps).max() > 1e-12:  # rounding errors of equal scores
         return PairedTest(mean, 0.0, 1.0, 0.0, 1.0, count)
-    from scipy.stats import t, wilcoxon  # slow to import, and needed here only
+    from scipy.stats import t, wilcoxon  # slow to import
 
     statistic = mean / _standard_error(gaps, test_share)
     ranked = wilcoxon(gaps)
@@ -127,14 +122,12 @@ def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: 
 def average_ranks(
     scores: Mapping[str, Mapping[str, float]], ties: Literal["average", "min"] = "average"
 ) -> dict[str, float]:
-    """The rank of each model among all, averaged over datasets; 1 is the best.
-
-    A model is ranked on the datasets that it has a score on, as the paper does.
+    """The rank of each model, averaged over the datasets on which it has a score; 1 is the best.
 
     Args:
         scores: Mean score by model and dataset; NaN counts as no score.
-        ties: What models with the same score get: `"average"`, the mean of their ranks, or `"min"`, the best of them,
-            which is what the paper's own table has.
+        ties: Rank of models with the same score: `"average"`, the mean of their ranks, or `"min"`, the best of them, as
+            in the table of the paper.
     """
     if ties not in ("average", "min"):
         raise ValueError(f"ties must be 'average' or 'min', got {ties!r}")
@@ -155,28 +148,28 @@ def average_ranks(
 def split_means(runs: Sequence[Scored]) -> dict[int, float]:
     """The mean score of each split over its seeds, splits in order."""
     by_split: dict[int, list[float]] = {}
-    for split, _, score in map(_place, runs):
+    for split, _, score in map(_as_tuple, runs):
         by_split.setdefault(split, []).append(score)
     return {split: float(np.mean(by_split[split])) for split in sorted(by_split)}
 
 
-def _place(run: Scored) -> tuple[int, int, float]:
+def _as_tuple(run: Scored) -> tuple[int, int, float]:
     return run if isinstance(run, tuple) else (run.replica.split, run.replica.seed, run.test)
 
 
 def _differences(runs: Sequence[Scored], others: Sequence[Scored]) -> dict[tuple[int, int], float]:
-    first, second = ({(split, seed): score for split, seed, score in map(_place, each)} for each in (runs, others))
+    first, second = ({(split, seed): score for split, seed, score in map(_as_tuple, each)} for each in (runs, others))
     if not first or first.keys() != second.keys():
         raise ValueError(
             f"runs and others must be of the same splits and seeds, got {sorted(first)} and {sorted(second)}"
         )
     if len(first) < len(runs) or len(second) < len(others):
-        raise ValueError("runs and others must hold each split and seed once, got some more often")
-    return {place: first[place] - second[place] for place in first}
+        raise ValueError("runs and others must hold each split and seed once, got duplicates")
+    return {key: first[key] - second[key] for key in first}
 
 
 def _standard_error(gaps: Floats, test_share: float | None) -> float:
-    """Of the mean of the differences; `test_share` is what the training sets of random splits have in common."""
+    """Standard error of the mean difference, see `paired_test` for `test_share`."""
     spread = max(float(gaps.var(ddof=1)), np.finfo(np.float64).tiny)
     return math.sqrt(spread * (1 / gaps.size + (test_share or 0.0)))
 

@@ -1,13 +1,13 @@
-"""`Task`: what training and evaluation look at, worked out of a `Dataset` once for all replicas.
+"""`Task`: the nodes and graphs of training and evaluation, computed from a `Dataset` once for all replicas.
 
-One graph: training, validation and test see the whole of it, and masks say which nodes count. Many graphs of which
-each belongs to one part (PPI): each part is a graph of its own, so that training never runs on what it must not see.
+With one graph, training, validation and test see all of it, and masks select the nodes that count. With many graphs
+that each belong to one part of the split (PPI), each part has its own graph, and training never sees the others.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,13 +19,14 @@ from gfgn.graph import Graph
 from gfgn.ops.features import take_rows
 
 SPARSE = 0.2
-"""Share of values that are not 0 up to which features are trained on as a sparse tensor."""
+"""Fraction of nonzero values up to which features are stored as a sparse tensor."""
 FEW_FEATURES = 32
+"""Below this number of features they stay dense."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Nodes with their graph, and for every split which of them count."""
+    """Nodes with their graph, and a mask of those that count for every split."""
 
     x: Tensor
     graph: Graph
@@ -34,8 +35,8 @@ class Part:
     """`[S, N]`, boolean: the nodes that count in each of the `S` splits."""
 
     def weights(self, balanced: bool = False) -> Tensor:
-        """`[S, N]`: what each node's loss weighs, 1 in all for every split; with `balanced`, the same for every
-        class."""
+        """`[S, N]`: the weight of each node's loss. They sum to 1 for every split, and with `balanced` every class has
+        the same total weight."""
         weight = self.masks.to(self.x.dtype)
         if balanced:
             classes = torch.nn.functional.one_hot(self.y.clamp(min=0)).to(weight.dtype)
@@ -45,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What every step of an epoch trains on, and what is validated and tested on."""
+    """The parts of each training step, of validation and of test."""
 
     steps: tuple[Part, ...]
     val: Part
@@ -53,14 +54,14 @@ class Task:
 
 
 def with_sparse_features(data: Dataset) -> Dataset:
-    """The dataset with features that are mostly zeros as a sparse tensor, whose products with weights are cheaper and
-    whose dropout takes no memory."""
+    """The dataset with mostly-zero features as a sparse tensor: products with weights are cheaper, and dropout takes no
+    memory."""
     if data.x.layout != torch.strided or data.num_features < FEW_FEATURES:
         return data
     if data.x.count_nonzero() > SPARSE * data.x.numel():
         return data
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")  # that they are in beta
+        warnings.filterwarnings("ignore", message="Sparse")  # PyTorch warns that CSR tensors are in beta
         return replace(data, x=data.x.to_sparse_csr())
 
 
@@ -68,9 +69,9 @@ def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None 
     """The task of a dataset for some of its splits.
 
     Args:
-        data: The dataset; if inductive, `splits` must name one split only.
-        splits: Places in the dataset's `splits`.
-        graphs_per_step: Of inductive data, how many training graphs make up a step; `None` for all.
+        data: The dataset; if inductive, `splits` must be a single one.
+        splits: Indices into the dataset's `splits`.
+        graphs_per_step: For inductive data, the number of training graphs per step; `None` for all.
     """
     chosen = [data.splits[k] for k in splits]
     if not data.inductive:
@@ -78,33 +79,30 @@ def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None 
         train, val, test = (torch.stack([split[part] for split in chosen]) for part in range(3))
         return Task((Part(*whole, train),), Part(*whole, val), Part(*whole, test))
     (split,) = chosen
-    return Task(
-        tuple(_part(data, nodes) for nodes in _steps(data, split, graphs_per_step)),
-        _part(data, split.val),
-        _part(data, split.test),
-    )
+    steps = tuple(graphs_with(data, nodes) for nodes in _steps(data, split, graphs_per_step))
+    return Task(steps, graphs_with(data, split.val), graphs_with(data, split.test))
 
 
 def _steps(data: Dataset, split: Split, graphs_per_step: int | None) -> list[Tensor]:
-    """The training nodes of each step: those of so many whole graphs, in the order of the graphs."""
+    """The training nodes of each step: those of `graphs_per_step` whole graphs, in the order of the graphs."""
     assert data.graph.batch is not None
     graphs = data.graph.batch[split.train].unique()
     size = graphs.numel() if graphs_per_step is None else graphs_per_step
-    return [torch.isin(data.graph.batch, some) & split.train for some in graphs.split(size)]
+    return [torch.isin(data.graph.batch, subset) & split.train for subset in graphs.split(size)]
 
 
-def _part(data: Dataset, nodes: Tensor) -> Part:
-    """The graphs that hold the given nodes, all of whose other nodes are of no part."""
+def graphs_with(data: Dataset, nodes: Tensor) -> Part:
+    """The graphs that contain the nodes of a mask; other nodes of these graphs do not count."""
     batch = data.graph.batch
     assert batch is not None
     ids = batch[nodes].unique()
     kept = torch.isin(batch, ids)
-    place = kept.cumsum(0) - 1
+    new_index = kept.cumsum(0) - 1
     source, target = data.graph.edge_index
     inside = kept[target]
     weight = None if data.graph.weight is None else data.graph.weight[inside]
     graph = Graph.from_edge_index(
-        place[torch.stack([source, target])[:, inside]],
+        new_index[torch.stack([source, target])[:, inside]],
         int(kept.sum()),
         weight,
         batch=torch.searchsorted(ids, batch[kept]),
@@ -113,3 +111,17 @@ def _part(data: Dataset, nodes: Tensor) -> Part:
         dtype=data.graph.dtype,
     )
     return Part(take_rows(data.x, kept.nonzero().view(-1)), graph, data.y[kept], nodes[kept].unsqueeze(0))
+
+
+def check_splits(data: Dataset, splits: Iterable[int]) -> None:
+    """Raises an error if a split does not exist, or lacks the nodes that training and evaluation need."""
+    for index in sorted(set(splits)):
+        if index >= len(data.splits):
+            raise ValueError(
+                f"split must be below {len(data.splits)}, the number of splits of {data.name!r}, got {index}"
+            )
+        for part, mask in data.splits[index]._asdict().items():
+            if not mask.any():
+                raise ValueError(f"split {index} of {data.name!r} must have {part} nodes, got an empty mask")
+            if data.metric == "roc_auc" and part != "train" and data.y[mask].unique().numel() < 2:
+                raise ValueError(f"split {index} of {data.name!r} must have {part} nodes of both classes for ROC AUC")

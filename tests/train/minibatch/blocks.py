@@ -1,18 +1,16 @@
-"""A small graph of three groups whose nodes keep to themselves, a hub, an isolated node, and noisy features."""
+"""A small dataset: three classes with few edges between them, a hub, an isolated node, and noisy features."""
 
 import torch
-from torch import Tensor
 
 from gfgn import Graph
+from gfgn.data import Dataset, Split
 
 NODES, CLASSES, FEATURES = 150, 3, 8
 
 
-def blocks(
-    seed: int = 0, dtype: torch.dtype = torch.float64
-) -> tuple[Tensor, Graph, Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """Features, graph, labels and split. Node 0 is joined to a third of all nodes, the last node to none."""
-    generator = torch.Generator().manual_seed(seed)
+def blocks(sparse: bool = False, dtype: torch.dtype = torch.float64) -> Dataset:
+    """Node 0 has edges with a third of all nodes, the last node has none."""
+    generator = torch.Generator().manual_seed(0)
     y = torch.arange(NODES) % CLASSES
     same = y.unsqueeze(0) == y.unsqueeze(1)
     near = torch.rand(NODES, NODES, generator=generator) < torch.where(same, 0.10, 0.01)
@@ -24,4 +22,18 @@ def blocks(
     x = torch.randn(NODES, FEATURES, generator=generator, dtype=dtype)
     x[:, :CLASSES] += torch.nn.functional.one_hot(y, CLASSES)
     part = torch.rand(NODES, generator=generator)
-    return x, graph, y, (part < 0.5, (part >= 0.5) & (part < 0.75), part >= 0.75)
+    split = Split(part < 0.5, (part >= 0.5) & (part < 0.75), part >= 0.75)
+    names = [str(k) for k in range(FEATURES)]
+    return Dataset("blocks", graph, x.to_sparse_csr() if sparse else x, y, CLASSES, "accuracy", names, [split])
+
+
+def two_graphs() -> Dataset:
+    """The graph twice, with multi-label nodes: the first copy is for training, the second for validation and test."""
+    data = blocks()
+    edges = torch.cat([data.graph.edge_index, data.graph.edge_index + NODES], dim=1)
+    batch = torch.arange(2).repeat_interleave(NODES)
+    graph = Graph.from_edge_index(edges, 2 * NODES, batch=batch, dtype=torch.float64)
+    y = torch.stack([data.y == 0, data.y != 1, data.y == 2], dim=1).repeat(2, 1)
+    train, val = batch == 0, (batch == 1) & (torch.arange(2 * NODES) % 2 == 0)
+    split = Split(train, val, ~train & ~val)
+    return Dataset("two", graph, data.x.repeat(2, 1), y, 3, "micro_f1", data.feature_names, [split])

@@ -1,122 +1,171 @@
-"""`train_minibatch`: a plain training loop for models that see a sample of the graph at a time."""
+"""`train_minibatch`: trains a model on samples of the graph, one run after the other."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from gfgn.graph import Graph
+from gfgn.data.dataset import Dataset
+from gfgn.nn.registry import find_model
+from gfgn.train import metrics
+from gfgn.train.batch import HISTORY
+from gfgn.train.config import TrainConfig
+from gfgn.train.early_stopping import initial_best, update_best_
+from gfgn.train.minibatch.batches import Minibatches
+from gfgn.train.minibatch.graphsage import NeighborBatches
+from gfgn.train.minibatch.graphsaint import SaintBatches
+from gfgn.train.minibatch.vr_gcn import ControlVariateBatches
+from gfgn.train.program import seeded_module
+from gfgn.train.progress import Progress
+from gfgn.train.replica import Replica, Run, Status
+from gfgn.train.task import Part, check_splits, make_task, with_sparse_features
+from gfgn.train.torch_settings import fitting_threads, precision
+
+METHODS: Mapping[str, type[Minibatches]] = {
+    "graphsage": NeighborBatches,
+    "graphsaint": SaintBatches,
+    "vr-gcn": ControlVariateBatches,
+}
+"""How each model that can train on samples does so."""
+SAMPLING: Mapping[str, tuple[str, ...]] = {model: method.options for model, method in METHODS.items()}
+"""Options of a `Replica` that configure the sampling, by model."""
 
 
-class Minibatches(Protocol):
-    """How a method cuts an epoch into steps, and what it minimises in each."""
-
-    def steps(self, epoch: int) -> Iterator[Any]:
-        """The batches of an epoch, the same whenever it is asked for."""
-        ...
-
-    def loss(self, net: nn.Module, batch: Any) -> Tensor:
-        """What the step minimises."""
-        ...
+def is_sampled(model: str, replica: Replica) -> bool:
+    """Whether a run trains on samples: its model trains in no other way, or its options configure the sampling."""
+    return not find_model(model).replicas or any(name in SAMPLING.get(model, ()) for name, _ in replica.options)
 
 
-@dataclass(frozen=True)
-class Fit:
-    """What came of a training run.
-
-    Attributes:
-        val: Best validation score.
-        test: Test score at that epoch, read once.
-        epoch: That epoch, counted from 0.
-        history: `"train_loss"`, `"val_loss"` and `"val"`, one value an epoch.
-        state: Parameters at the best epoch.
-        seconds: Wall-clock time.
-    """
-
-    val: float
-    test: float
-    epoch: int
-    history: dict[str, list[float]] = field(repr=False)
-    state: dict[str, Tensor] = field(repr=False)
-    seconds: float
+def check_sampled(model: str, data: Dataset, config: TrainConfig) -> None:
+    """Raises an error if training on samples does not support the data or the configuration."""
+    default = TrainConfig()
+    if any(getattr(config, name) != getattr(default, name) for name in ("clip", "schedule", "class_weights", "best")):
+        raise ValueError(
+            f"config must have the default clip, schedule, class_weights and best for {model}, which trains on "
+            f"samples, got {config}"
+        )
+    if data.metric == "roc_auc":
+        raise ValueError(f"data must be measured by accuracy or micro-F1 for {model}, got {data.metric}")
 
 
 def train_minibatch(
-    net: nn.Module,
-    batches: Minibatches,
-    x: Tensor,
-    graph: Graph,
-    y: Tensor,
-    split: tuple[Tensor, Tensor, Tensor],
+    model: str,
+    data: Dataset,
+    replicas: Sequence[Replica],
+    config: TrainConfig | None = None,
+    device: torch.device | str = "cpu",
     *,
-    lr: float = 0.01,
-    weight_decay: float = 5e-4,
-    max_epochs: int = 400,
-    patience: int = 100,
-    seed: int = 0,
-    progress: Callable[[int, float, float], None] | None = None,
-) -> Fit:
-    """Trains `net` on the mini-batches and measures it on the whole graph after every epoch.
+    progress: Callable[[Run], None] | None = None,
+    status: Callable[[Status], None] | None = None,
+    history: bool = True,
+    keep_state: bool = False,
+) -> list[Run]:
+    """Trains `model` on samples of the graph for every replica and returns one `Run` per replica, in order.
 
-    Adam; the best epoch is the one with the best validation score, the lower validation loss breaking ties; training
-    ends `patience` epochs after it. The test score is read once, at the best epoch, whose parameters `net` has in the
-    end. The global random state is left as it was.
+    Best epoch, early stopping and metrics are those of `train_replicas`, as are the settings of PyTorch that change
+    during the call. Validation and test see whole graphs.
 
     Args:
-        net: The model; `net(x, graph)` gives logits.
-        batches: The method, see `Minibatches`.
-        x: `[N, F]`, dense or sparse CSR.
-        graph: The whole graph.
-        y: `[N]` classes, or `[N, L]` boolean labels, then scored by micro-F1.
-        split: Boolean masks of training, validation and test nodes.
-        lr: Learning rate.
-        weight_decay: L2 penalty on all parameters.
-        max_epochs: Largest number of epochs.
-        patience: Epochs without improvement after which it ends.
-        seed: Of dropout; batches have seeds of their own.
-        progress: Called with each epoch's number, validation score and loss.
+        model: `"graphsage"`, `"graphsaint"` or `"vr-gcn"`.
+        data: The dataset.
+        replicas: The runs to train. Their options are those of the model and of its method: `NeighborBatches`,
+            `SaintBatches` or `ControlVariateBatches`.
+        config: How to train; `clip`, `schedule`, `class_weights` and `best` must have their defaults, and
+            `graphs_per_step` is ignored.
+        device: `"cpu"` or `"cuda"`.
+        progress: Called with each run as it finishes.
+        status: Called with the progress of training after every epoch.
+        history: Whether runs keep their losses and scores of every epoch.
+        keep_state: Whether runs keep the parameters of their best epoch.
     """
-    for name, value in (("max_epochs", max_epochs), ("patience", patience)):
-        if value < 1:
-            raise ValueError(f"{name} must be 1 or larger, got {value}")
+    if model not in METHODS:
+        raise ValueError(f"model must be one of {', '.join(map(repr, METHODS))}, got {model!r}")
+    config = config or TrainConfig()
+    check_sampled(model, data, config)
+    check_splits(data, (replica.split for replica in replicas))
+    data = with_sparse_features(data.to(device))
+    reports = Progress(len(replicas), config.max_epochs, progress, status)
+    for index, replica in enumerate(replicas):
+        with fitting_threads(data), precision(config, data.y.device):
+            start = time.perf_counter()
+            run = fit(model, *_prepare(model, data, replica), data, replica, config, reports)
+            seconds = time.perf_counter() - start
+        kept: dict[str, Any] = {"history": run.history if history else {}, "state": run.state if keep_state else None}
+        reports.finish(index, replace(run, seconds=seconds, **kept))
+    return [reports.runs[index] for index in range(len(replicas))]
+
+
+def _prepare(model: str, data: Dataset, replica: Replica) -> tuple[nn.Module, Minibatches]:
+    """The model with a replica's initial parameters, and its mini-batches."""
+    entry, sampling = find_model(model), SAMPLING[model]
+    own = [(name, value) for name, value in replica.options if name not in sampling]
+    settings = entry.settings(model, own, {"num_nodes": data.num_nodes})
+    net = seeded_module(entry, data, settings, replica.seed, replica.dropout, replica.lam)
+    net = net.to(data.x.device, data.x.dtype)
+    options: dict[str, Any] = {name: value for name, value in replica.options if name in sampling}
+    return net, METHODS[model](net, data, data.splits[replica.split].train, seed=replica.seed, **options)
+
+
+def fit(
+    model: str,
+    net: nn.Module,
+    batches: Minibatches,
+    data: Dataset,
+    replica: Replica,
+    config: TrainConfig,
+    reports: Progress,
+) -> Run:
+    """Trains `net` with Adam on mini-batches and validates it on whole graphs after every epoch.
+
+    In the end `net` has the parameters of the best epoch. The global random state is left as it was.
+    """
     start = time.perf_counter()
-    _, val, test = split
-    optimizer = torch.optim.Adam(net.parameters(), lr=lr, weight_decay=weight_decay)
-    history: dict[str, list[float]] = {"train_loss": [], "val_loss": [], "val": []}
-    best: tuple[float, float] | None = None
-    best_epoch, state = -1, net.state_dict()
-    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-        torch.manual_seed(seed)
-        for epoch in range(max_epochs):
-            train_loss = _one_epoch(net, batches, optimizer, epoch)
-            score, loss = evaluate(net, x, graph, y, val)
-            for name, number in (("train_loss", train_loss), ("val_loss", loss), ("val", score)):
-                history[name].append(number)
-            if best is None or (score, -loss) > best:
-                best, best_epoch = (score, -loss), epoch
+    optimizer = torch.optim.Adam(net.parameters(), lr=replica.lr, weight_decay=replica.weight_decay)
+    task = make_task(data, [replica.split])
+    best = initial_best(1, torch.float64)
+    history: dict[str, list[float]] = {name: [] for name in HISTORY}
+    state = net.state_dict()
+    with torch.random.fork_rng(devices=[data.x.device] if data.x.is_cuda else []):
+        torch.manual_seed(replica.seed)
+        for epoch in range(config.max_epochs):
+            train_loss = _train_epoch(net, batches, optimizer, epoch)
+            score, loss = evaluate(net, task.val, data.metric)
+            for name, value in zip(HISTORY, (train_loss, loss.item(), score.item()), strict=True):
+                history[name].append(value)
+            if update_best_(best, torch.tensor([epoch]), score, loss, config):
                 state = {name: value.detach().clone() for name, value in net.state_dict().items()}
-            if progress is not None:
-                progress(epoch, score, loss)
-            if epoch - best_epoch >= patience:
+            reports.add_epochs(1)
+            reports.report(epoch + 1, best["best_score"].tolist)
+            if not best["alive"]:
                 break
     net.load_state_dict(state)
-    assert best is not None
-    tested, _ = evaluate(net, x, graph, y, test)
-    return Fit(best[0], tested, best_epoch, history, state, time.perf_counter() - start)
+    test, _ = evaluate(net, task.test, data.metric)
+    return Run(
+        replica=replica,
+        model=model,
+        val=best["best_score"].item(),
+        test=test.item(),
+        epoch=int(best["best_epoch"]),
+        epochs=len(history["val"]),
+        history=history,
+        seconds=time.perf_counter() - start,
+        num_parameters=sum(parameter.numel() for parameter in net.parameters()),
+        state=state,
+    )
 
 
-def _one_epoch(net: nn.Module, batches: Minibatches, optimizer: torch.optim.Optimizer, epoch: int) -> float:
+def _train_epoch(net: nn.Module, batches: Minibatches, optimizer: torch.optim.Optimizer, epoch: int) -> float:
+    """Trains one epoch and returns the mean loss of its steps."""
     net.train()
     total, count = 0.0, 0
     for batch in batches.steps(epoch):
         optimizer.zero_grad()
-        loss = batches.loss(net, batch)
+        loss = batches.loss(batch)
         loss.backward()
         optimizer.step()
         total, count = total + loss.item(), count + 1
@@ -124,41 +173,9 @@ def _one_epoch(net: nn.Module, batches: Minibatches, optimizer: torch.optim.Opti
 
 
 @torch.no_grad()
-def evaluate(net: nn.Module, x: Tensor, graph: Graph, y: Tensor, mask: Tensor) -> tuple[float, float]:
-    """Score and loss on the nodes of `mask`, with the whole graph."""
+def evaluate(net: nn.Module, part: Part, metric: str) -> tuple[Tensor, Tensor]:
+    """`[1]` score and `[1]` loss of a model on the nodes of a part, on the CPU in float64."""
     net.eval()
-    logits, labels = net(x, graph)[mask], y[mask]
-    return score(logits, labels), node_losses(logits, labels).mean().item()
-
-
-def score(logits: Tensor, labels: Tensor) -> float:
-    """Accuracy, or micro-F1 of boolean labels: `2 TP / (2 TP + FP + FN)`."""
-    if labels.dim() == 1:
-        return (logits.argmax(1) == labels).float().mean().item()
-    guessed = logits > 0
-    hits, wrong = (guessed & labels).sum().item(), (guessed ^ labels).sum().item()
-    return 2 * hits / (2 * hits + wrong) if hits + wrong else 0.0
-
-
-def node_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """The loss of each node: cross-entropy, of each label and averaged where labels are many."""
-    if labels.dim() == 1:
-        return cross_entropy(logits, labels, reduction="none")
-    return binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none").mean(1)
-
-
-def check_labels(y: Tensor, train: Tensor, graph: Graph) -> None:
-    """Refuses labels and masks that do not fit the graph, and a mask without nodes."""
-    for name, value in (("y", y), ("train", train)):
-        if value.size(0) != graph.num_nodes:
-            raise ValueError(f"{name} must have {graph.num_nodes} rows, one a node, got {value.size(0)}")
-    if not bool(train.any()):
-        raise ValueError("train must have a node or more, got an empty mask")
-
-
-def shuffled(nodes: Tensor, size: int, key: int) -> Iterator[Tensor]:
-    """The nodes in a random order that depends on the key, in batches of `size`."""
-    if size < 1:
-        raise ValueError(f"batch_size must be 1 or larger, got {size}")
-    order = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(key)).to(nodes.device)
-    yield from nodes[order].split(size)
+    logits = net(part.x, part.graph).unsqueeze(0)
+    score, loss = metrics.evaluate(metric, logits, part.y, part.masks, part.weights())
+    return score.double().cpu(), loss.double().cpu()

@@ -1,4 +1,4 @@
-"""Models that train on samples of the graph give runs like all others."""
+"""`train_runs`: models that train on samples of the graph, and all others."""
 
 import dataclasses
 from dataclasses import replace
@@ -6,11 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gfgn.data import Dataset
-from gfgn.data.generators import dimensions
-from gfgn.runs import Store, make_replicas, run_study
-from gfgn.train import Replica, Run, Status, TrainConfig, train_replicas
-from gfgn.train.sampled import is_sampled, train_runs
+from gfgn.data import Dataset, dimensions
+from gfgn.train import Replica, Run, Status, TrainConfig, train_replicas, train_runs
+from gfgn.train.minibatch import is_sampled
 
 QUICK = TrainConfig(4, 4)
 SAGE = Replica(1, 2, lr=0.01, options=(("batch_size", 16), ("hidden", 8)))
@@ -34,7 +32,7 @@ def test_which_runs_train_on_samples() -> None:
 
 
 @pytest.mark.parametrize("model", ["graphsage", "vr-gcn", "graphsaint"])
-def test_a_run_depends_on_its_replica_alone(model: str, data: Dataset) -> None:
+def test_a_run_depends_on_its_replica_only(model: str, data: Dataset) -> None:
     options = (("batch_size", 16),) if model == "graphsage" else ()
     replicas = [Replica(split, seed, options=options) for split in (0, 1) for seed in (0, 1)]
     seen: list[Run] = []
@@ -65,8 +63,8 @@ def test_settings_of_the_model_and_of_the_sampler(data: Dataset) -> None:
     assert run.num_parameters > small.num_parameters
 
 
-def test_others_train_together_as_ever(data: Dataset) -> None:
-    replicas = make_replicas("gcn", [{"lr": 0.05}], [0, 1])
+def test_other_models_train_in_batches_of_replicas(data: Dataset) -> None:
+    replicas = [Replica(split, lr=0.05) for split in (0, 1)]
     runs = train_runs("gcn", data, replicas, QUICK)
     expected = train_replicas("gcn", data, replicas, 4, 4, history=False)
     assert all(same(run, other) for run, other in zip(runs, expected, strict=True))
@@ -75,20 +73,8 @@ def test_others_train_together_as_ever(data: Dataset) -> None:
     assert train_runs("gcn", data, [], QUICK) == []
 
 
-def test_a_study_keeps_them_apart(data: Dataset) -> None:
-    """The same model on samples and on the whole graph are two runs."""
-    whole = Replica(1, 2, lr=0.01, options=(("hidden", 8),))
-    with Store(":memory:") as store:
-        rows = run_study(store, data, "graphsage", [SAGE, whole], QUICK)
-        assert len(store) == 2
-        assert rows[0].key != rows[1].key
-        assert run_study(store, data, "graphsage", [SAGE], QUICK) == rows[:1]
-
-
-def test_what_cannot_train_on_samples(data: Dataset) -> None:
-    with pytest.raises(
-        ValueError, match="protocol must leave clip, schedule, class_weights and best as usual for vr-gcn"
-    ):
+def test_unsupported_configurations_and_data(data: Dataset) -> None:
+    with pytest.raises(ValueError, match="config must have the default clip, schedule, class_weights and best for vr-"):
         train_runs("vr-gcn", data, [Replica()], TrainConfig(4, 4, clip=1.0))
     two = dataclasses.replace(data, metric="roc_auc", num_classes=2, y=data.y % 2)
     with pytest.raises(ValueError, match="data must be measured by accuracy or micro-F1 for vr-gcn, got roc_auc"):

@@ -1,0 +1,187 @@
+"""GraphSAINT's subgraph samplers: nodes, edges or random walks, and the edges between the sampled nodes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gfgn.graph import Graph
+from gfgn.sampling.counter import compiled, derive, key_of, uniform
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@compiled
+def draw_by_weight(cumulative: Any, count: int, key: Any) -> Any:
+    """`count` indices, drawn with replacement in proportion to weights whose running sum is `cumulative`."""
+    out = np.empty(count, np.int64)
+    total = cumulative[-1]
+    for k in range(count):
+        out[k] = min(np.searchsorted(cumulative, uniform(key, k) * total, side="right"), cumulative.size - 1)
+    return out
+
+
+@compiled
+def walk(ptr: Any, idx: Any, roots: Any, length: int, key: Any) -> Any:
+    """The nodes of random walks of `length` steps from the roots, roots included. A walk stays on a node without
+    neighbors."""
+    out = np.empty((roots.size, length + 1), np.int64)
+    for k in range(roots.size):
+        walk_key = derive(key, k)
+        node = roots[k]
+        out[k, 0] = node
+        for step in range(length):
+            size = ptr[node + 1] - ptr[node]
+            if size > 0:
+                node = idx[ptr[node] + int(uniform(walk_key, step) * size)]
+            out[k, step + 1] = node
+    return out.ravel()
+
+
+@compiled
+def induced(ptr: Any, idx: Any, nodes: Any, local: Any) -> Any:
+    """The edges between `nodes`: their sources and targets as indices into `nodes`, and their indices in the graph.
+
+    `local` is a buffer of −1, one per node of the graph; it is restored before the function returns.
+    """
+    for k in range(nodes.size):
+        local[nodes[k]] = k
+    count = 0
+    for k in range(nodes.size):
+        for edge in range(ptr[nodes[k]], ptr[nodes[k] + 1]):
+            count += local[idx[edge]] >= 0
+    row, col, edges = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    filled = 0
+    for k in range(nodes.size):
+        for edge in range(ptr[nodes[k]], ptr[nodes[k] + 1]):
+            source = local[idx[edge]]
+            if source >= 0:
+                row[filled], col[filled], edges[filled] = source, k, edge
+                filled += 1
+    for k in range(nodes.size):
+        local[nodes[k]] = -1
+    return row, col, edges
+
+
+class Subgraph(NamedTuple):
+    """Sampled nodes and the edges between them."""
+
+    node: Ints
+    """The nodes, in ascending order."""
+    row: Ints
+    """The source of each edge, an index into `node`."""
+    col: Ints
+    """The target of each edge, an index into `node`."""
+    edge: Ints
+    """The index of each edge in the graph."""
+
+
+class SubgraphSampler(ABC):
+    """Samples nodes of a graph and the edges between them.
+
+    Args:
+        graph: The graph.
+        budget: How many nodes, edges or roots of walks are drawn, with replacement.
+    """
+
+    default_budget: int
+    """Budget for large graphs, from the paper."""
+
+    def __init__(self, graph: Graph, budget: int) -> None:
+        check_positive(budget=budget)
+        self.budget = budget
+        self.num_nodes = graph.num_nodes
+        self.ptr: Ints = graph.by_target.ptr.cpu().numpy()
+        self.idx: Ints = graph.by_target.idx.cpu().numpy().astype(np.int64)
+        self._local = np.full(graph.num_nodes, -1, np.int64)
+
+    @abstractmethod
+    def nodes(self, key: np.uint64) -> Ints:
+        """Distinct nodes in ascending order, a function of the key."""
+
+    def sample(self, key: np.uint64) -> Subgraph:
+        """A subgraph, a function of the key."""
+        nodes = self.nodes(key)
+        return Subgraph(nodes, *induced(self.ptr, self.idx, nodes, self._local))
+
+    def _uniform_nodes(self, key: np.uint64) -> Ints:
+        nodes: Ints = draw_by_weight(np.arange(1.0, self.num_nodes + 1), self.budget, key)
+        return nodes
+
+
+class NodeSampler(SubgraphSampler):
+    """`budget` nodes with `P(u) ∝ ‖Ã_{:,u}‖²`, where `Ã = D⁻¹A`."""
+
+    default_budget = 6000
+
+    def __init__(self, graph: Graph, budget: int) -> None:
+        super().__init__(graph, budget)
+        squared = graph.row_norm.double().square().cpu().numpy()
+        weight = np.bincount(self.idx, weights=squared, minlength=graph.num_nodes).astype(np.float64)
+        self._cumulative = np.cumsum(_probabilities(weight))
+
+    def nodes(self, key: np.uint64) -> Ints:
+        return np.unique(draw_by_weight(self._cumulative, self.budget, key))
+
+
+class EdgeSampler(SubgraphSampler):
+    """Both ends of `budget` edges with `P(u, v) ∝ 1/d(u) + 1/d(v)`; single nodes if the graph has no edges."""
+
+    default_budget = 4000
+
+    def __init__(self, graph: Graph, budget: int) -> None:
+        super().__init__(graph, budget)
+        self.source, self.target = graph.edge_index.cpu().numpy()
+        inverse: Floats = 1 / np.maximum(graph.row_lengths.double().cpu().numpy(), 1)
+        self._cumulative = np.cumsum(_probabilities(inverse[self.source] + inverse[self.target]))
+
+    def nodes(self, key: np.uint64) -> Ints:
+        if self.source.size == 0:
+            return np.unique(self._uniform_nodes(key))
+        edges = draw_by_weight(self._cumulative, self.budget, key)
+        return np.unique(np.concatenate([self.source[edges], self.target[edges]]))
+
+
+class WalkSampler(SubgraphSampler):
+    """All nodes on random walks of `length` steps from `budget` uniformly drawn roots."""
+
+    default_budget = 3000
+
+    def __init__(self, graph: Graph, budget: int, length: int = 2) -> None:
+        super().__init__(graph, budget)
+        check_positive(length=length)
+        self.length = length
+
+    def nodes(self, key: np.uint64) -> Ints:
+        roots = self._uniform_nodes(key_of(int(key), 0))
+        return np.unique(walk(self.ptr, self.idx, roots, self.length, key_of(int(key), 1)))
+
+
+SAMPLERS: dict[str, type[SubgraphSampler]] = {"node": NodeSampler, "edge": EdgeSampler, "walk": WalkSampler}
+
+
+def make_sampler(name: str, graph: Graph, budget: int | None = None, length: int = 2) -> SubgraphSampler:
+    """The sampler of that name; the default budget is a quarter of the nodes, at most `default_budget`."""
+    if name not in SAMPLERS:
+        raise ValueError(f"sampler must be one of {', '.join(map(repr, SAMPLERS))}, got {name!r}")
+    kind = SAMPLERS[name]
+    if budget is None:
+        budget = max(1, min(graph.num_nodes // 4, kind.default_budget))
+    return WalkSampler(graph, budget, length) if kind is WalkSampler else kind(graph, budget)
+
+
+def check_positive(**values: int) -> None:
+    """Raises an error that names the first argument below 1."""
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"{name} must be 1 or larger, got {value}")
+
+
+def _probabilities(weight: Floats) -> Floats:
+    """Normalized weights; uniform where all are 0."""
+    total = float(weight.sum())
+    return weight / total if total > 0 else np.full(weight.size, 1 / max(weight.size, 1))

@@ -1,0 +1,95 @@
+"""`Program`: a model as a function of the stacked parameters and hyperparameters of many replicas."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from gfgn.data.dataset import Dataset
+from gfgn.nn.registry import Model
+from gfgn.ops.random import keyed
+from gfgn.train.task import Part
+
+
+def seeded_module(
+    model: Model, data: Dataset, settings: Mapping[str, Any], seed: int, dropout: float = 0.0, lam: float = 1.0
+) -> nn.Module:
+    """The model with the initial parameters of a seed; PyTorch's global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return model.build(data.num_features, data.num_classes, dropout, lam, settings)
+
+
+class Program:
+    """A model, vectorized over replicas.
+
+    Args:
+        model: Entry of the registry.
+        settings: The model's own parameters.
+        data: The dataset, for its sizes.
+        device: Where to train.
+    """
+
+    def __init__(self, model: Model, settings: dict[str, Any], data: Dataset, device: torch.device) -> None:
+        self.model = model
+        self._settings, self._data = settings, data
+        # Wherever a submodule keeps one of these two as an attribute, each replica's own value is set instead.
+        dropout, lam = torch.zeros(()), torch.ones(())
+        with torch.random.fork_rng(devices=[]):
+            module = model.build(data.num_features, data.num_classes, dropout, lam, settings)
+        self.module = module.to(device, data.x.dtype)
+        self._attributes = [
+            (child, name, key)
+            for key, placeholder in (("dropout", dropout), ("lam", lam))
+            for child in self.module.modules()
+            for name, value in vars(child).items()
+            if value is placeholder
+        ]
+
+    def initial(self, seed: int) -> dict[str, Tensor]:
+        """The initial parameters of a replica, on the CPU."""
+        module = seeded_module(self.model, self._data, self._settings, seed)
+        return {name: value.detach().to(self._data.x.dtype) for name, value in module.named_parameters()}
+
+    def is_by_feature(self, shape: Sequence[int]) -> bool:
+        """Whether a weight multiplies sparse features: that product reads it feature by feature."""
+        sparse = self._data.x.layout == torch.sparse_csr
+        return sparse and len(shape) == 2 and shape[1] == self._data.num_features
+
+    def __call__(
+        self, parameters: dict[str, Tensor], own: dict[str, Tensor], part: Part, training: bool, scores: bool = False
+    ) -> Any:
+        """`[R, N, C]` logits, and with `scores` also the gates of the first layer.
+
+        Args:
+            parameters: `[R, …]` by name.
+            own: `"key"` (of the random numbers), `"dropout"` and `"lam"` of each replica, `[R]`.
+            part: The nodes and their graph.
+            training: Whether dropout is on.
+            scores: Whether to return gates.
+        """
+        self.module.train(training)
+        options = {"return_scores": True} if scores else {}
+
+        def one(parameters: dict[str, Tensor], own: dict[str, Tensor]) -> Any:
+            with self._set(own), keyed(own["key"]):
+                out = functional_call(self.module, parameters, (part.x, part.graph), options)
+            return (out[0], out[1][0]) if scores else out
+
+        return torch.vmap(one)(parameters, own)
+
+    @contextlib.contextmanager
+    def _set(self, own: dict[str, Tensor]) -> Iterator[None]:
+        before = [getattr(module, name) for module, name, _ in self._attributes]
+        for module, name, key in self._attributes:
+            setattr(module, name, own[key])
+        try:
+            yield
+        finally:
+            for (module, name, _), value in zip(self._attributes, before, strict=True):
+                setattr(module, name, value)

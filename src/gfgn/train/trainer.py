@@ -1,0 +1,274 @@
+"""`Trainer`: one call of `train_replicas`. It groups replicas into batches and trains these."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from gfgn.data.dataset import Dataset
+from gfgn.nn.registry import HIDDEN, find_model
+from gfgn.train.batch import Batch
+from gfgn.train.checkpoint import Checkpoint
+from gfgn.train.config import TrainConfig
+from gfgn.train.program import Program
+from gfgn.train.progress import Progress
+from gfgn.train.replica import Replica, Run
+from gfgn.train.task import Task, make_task
+from gfgn.train.torch_settings import fitting_threads, num_threads
+
+EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}
+"""Epochs between two checks for finished replicas: a check waits for the GPU."""
+COMPACT_BELOW = {"cpu": 0.9, "cuda": 0.6}
+"""Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again."""
+CACHE_BYTES = 1 << 22
+"""Hidden units of a batch on the CPU: about the size of a cache."""
+
+Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Replicas that share a program."""
+
+    program: Program
+    task: Task
+    splits: list[int]  # of the task's masks
+    indices: list[int]  # of the replicas
+
+
+@dataclass
+class Trainer:
+    """Trains all replicas of one call, see `train_replicas` for the attributes; `progress` has the finished runs."""
+
+    name: str
+    data: Dataset
+    replicas: Sequence[Replica]
+    config: TrainConfig
+    progress: Progress
+    history: bool
+    keep_state: bool
+    gates: bool
+    batch_size: int | None
+    checkpoint: Checkpoint | None
+
+    def __post_init__(self) -> None:
+        self.model = find_model(self.name)
+        self.device = self.data.y.device
+        self.seconds = [0.0] * len(self.replicas)
+
+    def train(self, rungs: list[int], prune: Prune | None) -> None:
+        """Trains all replicas; with `prune`, batches wait for each other at every rung."""
+        if prune is None and self.device.type == "cpu" and len(self.replicas) > 1 and torch.get_num_threads() > 1:
+            self._train_in_threads(torch.get_num_threads())
+            return
+        with fitting_threads(self.data, len(self.replicas)):
+            groups = map(self._group, self._same_program())
+            if prune is not None:
+                self._train_in_rungs(list(groups), rungs, prune)
+            else:
+                for group in groups:
+                    self._train_group(group)
+
+    # --- groups and batches -----------------------------------------------------------------------
+
+    def _same_program(self) -> list[list[int]]:
+        """Indices of replicas that can share a program: the same options and, for inductive data, the same split."""
+        groups: dict[Any, list[int]] = {}
+        for index, replica in enumerate(self.replicas):
+            groups.setdefault((replica.options, self.data.inductive and replica.split), []).append(index)
+        return list(groups.values())
+
+    def _group(self, indices: list[int]) -> Group:
+        facts = {"num_nodes": self.data.num_nodes}
+        settings = self.model.settings(self.name, self.replicas[indices[0]].options, facts)
+        program = Program(self.model, settings, self.data, self.device)
+        splits = sorted({self.replicas[index].split for index in indices})
+        return Group(program, make_task(self.data, splits, self.config.graphs_per_step), splits, indices)
+
+    def _batch(self, group: Group, indices: Sequence[int]) -> Batch:
+        replicas = [self.replicas[index] for index in indices]
+        splits = [group.splits.index(replica.split) for replica in replicas]
+        return Batch(group.program, group.task, self.data, replicas, splits, self.config)
+
+    def _train_group(self, group: Group) -> None:
+        """Trains a group batch by batch, in smaller batches after the memory was not enough."""
+        size = self.batch_size or self._fitting(group)
+        left = group.indices
+        while left:
+            subset = left[:size]
+            try:
+                self._train_batch(self._batch(group, subset), subset, self.config.max_epochs)
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+                size = max(1, min(size, len(left)) // 2)
+                gc.collect()
+            left = [index for index in left if index not in self.progress.runs]
+            if left and self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _train_in_rungs(self, groups: list[Group], rungs: list[int], prune: Prune) -> None:
+        """Trains all batches up to a rung, then all up to the next."""
+        batches = [
+            (self._batch(group, subset), subset)
+            for group in groups
+            for subset in _chunks(group.indices, self.batch_size or self._fitting(group))
+        ]
+        for rung in [*rungs, self.config.max_epochs]:
+            for batch, indices in batches:
+                self._train_batch(batch, indices, rung)
+            if rung < self.config.max_epochs:
+                self._prune(batches, rung, prune)
+
+    def _train_in_threads(self, threads: int) -> None:
+        """Trains one batch per thread: threads that divide the work of one batch would wait for each other at every
+        step of it, and on a busy machine for very long."""
+        jobs = []
+        for group in self._same_program():
+            if self.batch_size:
+                subsets = _chunks(group, self.batch_size)
+            else:
+                subsets = _even_chunks(group, self._fitting_the_cache(), threads)
+            jobs += [partial(self._train_subset, group, subset) for subset in subsets]
+        with num_threads(1):
+            self.progress.run_in_threads(jobs, threads)
+
+    def _train_subset(self, group: list[int], indices: list[int]) -> None:
+        """Trains some replicas of a group, with their own program."""
+        with self.progress.lock:  # initial parameters are drawn from PyTorch's global generator
+            batch = self._batch(self._group(group), indices)
+        self._train_batch(batch, indices, self.config.max_epochs)
+
+    # --- batch sizes ------------------------------------------------------------------------------
+
+    def _fitting(self, group: Group) -> int:
+        """Number of replicas to train at a time."""
+        count = len(group.indices)
+        if self.device.type == "cpu":
+            return min(count, self._fitting_the_cache())
+        if self.device.type != "cuda":
+            return min(count, 16)
+        free, _ = torch.cuda.mem_get_info(self.device)
+        if self._estimated_bytes(group) * count < 0.1 * free:
+            return count
+        before = torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        probe = group.indices[:2]
+        batch = self._batch(group, probe)
+        batch.train_step(0)
+        batch.validate()
+        each = (torch.cuda.max_memory_allocated(self.device) - before) / len(probe)
+        del batch
+        torch.cuda.empty_cache()
+        return max(1, min(count, int(0.7 * free / each)))
+
+    def _fitting_the_cache(self) -> int:
+        """Number of replicas whose hidden units fit into a CPU's cache together; at least one."""
+        return max(1, CACHE_BYTES // (4 * HIDDEN * (self.data.num_nodes + 1)))
+
+    def _estimated_bytes(self, group: Group) -> int:
+        """Upper estimate of a replica's memory: parameters with Adam's state and those of the best epoch, and what
+        layers keep for every node and edge."""
+        parameters = sum(parameter.numel() for parameter in group.program.module.parameters())
+        graph = self.data.graph
+        return 4 * (8 * parameters + HIDDEN * (32 * graph.num_nodes + 12 * graph.num_edges))
+
+    # --- one batch --------------------------------------------------------------------------------
+
+    def _train_batch(self, batch: Batch, indices: list[int], until: int) -> None:
+        """Trains a batch up to an epoch; finished replicas are removed from it and from `indices`."""
+        if self.checkpoint is not None and batch.epoch == 0:
+            with self.progress.lock:
+                for index, run in self.checkpoint.resume(batch, indices).items():
+                    self.progress.finish(index, run)
+        every, few = EPOCHS_PER_CHECK.get(self.device.type, 10), COMPACT_BELOW.get(self.device.type, 0.6)
+        while indices and batch.epoch < until and not self.progress.stopped:
+            start, epoch = time.perf_counter(), batch.epoch
+            batch.run(min(every, until - batch.epoch))
+            alive = batch.alive()
+            self._count(indices, batch.epoch - epoch, time.perf_counter() - start)
+            if sum(alive) <= few * len(indices) or batch.epoch >= until:
+                self._remove(batch, indices, alive)
+            with self.progress.lock:
+                self.progress.report(batch.epoch, batch.scores)
+                if self.checkpoint is not None:
+                    self.checkpoint.save(batch, indices, self.progress.runs)
+
+    def _count(self, indices: list[int], epochs: int, seconds: float) -> None:
+        self.progress.add_epochs(epochs * len(indices))
+        for index in indices:
+            self.seconds[index] += seconds / len(indices)
+
+    def _remove(self, batch: Batch, indices: list[int], kept: Sequence[bool], dropped: bool = False) -> None:
+        """Finishes the replicas that are not `kept` and removes them."""
+        gone = [k for k, stays in enumerate(kept) if not stays]
+        if not gone:
+            return
+        removed = [indices[k] for k in gone]
+        for index, run in zip(removed, self._results(batch.take(gone), removed, dropped), strict=True):
+            self.progress.finish(index, run)
+        left = [k for k, stays in enumerate(kept) if stays]
+        batch.keep(left)
+        indices[:] = [indices[k] for k in left]
+
+    def _results(self, batch: Batch, indices: list[int], dropped: bool) -> list[Run]:
+        """The runs of a batch all of whose replicas have finished."""
+        start, count = time.perf_counter(), len(indices)
+        tests = [math.nan] * count if dropped else batch.test_scores()
+        gates = batch.gates() if self.gates and not dropped else [None] * count
+        states = batch.states() if self.keep_state else [None] * count
+        scores, best, histories = batch.scores(), batch.tensors["best_epoch"].tolist(), batch.histories()
+        seconds = (time.perf_counter() - start) / count
+        runs = []
+        for k, index in enumerate(indices):
+            epochs = min(batch.epoch, best[k] + self.config.patience + 1)
+            runs.append(
+                Run(
+                    replica=self.replicas[index],
+                    model=self.name,
+                    val=scores[k],
+                    test=tests[k],
+                    epoch=best[k],
+                    epochs=epochs,
+                    history={key: values[:epochs] for key, values in histories[k].items()} if self.history else {},
+                    seconds=self.seconds[index] + seconds,
+                    num_parameters=batch.num_parameters,
+                    state=states[k],
+                    gates=gates[k],
+                    dropped=dropped,
+                )
+            )
+        return runs
+
+    def _prune(self, batches: list[tuple[Batch, list[int]]], epoch: int, prune: Prune) -> None:
+        """Calls `prune` for the replicas of all batches together, and removes those that do not continue."""
+        asked = [index for _, indices in batches for index in indices]
+        if not asked:
+            return
+        scores = [score for batch, _ in batches for score in batch.scores()]
+        answers = prune(epoch, [self.replicas[index] for index in asked], scores)
+        if len(answers) != len(asked):
+            raise ValueError(f"prune must answer for each of {len(asked)} replicas, got {len(answers)} answers")
+        kept = dict(zip(asked, map(bool, answers), strict=True))
+        for batch, indices in batches:
+            self._remove(batch, indices, [kept[index] for index in indices], dropped=True)
+
+
+def _chunks(indices: list[int], size: int) -> list[list[int]]:
+    return [indices[first : first + size] for first in range(0, len(indices), size)]
+
+
+def _even_chunks(indices: list[int], size: int, threads: int) -> list[list[int]]:
+    """Batches of at most `size`: the same number for every thread, and as even as possible."""
+    rounds = -(-len(indices) // (size * threads))
+    count = min(len(indices), rounds * threads)
+    ends = [len(indices) * k // count for k in range(count + 1)]
+    return [indices[first:last] for first, last in itertools.pairwise(ends)]
