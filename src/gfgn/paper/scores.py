@@ -74,8 +74,8 @@ class Scores:
     def summary_row(self) -> tuple[Any, ...]:
         """Returns the row of this network in `summary.csv`."""
         hyper = (getattr(self.run.replica, name) for name in ("split", "seed", *HYPER))
-        ends = self.quantiles.min(), self.mean.mean(), self.quantiles.max(), self.mean.std()
-        numbers = (*map(float, ends), self.box, self.below, self.idle)
+        scores = (self.quantiles.min(), self.mean.mean(), self.quantiles.max(), self.mean.std())
+        numbers = (*map(float, scores), self.box, self.below, self.idle)
         return (self.dataset, self.run.model, *hyper, self.run.val, self.run.test, *numbers)
 
     def dimension_rows(self) -> list[tuple[Any, ...]]:

@@ -23,13 +23,9 @@ if TYPE_CHECKING:
 
 X_LABELS = {"noise": "random edges added, % of the edges", "lam": "λ, the upper bound of the gates"}
 PUBLISHED = "published"  # the first row of a figure of variants
-TICK: dict[str, Any] = {"marker": "|", "linestyle": "", "markersize": 7, "markeredgewidth": 0.9}  # single runs
-HOLLOW = TICK | {
-    "marker": "D",
-    "markerfacecolor": "none",
-    "markeredgecolor": FAINT,
-    "markersize": 5,
-}  # published values
+# The styles of single runs and of published values.
+TICK: dict[str, Any] = {"marker": "|", "linestyle": "", "markersize": 7, "markeredgewidth": 0.9}
+HOLLOW = TICK | {"marker": "D", "markersize": 5, "markerfacecolor": "none", "markeredgecolor": FAINT}
 
 
 class Point(NamedTuple):
@@ -193,7 +189,7 @@ def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, f
         figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel().tolist()
         for axes, dataset in zip(panels, datasets, strict=False):
-            _forest(axes, points, published, dataset, models)
+            _forest(axes, points, published, dataset)
         for axes in panels[len(datasets) :]:
             axes.axis("off")
         label_panels(panels[: len(datasets)] if len(datasets) > 1 else [])
@@ -204,14 +200,8 @@ def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, f
         return figure
 
 
-def _forest(
-    axes: Axes,
-    points: Sequence[Point],
-    published: Mapping[str, Mapping[str, float]],
-    dataset: str,
-    models: Sequence[str],
-) -> None:
-    intervals = len({point.split for point in points}) > 1
+def _forest(axes: Axes, points: Sequence[Point], published: Mapping[str, Mapping[str, float]], dataset: str) -> None:
+    (_, models), intervals = _names(points), len({point.split for point in points}) > 1
     for row, model in enumerate(models):
         color = model_style(model)["color"] if is_gfgn(model) else BLACK
         for summary in _summaries(points, dataset, model).values():
