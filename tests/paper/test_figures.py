@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from gfgn.data import DATASETS
 from gfgn.paper.figures.motivation import embedding_figure, neighbors_figure
 from gfgn.paper.figures.parameters import parameters_figure
-from gfgn.paper.figures.scores import boxes_figure, values_figure
+from gfgn.paper.figures.scores import scores_figure
 from gfgn.paper.figures.spectral import spectral_figure
 from gfgn.paper.figures.studies import Point, axis_figure, draw_study, study_points, table_figure
 from gfgn.paper.studies import load_study
@@ -39,6 +39,11 @@ def quantiles(seed: int, dimensions: int = 64) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).uniform(0, 2, (dimensions, 7)), axis=1)
 
 
+def dots(low: float, high: float) -> np.ndarray:
+    """Quantiles of 64 dimensions with one score each."""
+    return np.tile(np.linspace(low, high, 64)[:, None], 7)
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "spectral": lambda: spectral_figure(np.linspace(0, 2, 30), (0.1, 0.5, 0.9), (1, 2), "Cora"),
     "neighbors": lambda: neighbors_figure(np.random.default_rng(0).uniform(size=(4, 2))),
@@ -46,15 +51,13 @@ FIGURES: dict[str, Callable[[], Figure]] = {
         np.linspace(0, 9, 40), np.linspace(0, 9, 40), np.random.default_rng(0).uniform(0.1, 1, (40, 5)), "Cora"
     ),
     "parameters": lambda: parameters_figure(
-        [(level, width, 1, 2 * width**2) for level in ("graph", "neighbor", "pair") for width in (16, 64)],
+        [(level, width, 2 * width**2) for level in ("graph", "neighbor", "pair") for width in (16, 64)],
         {level: {"cora": 0.01, "ppi": 0.05} for level in ("graph", "neighbor", "pair")},
     ),
     "axis": lambda: axis_figure(points((0.0, 1.0)), "noise"),
     "table": lambda: table_figure(points((math.nan,)), {"gcn": {"cora": 81.0}}),
-    "values": lambda: values_figure(
-        {"cora": np.linspace(0.5, 0.9, 64)}, {"cora": np.arange(64) % 3 == 0}, "gfgn-graph", 0.55
-    ),
-    "boxes": lambda: boxes_figure(
+    "values": lambda: scores_figure({"cora": dots(0.5, 0.9)}, {"cora": np.arange(64) % 3 == 0}, "gfgn-graph", 0.55),
+    "boxes": lambda: scores_figure(
         {"cora": quantiles(0, 9), "texas": quantiles(1, 9)},
         {name: np.arange(9) % 3 == 0 for name in ("cora", "texas")},
         "gfgn-neighbor",
@@ -114,7 +117,7 @@ def test_a_forest_has_measured_and_published() -> None:
 
 def test_boxes_reach_from_quartile_to_quartile() -> None:
     values = quantiles(0)
-    axes = boxes_figure({"cora": values}, {"cora": np.zeros(64, dtype=bool)}, "gfgn-pair", 0.55).axes[0]
+    axes = scores_figure({"cora": values}, {"cora": np.zeros(64, dtype=bool)}, "gfgn-pair", 0.55).axes[0]
     (boxes,) = axes.patches
     corners = boxes.get_path().vertices.reshape(64, 4, 2)
     assert corners[:, :, 1].min(axis=1) == pytest.approx(values[:, 2])
@@ -123,14 +126,14 @@ def test_boxes_reach_from_quartile_to_quartile() -> None:
 
 
 def test_panels_share_their_axis_and_idle_dimensions_are_gray() -> None:
-    low, high = np.linspace(0.1, 0.2, 64), np.linspace(0.1, 1.9, 64)
+    low, high = dots(0.1, 0.2), dots(0.1, 1.9)
     idle = np.arange(64) < 10
-    figure = values_figure({"cora": low, "texas": high}, {"cora": idle, "texas": ~idle}, "gfgn-graph", 0.55)
+    figure = scores_figure({"cora": low, "texas": high}, {"cora": idle, "texas": ~idle}, "gfgn-graph", 0.55)
     assert figure.axes[1].get_ylim()[0] == 0
     assert figure.axes[1].get_ylim()[1] > 1.9  # though the first panel needs less
     gray, colored = (line for line in figure.axes[0].get_lines() if line.get_marker() == "o")
     assert list(gray.get_xdata()) == list(range(10))
-    assert list(colored.get_ydata()) == pytest.approx(low[10:])
+    assert list(colored.get_ydata()) == pytest.approx(low[10:, 0])
     assert gray.get_color() != colored.get_color()
 
 
@@ -144,7 +147,7 @@ def test_nothing_to_draw() -> None:
     with pytest.raises(ValueError, match="points must hold at least one run, got none"):
         axis_figure([], "noise")
     with pytest.raises(ValueError, match="idle must hold at least one dataset, got none"):
-        boxes_figure({}, {}, "gfgn-pair", 0.55)
+        scores_figure({}, {}, "gfgn-pair", 0.55)
 
 
 # --- studies ----------------------------------------------------------------------------------------------------------

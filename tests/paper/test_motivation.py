@@ -74,7 +74,7 @@ def test_median_user() -> None:
 
 def test_contrasts() -> None:
     rows = contrasts(np.array([[0.5, 0.5], [0.9, 0.1], [0.2, 0.6]]))
-    assert rows == ((2, 0.9, 0.1), (3, 0.2, 0.6))
+    assert rows == [(2, 0.9, 0.1), (3, 0.2, 0.6)]
 
 
 def test_smoothness_of_a_spectral_embedding_is_its_eigenvalue() -> None:

@@ -101,7 +101,8 @@ def test_summaries_by_dimension(data: Dataset, trained: dict[str, Run]) -> None:
     norms = run.state["convs.0.lin.weight"].double().norm(dim=1).numpy()
     assert scores.weight == pytest.approx(norms / norms.max())
     assert scores.idle == pytest.approx((norms < 0.1 * norms.max()).mean())
-    assert scores.spread == pytest.approx(values.mean(axis=0).std())
+    summary = dict(zip(SUMMARY, scores.summary_row(), strict=True))
+    assert summary["spread"] == pytest.approx(values.mean(axis=0).std())
     assert scores.box == pytest.approx(np.subtract(*np.quantile(values, [0.75, 0.25], axis=0)).mean())
 
 

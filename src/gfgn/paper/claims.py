@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -20,35 +19,23 @@ from gfgn.paper.outputs import markdown_table, write_text
 from gfgn.paper.titles import title_of
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not measured yet"
+TEXTS = ("name", "where", "claim", "published", "rule")
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper that can be true or false.
-
-    Attributes:
-        name: Short name.
-        where: Where the paper makes it.
-        claim: The statement.
-        published: The paper's own figure.
-        rule: The criterion, in words.
-        check: The function of `gfgn.paper.rules` that applies it.
-        arguments: Arguments of that function.
-        study: The study whose runs decide it, if any.
-    """
+class Claim(NamedTuple):
+    """A statement of the paper that can be true or false."""
 
     name: str
-    where: str
+    where: str  # where the paper makes it
     claim: str
-    published: str
-    rule: str
-    check: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    study: str = ""
+    published: str  # the paper's own figure
+    rule: str  # the criterion in words
+    check: str  # the function of `gfgn.paper.rules` that applies it
+    arguments: Mapping[str, Any]
+    study: str  # the study whose runs decide it, or ""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """`HOLDS`, `FAILS` or `OPEN`, with the measured figure, or what is missing, and its numbers."""
 
     claim: Claim
@@ -60,17 +47,15 @@ class Verdict:
 def _read(path: Path) -> Iterator[Claim]:
     for study, entries in yaml.safe_load(path.read_text(encoding="utf-8")).items():
         for entry in entries:
-            check, arguments = entry["check"], dict[str, Any]()
-            if isinstance(check, dict):
-                ((check, arguments),) = check.items()
-            texts = {name: entry[name] for name in ("name", "where", "claim", "published", "rule")}
-            study_name = "" if study == "method" else study
+            check = entry["check"]
+            ((function, arguments),) = check.items() if isinstance(check, dict) else [(check, {})]
+            rest = {"check": function, "study": "" if study == "method" else study}
+            texts = {name: entry[name] for name in TEXTS}
             if "each" not in entry:
-                yield Claim(**texts, check=check, arguments=arguments, study=study_name)
+                yield Claim(**texts, **rest, arguments=arguments)
             for dataset, value in entry.get("each", {}).items():
                 filled = {k: v.format(dataset=dataset, title=title_of(dataset), value=value) for k, v in texts.items()}
-                own = arguments | {"dataset": dataset, "published": value}
-                yield Claim(**filled, check=check, arguments=own, study=study_name)
+                yield Claim(**filled, **rest, arguments=arguments | {"dataset": dataset, "published": value})
 
 
 CLAIMS = tuple(_read(Path(__file__).with_name("claims.yaml")))
@@ -89,8 +74,7 @@ def judge(claim: Claim, evidence: Evidence) -> Verdict:
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
-    """Judges every claim by the results in the folders next to `out` and writes a page and JSON; see
-    `gfgn.paper.analyses`."""
+    """Judges every claim by the results in the folders next to `out` and writes a page and JSON."""
     progress("claims: homophily of the graphs")
     evidence = read_evidence(out.parent, homophily(root, progress))
     progress("claims: judging")
@@ -117,7 +101,7 @@ def write(out: Path, verdicts: Sequence[Verdict]) -> list[Path]:
     """Writes `claims.json` and `README.md`."""
     entries = [
         {
-            **{name: getattr(v.claim, name) for name in ("name", "where", "claim", "published", "rule")},
+            **{name: getattr(v.claim, name) for name in TEXTS},
             "verdict": v.verdict,
             "measured": v.measured,
             "values": {name: round(value, 6) for name, value in v.values.items()},
@@ -131,16 +115,8 @@ def write(out: Path, verdicts: Sequence[Verdict]) -> list[Path]:
 def page(verdicts: Sequence[Verdict]) -> str:
     """Returns the table of claims in Markdown."""
     counts = Counter(v.verdict for v in verdicts)
-    rows = [
-        (
-            v.claim.claim,
-            v.claim.where,
-            v.claim.published,
-            v.measured,
-            f"**{FAILS}**" if v.verdict == FAILS else v.verdict,
-        )
-        for v in verdicts
-    ]
+    shown = {HOLDS: HOLDS, FAILS: f"**{FAILS}**", OPEN: OPEN}
+    rows = [(v.claim.claim, v.claim.where, v.claim.published, v.measured, shown[v.verdict]) for v in verdicts]
     numbers = f"{counts[HOLDS]} hold, {counts[FAILS]} do not hold and {counts[OPEN]} are not measured yet"
     criteria = "\n".join(f"- {v.claim.claim} *{v.claim.rule}*" for v in verdicts)
     return f"""# The claims of the paper

@@ -10,14 +10,11 @@ from statistics import fmean
 from gfgn.paper.outputs import read_csv
 from gfgn.train.statistics import Summary, difference
 
-Runs = Sequence[tuple[int, int, float]]
-"""Split, seed and score in % of every run of a cell."""
-CellKey = tuple[str, str, str, float | None]
-"""Study, dataset, model, and the position on the axis of the study, if it has one."""
+Runs = Sequence[tuple[int, int, float]]  # split, seed and score in % of every run of a cell
+CellKey = tuple[str, str, str, float | None]  # study, dataset, model, and position on the axis of the study, if any
 
 LEVELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair")
-RAW = ", without row normalization"
-"""Suffix of the name of a model that was trained on features that are not row-normalized."""
+RAW = ", without row normalization"  # suffix of models that were trained on features that are not row-normalized
 STUDIES = ("table1", "arxiv", "table2", "noise", "lambda")
 
 
@@ -29,11 +26,8 @@ class Missing(LookupError):
 class Evidence:
     """What has been measured; the methods raise `Missing` for anything else.
 
-    Attributes:
-        runs: Runs by study, dataset, model and position on the axis.
-        gates: By model and dataset, one row per split of `summary.csv` of the analysis `scores`.
-        homophily: Node homophily by dataset.
-        numbers: Further numbers by name, from the other analyses.
+    `gates` has, by model and dataset, one row per split of `summary.csv` of the analysis `scores`; `homophily` is by
+    dataset; `numbers` are further numbers of the analyses by name.
     """
 
     runs: Mapping[CellKey, Runs] = field(default_factory=dict)
@@ -104,15 +98,8 @@ def paired(first: Runs, second: Runs) -> Summary:
 
 
 def read_evidence(folder: Path, homophily: Mapping[str, float] | None = None) -> Evidence:
-    """Reads the studies' runs, the scores and the numbers of the analyses from a folder of results.
-
-    Args:
-        folder: Folder with one folder per study and analysis.
-        homophily: Node homophily by dataset, which cannot be read from results.
-    """
-    runs: dict[CellKey, Runs] = {}
-    for study in STUDIES:
-        runs |= read_study(study, folder / study / "runs.csv.gz")
+    """Reads the evidence from a folder of results, except for the homophily by dataset, which these do not have."""
+    runs = {key: cell for study in STUDIES for key, cell in read_study(study, folder / study / "runs.csv.gz").items()}
     numbers = {row["measure"]: float(row["value"]) for row in read_csv(folder / "motivation" / "summary.csv")}
     gates = read_gates(folder / "scores" / "summary.csv") | read_gates(folder / "scores" / "raw.csv", RAW)
     return Evidence(runs, gates, homophily or {}, numbers)

@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -26,12 +27,9 @@ from gfgn.paper.spectral import dense_adjacency
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-NEIGHBORS = 18
-"""Number of neighbors of the user in the paper's figure."""
-MIN_NEIGHBORS = 5
-"""Smallest number of neighbors for a rank correlation."""
-DIMENSIONS = 64
-"""Number of dimensions of the spectral embedding, after the constant one, that are compared node by node."""
+NEIGHBORS = 18  # of the user in the paper's figure
+MIN_NEIGHBORS = 5  # for a rank correlation
+DIMENSIONS = 64  # of the spectral embedding, after the constant one, that are compared node by node
 
 
 # --- social dimensions ------------------------------------------------------------------------------------------------
@@ -39,12 +37,7 @@ DIMENSIONS = 64
 
 def principal_components(x: Tensor, count: int = 2) -> tuple[Floats, Floats]:
     """Returns the `[N, count]` features along their principal components, in order of variance, and the fraction of the
-    variance of each. Signs are chosen such that the entry of largest magnitude is positive.
-
-    Args:
-        x: `[N, F]`, dense or sparse CSR; an `[N, N]` matrix is allocated.
-        count: Number of components.
-    """
+    variance of each. Signs are such that the entry of largest magnitude is positive; `x` is dense or sparse CSR."""
     if not 1 <= count < x.size(0):
         raise ValueError(f"count must be 1 to {x.size(0) - 1}, one less than there are rows of x, got {count}")
     gram = _gram(x)
@@ -68,42 +61,23 @@ def _gram(x: Tensor) -> Floats:
 
 
 def similarities(values: Floats, graph: Graph) -> Floats:
-    """Returns the `[E, count]` similarities `exp(−|a − b| / σ)` of the two ends of every edge, in the order of
-    `graph.edge_index`; `σ` is the standard deviation of the dimension over all nodes.
-
-    Args:
-        values: `[N, count]`.
-        graph: The graph.
-    """
+    """Returns the similarities `exp(−|a − b| / σ)` of the two ends of every edge in every column of `values`; `σ` is
+    the standard deviation over all nodes."""
     source, target = graph.edge_index.cpu().numpy()
     return np.asarray(np.exp(-np.abs(values[source] - values[target]) / values.std(axis=0)))
 
 
-@dataclass(frozen=True)
-class User:
-    """A user and its neighbors.
-
-    Attributes:
-        node: The user.
-        neighbors: Its neighbors.
-        similarity: `[len(neighbors), 2]`, their similarities to the user in the two dimensions.
-        correlation: Rank correlation of the two columns.
-    """
+class User(NamedTuple):
+    """A user and its neighbors."""
 
     node: int
     neighbors: Integers
-    similarity: Floats
-    correlation: float
+    similarity: Floats  # `[len(neighbors), 2]`, to the user in the two dimensions
+    correlation: float  # rank correlation of the two columns
 
 
 def list_users(graph: Graph, similarity: Floats, min_neighbors: int = MIN_NEIGHBORS) -> list[User]:
-    """Returns all nodes with enough neighbors whose similarities are not constant in either dimension.
-
-    Args:
-        graph: The graph.
-        similarity: `[E, 2]`, see `similarities`.
-        min_neighbors: Smallest number of neighbors.
-    """
+    """Returns all nodes with enough neighbors whose similarities, `[E, 2]`, are not constant in either dimension."""
     from scipy.stats import rankdata
 
     source, target = graph.edge_index.cpu().numpy()
@@ -122,8 +96,7 @@ def list_users(graph: Graph, similarity: Floats, min_neighbors: int = MIN_NEIGHB
 
 
 def median_user(users: list[User], neighbors: int = NEIGHBORS) -> User:
-    """Returns the user with the median rank correlation among those with `neighbors` neighbors: a typical example, not
-    the best one."""
+    """Returns the user with the median rank correlation, not the best one, among those with `neighbors` neighbors."""
     candidates = sorted((user for user in users if user.neighbors.size == neighbors), key=lambda u: u.correlation)
     if not candidates:
         raise ValueError(f"neighbors must be a number that some user has, got {neighbors}, which none has")
@@ -133,29 +106,18 @@ def median_user(users: list[User], neighbors: int = NEIGHBORS) -> User:
 # --- spectral embedding -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Embedding:
-    """The spectral embedding of a graph's largest connected component.
+class Embedding(NamedTuple):
+    """The spectral embedding of a graph's largest connected component."""
 
-    Attributes:
-        eigenvalues: `[n]`, of `D − A`, ascending.
-        smoothness: `[n]`, the sum over edges of `(f_i − f_j)²` of every dimension `f`.
-        local: `[n, DIMENSIONS]`, for every node and the first dimensions after the constant one: the mean over its
-            neighbors of `n (f_i − f_j)²`, which is 2 for a random pair of nodes.
-    """
-
-    eigenvalues: Floats
-    smoothness: Floats
+    eigenvalues: Floats  # `[n]`, of `D − A`, ascending
+    smoothness: Floats  # `[n]`, the sum over edges of `(f_i − f_j)²` of every dimension `f`
+    # `[n, dimensions]`, for every node and the first dimensions after the constant one: the mean over its neighbors of
+    # `n (f_i − f_j)²`, which is 2 for a random pair of nodes
     local: Floats
 
 
 def spectral_embedding(graph: Graph, dimensions: int = DIMENSIONS) -> Embedding:
-    """Computes the eigenvectors of `D − A` and their smoothness.
-
-    Args:
-        graph: The graph, undirected.
-        dimensions: Largest number of dimensions to compare node by node.
-    """
+    """Computes the eigenvectors of `D − A` of an undirected graph and their smoothness."""
     from gfgn.data.diagnosis import connected_components
 
     component = connected_components(graph)
@@ -181,8 +143,7 @@ def spectral_embedding(graph: Graph, dimensions: int = DIMENSIONS) -> Embedding:
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
-    """Writes the similarities of a user of BlogCatalog to its neighbors, the smoothness of Cora's spectral embedding,
-    two figures and a page; see `gfgn.paper.analyses`."""
+    """Writes the similarities of a user of BlogCatalog, the smoothness of Cora's embedding, two figures and a page."""
     from gfgn.data import load
     from gfgn.paper.figures.motivation import embedding_figure, neighbors_figure
     from gfgn.report.style import save_svg
@@ -195,31 +156,27 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     progress("motivation: spectral embedding of cora")
     embedding = spectral_embedding(load("cora", root).graph)
     measures = _measures(users, embedding)
-    pairs = zip(user.neighbors.tolist(), user.similarity.tolist(), strict=True)
-    rows = [(number, node, *similarity) for number, (node, similarity) in enumerate(pairs, start=1)]
-    columns = embedding.eigenvalues.round(10).tolist(), embedding.smoothness.round(10).tolist()
-    table = zip(range(embedding.eigenvalues.size), *columns, strict=True)
-    drawn = embedding_figure(embedding.eigenvalues, embedding.smoothness, embedding.local, "Cora")
+    neighbors = zip(itertools.count(1), user.neighbors.tolist(), *user.similarity.T.tolist(), strict=False)
+    dimensions = zip(itertools.count(), *(column.round(10).tolist() for column in embedding[:2]), strict=False)
     summary = [(f"motivation: {name}", value) for name, value in measures.items()]
     return [
-        write_csv(out / "neighbors.csv", ["neighbor", "node", "similarity A", "similarity B"], rows, digits=4),
-        write_csv(out / "embedding.csv", ["dimension", "eigenvalue", "smoothness"], table, digits=8),
+        write_csv(out / "neighbors.csv", ["neighbor", "node", "similarity A", "similarity B"], neighbors, digits=4),
+        write_csv(out / "embedding.csv", ["dimension", "eigenvalue", "smoothness"], dimensions, digits=8),
         write_csv(out / "summary.csv", ["measure", "value"], summary, digits=4),
         save_svg(neighbors_figure(user.similarity), out / "neighbors.svg"),
-        save_svg(drawn, out / "embedding.svg"),
+        save_svg(embedding_figure(*embedding, "Cora"), out / "embedding.svg"),
         write_text(out / "README.md", _page(blogs, variance, len(users), user, embedding, measures)),
     ]
 
 
 def _measures(users: list[User], embedding: Embedding) -> dict[str, float]:
-    """Returns the content of `summary.csv`: the agreement of the two dimensions over all users, and the largest
-    difference between the smoothness of a dimension of the embedding and its eigenvalue."""
-    correlations = np.array([user.correlation for user in users])
-    different = [float((user.similarity.max(axis=1) > 2 * user.similarity.min(axis=1)).mean()) for user in users]
+    """Returns the content of `summary.csv`."""
+    low, median, high = np.quantile([user.correlation for user in users], [0.1, 0.5, 0.9]).tolist()
+    different = [(user.similarity.max(axis=1) > 2 * user.similarity.min(axis=1)).mean() for user in users]
     return {
-        "rank correlation, 10%": float(np.quantile(correlations, 0.1)),
-        "rank correlation, median": float(np.quantile(correlations, 0.5)),
-        "rank correlation, 90%": float(np.quantile(correlations, 0.9)),
+        "rank correlation, 10%": low,
+        "rank correlation, median": median,
+        "rank correlation, 90%": high,
         "neighbors twice as similar in one dimension": float(np.mean(different)),
         "smoothness minus eigenvalue": float(np.abs(embedding.smoothness - embedding.eigenvalues).max()),
     }
@@ -232,16 +189,11 @@ def _page(
 
     rough = smoothness(blogs).double().cpu().numpy()
     rough_least, rough_low, rough_high = np.quantile(rough, [0, 0.05, 0.95])
-    low, middle, high = (measures[f"rank correlation, {name}"] for name in ("10%", "median", "90%"))
-    different = 100 * measures["neighbors twice as similar in one dimension"]
+    low, middle, high, different, gap = measures.values()
     spread = np.median(embedding.local, axis=0)
-    table = markdown_table(
-        ["largest difference", "neighbor", "similarity in A", "similarity in B"],
-        [
-            (label, number, f"{a:.2f}", f"{b:.2f}")
-            for label, (number, a, b) in zip(("A > B", "B > A"), contrasts(user.similarity), strict=True)
-        ],
-    )
+    labels = zip(("A > B", "B > A"), contrasts(user.similarity), strict=True)
+    rows = [(label, number, f"{a:.2f}", f"{b:.2f}") for label, (number, a, b) in labels]
+    table = markdown_table(["largest difference", "neighbor", "similarity in A", "similarity in B"], rows)
     return f"""# Why each feature dimension has its own gate
 
 Written by `gfgn reproduce motivation`.
@@ -261,7 +213,7 @@ and B have the median rank correlation ({user.correlation:.2f}): a typical user,
 Over all {users:,} users with at least {MIN_NEIGHBORS} neighbors, the rank correlation between the similarities in A and
 in B has a median of {middle:.2f}; it is between {low:.2f} and {high:.2f} for 80% of the users.
 At a correlation of 0, the similarity in one dimension says nothing about the similarity in the other. On average,
-{different:.0f}% of a user's neighbors are more than twice as similar to it in one dimension as in the other.
+{100 * different:.0f}% of a user's neighbors are more than twice as similar to it in one dimension as in the other.
 
 The paper makes the same observation about the original features. Over the whole graph, the roughness `fᵀLf / fᵀf` of
 these {rough.size:,} features, 0 for a smooth one and 1 for noise, is between {rough_low:.2f} and {rough_high:.2f}
@@ -271,7 +223,7 @@ for 90% of them and at least {rough_least:.2f}: the dimensions differ for single
 
 The embedding consists of the eigenvectors of `D − A` of the largest connected component of Cora
 ({embedding.eigenvalues.size:,} nodes). The paper proves that the sum over edges of `(f_i − f_j)²` is the eigenvalue.
-Summed edge by edge, the two agree in every dimension, up to {measures["smoothness minus eigenvalue"]:.0e}.
+Summed edge by edge, the two agree in every dimension, up to {gap:.0e}.
 
 ![Smoothness of the dimensions of a spectral embedding](embedding.svg)
 
@@ -282,13 +234,8 @@ At the median node, the squared distance to the neighbors in dimension {spread.s
 """
 
 
-def contrasts(similarity: Floats) -> tuple[tuple[int, float, float], tuple[int, float, float]]:
+def contrasts(similarity: Floats) -> list[tuple[int, float, float]]:
     """Returns the neighbor that is most similar in the first dimension compared with the second, and the opposite: its
-    number, counted from 1, and its two similarities.
-
-    Args:
-        similarity: `[n, 2]`.
-    """
+    number, counted from 1, and its two similarities."""
     gap = similarity[:, 0] - similarity[:, 1]
-    first, second = int(gap.argmax()), int(gap.argmin())
-    return (first + 1, *similarity[first].tolist()), (second + 1, *similarity[second].tolist())
+    return [(index + 1, *similarity[index].tolist()) for index in (int(gap.argmax()), int(gap.argmin()))]

@@ -18,8 +18,7 @@ from gfgn.nn import GFGN, GFGNConv
 from gfgn.nn.levels import LEVELS
 from gfgn.paper.outputs import markdown_table, write_csv, write_text
 
-WIDTHS = (16, 64, 256, 1024)
-"""Widths of single layers: squares, so that `√D` is a number of heads."""
+WIDTHS = (16, 64, 256, 1024)  # of single layers: squares, so that `√D` is a number of heads
 
 
 class Shape(NamedTuple):
@@ -31,12 +30,9 @@ class Shape(NamedTuple):
 
 
 USUAL = Shape(2, 8, 8)
-SHAPES = {"ogbn-arxiv": Shape(4, 16, 16), "ppi": Shape(6, 32, 64)}
-"""The networks of the paper that do not have the shape `USUAL`."""
-DATASETS = (
-    *("blogcatalog", "flickr", "actor", "cornell", "texas", "wisconsin"),
-    *("cora", "citeseer", "pubmed", "ogbn-arxiv", "ppi"),
-)
+SHAPES = {"ogbn-arxiv": Shape(4, 16, 16), "ppi": Shape(6, 32, 64)}  # where the paper's networks are not `USUAL`
+DISASSORTATIVE = ("blogcatalog", "flickr", "actor", "cornell", "texas", "wisconsin")
+DATASETS = (*DISASSORTATIVE, "cora", "citeseer", "pubmed", "ogbn-arxiv", "ppi")
 
 
 class Count(NamedTuple):
@@ -61,13 +57,7 @@ def gcn_layer(inputs: int, width: int, bias: bool = True) -> int:
 
 
 def gate_parameters(level: str, width: int, heads: int = 1) -> int:
-    """Returns the number of parameters of a layer's gates: `D²/K`, or twice as many if they read two representations.
-
-    Args:
-        level: `"graph"`, `"neighbor"` or `"pair"`.
-        width: `D`, a multiple of `heads`.
-        heads: `K`.
-    """
+    """Returns the number of parameters of a layer's gates: `D²/K`, doubled if they read two representations."""
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(map(repr, LEVELS))}, got {level!r}")
     if heads < 1 or width % heads:
@@ -83,15 +73,7 @@ def widths(features: int, classes: int, shape: Shape) -> list[tuple[int, int, in
 
 
 def count_network(dataset: str, level: str, features: int, classes: int, shape: Shape) -> Count:
-    """Counts the parameters of a network by formula and in modules on the meta device.
-
-    Args:
-        dataset: Name of the dataset.
-        level: `"graph"`, `"neighbor"` or `"pair"`.
-        features: Number of input features.
-        classes: Number of classes or labels.
-        shape: The network's shape.
-    """
+    """Counts the parameters of a network by formula and in modules on the meta device."""
     from torch_geometric.nn import GCNConv
 
     layers = widths(features, classes, shape)
@@ -131,7 +113,7 @@ def count_all() -> list[Count]:
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
-    """Writes the counts of layers and networks, the figure and a page; see `gfgn.paper.analyses`."""
+    """Writes the counts of layers and networks, the figure and a page."""
     from gfgn.paper.figures.parameters import parameters_figure
     from gfgn.report.style import save_svg
 
@@ -149,7 +131,7 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     networks = [(c.dataset, c.level, *c.shape, c.gcn, c.formula, c.module, c.added) for c in counts]
     header = ["dataset", "level", "layers", "heads", "units", "gcn", "formula", "module", "added fraction"]
     added = {level: {c.dataset: c.added for c in counts if c.level == level} for level in LEVELS}
-    figure = parameters_figure([(level, width, heads, real) for level, width, heads, _, real in layers], added)
+    figure = parameters_figure([(level, width, real) for level, width, _, _, real in layers], added)
     return [
         write_csv(out / "layers.csv", ["level", "width", "heads", "formula", "module"], layers),
         write_csv(out / "networks.csv", header, networks),

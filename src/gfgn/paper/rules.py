@@ -1,16 +1,16 @@
-"""The rules that the claims of `claims.yaml` are judged by.
+"""The rules that the claims are judged by; `claims.yaml` states what each rule requires.
 
-A rule takes the evidence and the arguments of the claim and returns a `Finding`. It raises `Missing` if something has
-not been measured. `claims.yaml` states what each rule requires.
+A rule takes the evidence and the arguments of the claim. It raises `Missing` if something has not been measured.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from gfgn.paper.evidence import LEVELS, RAW, Evidence, Missing, paired
 from gfgn.train.statistics import Summary, average_ranks
@@ -18,20 +18,16 @@ from gfgn.train.statistics import Summary, average_ranks
 DISASSORTATIVE = ("blogcatalog", "flickr", "texas", "wisconsin", "cornell", "actor")
 ASSORTATIVE = ("cora", "citeseer", "pubmed")
 NINE = (*DISASSORTATIVE, *ASSORTATIVE)
-SCORED = DISASSORTATIVE[:-1]
-"""The disassortative graphs in the paper's figures of scores."""
+SCORED = DISASSORTATIVE[:-1]  # the disassortative graphs in the paper's figures of scores
 LAMBDA_DATASETS = ("blogcatalog", "cora")
 BASELINES = ("gcn", "gat", "sgc", "arma", "ggnn", "appnp", "geom-gcn")
-WITHOUT_GEOM = BASELINES[:-1]
-"""The baselines of the studies of noise and ogbn-arxiv."""
+WITHOUT_GEOM = BASELINES[:-1]  # the baselines of the studies of noise and ogbn-arxiv
 PPI_BASELINES = ("graphsage", "vr-gcn", "gaan", "gat", "geniepath", "graphsaint")
 WITHOUT_NORM = "; without row normalization"
-ROUNDING = 0.05
-"""Largest rounding error of a figure published with one decimal."""
+ROUNDING = 0.05  # largest rounding error of a figure published with one decimal
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """Whether a claim holds, the measured figure as text, and its numbers."""
 
     holds: bool
@@ -39,40 +35,35 @@ class Finding:
     values: Mapping[str, float]
 
 
-# --- Table 1 ----------------------------------------------------------------------------------------------------------
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 
 def gain(
     evidence: Evidence, study: str, dataset: str, published: float, at: float | None = None, relative: bool = False
 ) -> Finding:
     """The interval of the gain of the best level over GCN reaches the published gain."""
-    measured = evidence.gain(study, dataset, at, relative)
-    values = {"mean": measured.mean, "low": measured.low, "high": measured.high, "published": published}
-    text = f"{_signed(measured.mean)}{'%' if relative else ''} {_interval(measured)}"
-    return Finding(measured.high >= published - ROUNDING, text, values)
+    gain = evidence.gain(study, dataset, at, relative)
+    values = {"mean": gain.mean, "low": gain.low, "high": gain.high, "published": published}
+    return Finding(gain.high >= published - ROUNDING, _gap(gain, "%" if relative else ""), values)
 
 
 def ranks(evidence: Evidence, models: Sequence[str] = (*BASELINES, *LEVELS)) -> dict[str, float]:
-    """Returns average ranks over the nine graphs, ties sharing the better rank as in the paper. Geom-GCN, which has no
-    published scores on BlogCatalog and Flickr, is ranked where it was measured."""
-    scores: dict[str, dict[str, float]] = {}
-    for model in models:
-        names = [name for name in NINE if model in _available(evidence, name, models)]
-        if not names:
-            raise Missing(f"table1: {model}")
-        scores[model] = {name: round(evidence.mean("table1", name, model), 2) for name in names}
+    """Returns average ranks over the nine graphs, ties sharing the better rank as in the paper."""
+    scores = {model: _rounded(evidence, model) for model in models}
+    if not all(scores.values()):
+        raise Missing("table1: geom-gcn")
     return average_ranks(scores, ties="min")
 
 
-def _available(evidence: Evidence, dataset: str, models: Sequence[str]) -> list[str]:
-    """Returns the models to compare in Table 1: all, except for Geom-GCN where it was not measured."""
-    return [model for model in models if model != "geom-gcn" or ("table1", dataset, model, None) in evidence.runs]
+def _rounded(evidence: Evidence, model: str) -> dict[str, float]:
+    """Returns the scores of Table 1, of Geom-GCN only where it was measured: two published scores are missing."""
+    names = [name for name in NINE if model != "geom-gcn" or ("table1", name, model, None) in evidence.runs]
+    return {name: round(evidence.mean("table1", name, model), 2) for name in names}
 
 
 def levels_lead_ranks(evidence: Evidence) -> Finding:
     measured = ranks(evidence)
-    best = min(BASELINES, key=measured.__getitem__)
-    levels = _pick(measured, LEVELS)
+    best, levels = min(BASELINES, key=measured.__getitem__), _pick(measured, LEVELS)
 
     def with_mlp() -> str:
         ranked = ranks(evidence, (*BASELINES, *LEVELS, "mlp"))
@@ -88,11 +79,9 @@ def neighbor_ranks_first(evidence: Evidence) -> Finding:
 
 
 def best_on_most(evidence: Evidence, needed: int = 7) -> Finding:
-    lost = []
-    for name in NINE:
-        top = max(round(evidence.mean("table1", name, model), 2) for model in _available(evidence, name, BASELINES))
-        if round(evidence.mean("table1", name, evidence.best_level("table1", name)), 2) < top:
-            lost.append(name)
+    levels, others = ([_rounded(evidence, model) for model in models] for models in (LEVELS, BASELINES))
+    best = {name: max(scores[name] for scores in levels) for name in NINE}
+    lost = [name for name in NINE if best[name] < max(scores.get(name, 0.0) for scores in others)]
     won = len(NINE) - len(lost)
     return Finding(won >= needed, f"{won} of 9" + f" (not {', '.join(lost)})" * bool(lost), {"datasets": won})
 
@@ -106,22 +95,21 @@ def larger_on_disassortative(evidence: Evidence) -> Finding:
 
 def does_not_hurt(evidence: Evidence) -> Finding:
     gaps = {name: evidence.gain("table1", name) for name in ASSORTATIVE}
-    text = ", ".join(f"{name} {_signed(gap.mean)} {_interval(gap)}" for name, gap in gaps.items())
+    text = ", ".join(f"{name} {_gap(gap)}" for name, gap in gaps.items())
     return Finding(all(gap.high >= 0 for gap in gaps.values()), text, {name: gap.mean for name, gap in gaps.items()})
 
 
 def beats_local_aggregation(evidence: Evidence) -> Finding:
-    gaps = {
-        name: min(evidence.means("table1", name, LEVELS).values())
-        - max(evidence.means("table1", name, ("gcn", "gat", "sgc")).values())
-        for name in DISASSORTATIVE
-    }
+    gaps = {}
+    for name in DISASSORTATIVE:
+        levels, others = (evidence.means("table1", name, models) for models in (LEVELS, ("gcn", "gat", "sgc")))
+        gaps[name] = min(levels.values()) - max(others.values())
     return _all_ahead(gaps)
 
 
 def graph_leads_wisconsin(evidence: Evidence) -> Finding:
     gaps = {level: evidence.gap("table1", "wisconsin", "gfgn-graph", level) for level in LEVELS[1:]}
-    text = ", ".join(f"{_signed(gap.mean)} {_interval(gap)} over {level}" for level, gap in gaps.items())
+    text = ", ".join(f"{_gap(gap)} over {level}" for level, gap in gaps.items())
     return Finding(all(gap.low > 0 for gap in gaps.values()), text, {level: gap.mean for level, gap in gaps.items()})
 
 
@@ -137,20 +125,16 @@ def leads_arxiv(evidence: Evidence) -> Finding:
     return Finding(min(levels.values()) > others[best], text, levels)
 
 
-def published_ranks(evidence: Evidence) -> Finding:
+def published_arithmetic(evidence: Evidence, of: str) -> Finding:
+    """The published ranks or gains follow from the published scores."""
     from gfgn.paper.studies import load_study
 
     published = load_study("table1").published
-    return _recomputed(average_ranks(published.scores, ties="min"), published.ranks, "")
-
-
-def published_gains(evidence: Evidence) -> Finding:
-    from gfgn.paper.studies import load_study
-
-    published = load_study("table1").published
+    if of == "ranks":
+        return _recomputed(average_ranks(published.scores, ties="min"), published.ranks, "")
     gains = {}
     for fact in published.facts:
-        base, levels = published.scores["gcn"][fact.dataset], [published.scores[m][fact.dataset] for m in LEVELS]
+        base, *levels = (published.scores[model][fact.dataset] for model in ("gcn", *LEVELS))
         gains[fact.dataset] = 100 * (max(levels) - base) / base
     return _recomputed(gains, {fact.dataset: fact.value for fact in published.facts}, "%")
 
@@ -161,12 +145,9 @@ def _recomputed(values: dict[str, float], published: Mapping[str, float], unit: 
     return Finding(not wrong, f"recomputed: {text}" if wrong else "all agree", values)
 
 
-# --- Table 2 ----------------------------------------------------------------------------------------------------------
-
-
 def neighbor_leads_ppi(evidence: Evidence) -> Finding:
     means = evidence.means("table2", "ppi", ("gfgn-neighbor", *PPI_BASELINES, "gfgn-graph", "gfgn-pair"))
-    own, (best, *_) = means["gfgn-neighbor"], sorted(list(means)[1:], key=lambda model: -means[model])
+    own, best = means["gfgn-neighbor"], max(list(means)[1:], key=means.__getitem__)
     return Finding(own > means[best], f"{own:.2f} against {means[best]:.2f} ({best})", means)
 
 
@@ -176,44 +157,85 @@ def competitive_on_ppi(evidence: Evidence, margin: float = 1.0) -> Finding:
     return Finding(min(levels.values()) >= best - margin, f"{_list(levels, 2)}; best baseline {best:.2f}", levels)
 
 
-# --- noise ------------------------------------------------------------------------------------------------------------
+# --- noise and λ ------------------------------------------------------------------------------------------------------
 
 
 def leads_under_noise(evidence: Evidence) -> Finding:
+    def noisy(model: str) -> list[tuple[str, float]]:
+        return [(name, at) for name in ASSORTATIVE for at in evidence.values("noise", name, model) if at > 0]
+
+    def mlp() -> str:
+        means = [evidence.means("noise", name, (*LEVELS, "mlp"), at) for name, at in noisy("mlp")]
+        ahead = sum(max(mean, key=mean.__getitem__) == "mlp" for mean in means)
+        return f"; an MLP is ahead of the best level in {ahead} of {len(means)} cases"
+
     total, lost = 0, Counter[str]()
-    for name in ASSORTATIVE:
-        for at in (at for at in evidence.values("noise", name, "gcn") if at > 0):
-            levels = evidence.means("noise", name, LEVELS, at)
-            for baseline, mean in evidence.means("noise", name, WITHOUT_GEOM, at).items():
-                total += len(levels)
-                lost[f"{baseline} on {name}"] += sum(level <= mean for level in levels.values())
+    for name, at in noisy("gcn"):
+        levels = evidence.means("noise", name, LEVELS, at).values()
+        for baseline, mean in evidence.means("noise", name, WITHOUT_GEOM, at).items():
+            total += len(levels)
+            lost[f"{baseline} on {name}"] += sum(level <= mean for level in levels)
     if not total:
         raise Missing("noise: runs with random edges")
     (most, times), won = lost.most_common(1)[0], total - lost.total()
-
-    def mlp() -> str:
-        cells = [(name, at) for name in ASSORTATIVE for at in evidence.values("noise", name, "mlp") if at > 0]
-        ahead = [
-            evidence.mean("noise", name, "mlp", at) > max(evidence.means("noise", name, LEVELS, at).values())
-            for name, at in cells
-        ]
-        return f"; an MLP is ahead of the best level in {sum(ahead)} of {len(ahead)} cases"
-
     text = f"ahead in {won} of {total} comparisons" + f", least often of {most}" * bool(times)
     return Finding(won == total, text + _optional(mlp), {"won": won, "of": total})
 
 
 def loses_less_than_gcn(evidence: Evidence) -> Finding:
-    losses: dict[str, float] = {}
-    holds, texts = True, []
+    losses, holds, texts = {}, True, []
     for name in ASSORTATIVE:
         clean, noisy = (evidence.means("noise", name, (*LEVELS, "gcn"), at) for at in (0.0, 1.0))
-        lost = {model: clean[model] - noisy[model] for model in clean}
-        least, most = (end(lost[level] for level in LEVELS) for end in (min, max))
+        lost = losses[name] = {model: clean[model] - noisy[model] for model in clean}
+        least, *_, most = sorted(lost[level] for level in LEVELS)
         holds = holds and most < lost["gcn"]
         texts.append(f"{name} {least:.1f} to {most:.1f} (gcn {lost['gcn']:.1f})")
-        losses |= {f"{name} {model}": value for model, value in lost.items()}
-    return Finding(holds, f"points lost: {', '.join(texts)}", losses)
+    return Finding(holds, f"points lost: {', '.join(texts)}", _flat(losses))
+
+
+def zero_is_mlp(evidence: Evidence) -> Finding:
+    def trained() -> str:
+        gaps = [
+            abs(evidence.mean("lambda", name, level, 0.0) - evidence.mean("lambda", name, "mlp"))
+            for name in LAMBDA_DATASETS
+            for level in LEVELS
+        ]
+        return f"; trained separately, accuracies differ by at most {max(gaps):.1f} points"
+
+    gap = max(_mlp_difference(level) for level in LEVELS)
+    return Finding(gap < 1e-9, f"outputs {_differ(gap)}{_optional(trained)}", {"difference": gap})
+
+
+def ahead_of_mlp(evidence: Evidence) -> Finding:
+    gaps: dict[str, float] = {}
+    for name in LAMBDA_DATASETS:
+        base = evidence.mean("lambda", name, "mlp")
+        for level in LEVELS:
+            positive = [at for at in evidence.values("lambda", name, level) if at > 0]
+            gaps[f"{name} {level}"] = max(evidence.mean("lambda", name, level, at) for at in positive) - base
+    return _all_ahead(gaps)
+
+
+def large_lambda_hurts(evidence: Evidence) -> Finding:
+    return _drops(evidence, lambda levels: any(drop.low > 0 for drop in levels.values()))
+
+
+def neighbor_most_stable(evidence: Evidence) -> Finding:
+    others = ("gfgn-graph", "gfgn-pair")
+    return _drops(evidence, lambda levels: levels["gfgn-neighbor"].mean < min(levels[other].mean for other in others))
+
+
+def _drops(evidence: Evidence, holds: Callable[[dict[str, Summary]], bool]) -> Finding:
+    """Judges every graph by the points that each level loses from its best λ to the largest."""
+    drops: dict[str, dict[str, Summary]] = {name: {} for name in LAMBDA_DATASETS}
+    for name, levels in drops.items():
+        for level in LEVELS:
+            values = evidence.values("lambda", name, level)
+            best = max(values, key=lambda at: evidence.mean("lambda", name, level, at))
+            levels[level] = paired(*(evidence.cell("lambda", name, level, at) for at in (best, values[-1])))
+    means = {name: {level: drop.mean for level, drop in levels.items()} for name, levels in drops.items()}
+    text = "; ".join(f"{name} {_list(levels)}" for name, levels in means.items())
+    return Finding(all(map(holds, drops.values())), f"points lost: {text}", _flat(means))
 
 
 # --- smoothing scores -------------------------------------------------------------------------------------------------
@@ -222,8 +244,8 @@ def loses_less_than_gcn(evidence: Evidence) -> Finding:
 def score_range(evidence: Evidence, dataset: str, low: float, high: float, tolerance: float = 0.1) -> Finding:
     """Both ends of the range of scores are near the published ones."""
 
-    def ends(model: str) -> tuple[float, float]:
-        return evidence.gate("min", dataset, model), evidence.gate("max", dataset, model)
+    def ends(model: str) -> list[float]:
+        return [evidence.gate(end, dataset, model) for end in ("min", "max")]
 
     least, most = ends("gfgn-graph")
     near = abs(least - low) <= tolerance and abs(most - high) <= tolerance
@@ -233,12 +255,8 @@ def score_range(evidence: Evidence, dataset: str, low: float, high: float, toler
 
 def low_scores(evidence: Evidence, dataset: str, published: float, tolerance: float) -> Finding:
     """The percentage of scores below 0.55 is near the published one."""
-
-    def percent(model: str) -> float:
-        return 100 * evidence.gate("below_055", dataset, model)
-
-    below = percent("gfgn-graph")
-    raw = _optional(lambda: f"{WITHOUT_NORM} {percent(f'gfgn-graph{RAW}'):.1f}%")
+    below = 100 * evidence.gate("below_055", dataset)
+    raw = _optional(lambda: f"{WITHOUT_NORM} {100 * evidence.gate('below_055', dataset, f'gfgn-graph{RAW}'):.1f}%")
     return Finding(abs(below - published) <= tolerance, f"{below:.1f}% below{raw}", {"below": below})
 
 
@@ -261,13 +279,9 @@ def smaller_on_disassortative(evidence: Evidence) -> Finding:
     return Finding(first < second, f"mean score {first:.2f} against {second:.2f}", low | high)
 
 
-def _boxes(evidence: Evidence, level: str, datasets: Sequence[str]) -> dict[str, float]:
-    return {f"{level} {name}": evidence.gate("box", name, f"gfgn-{level}") for name in datasets}
-
-
 def scores_adapt(evidence: Evidence, least: float = 0.01) -> Finding:
-    boxes = _boxes(evidence, "neighbor", (*SCORED, *ASSORTATIVE))
-    boxes |= _boxes(evidence, "pair", ("blogcatalog", "flickr", "texas", "cora"))
+    boxes = _boxes(evidence, "neighbor", *SCORED, *ASSORTATIVE)
+    boxes |= _boxes(evidence, "pair", "blogcatalog", "flickr", "texas", "cora")
     flat = min(boxes, key=boxes.__getitem__)
     return Finding(boxes[flat] >= least, f"the smallest range is {boxes[flat]:.3f} on average ({flat})", boxes)
 
@@ -276,90 +290,32 @@ def boxes_by_features(evidence: Evidence) -> Finding:
     boxes: dict[str, float] = {}
     smaller: list[bool] = []
     for level, others in (("neighbor", ("texas", "cora", "citeseer")), ("pair", ("texas", "cora"))):
-        low, high = _boxes(evidence, level, ("blogcatalog", "flickr")), _boxes(evidence, level, others)
+        low, high = _boxes(evidence, level, "blogcatalog", "flickr"), _boxes(evidence, level, *others)
         smaller += _compare(high, low)
         boxes |= low | high
     return Finding(all(smaller), f"smaller in {sum(smaller)} of {len(smaller)} pairs of graphs", boxes)
 
 
-# --- λ ----------------------------------------------------------------------------------------------------------------
-
-
-def zero_is_mlp(evidence: Evidence) -> Finding:
-    gap = mlp_difference()
-
-    def trained() -> str:
-        gaps = [
-            abs(evidence.mean("lambda", name, level, 0.0) - evidence.mean("lambda", name, "mlp"))
-            for name in LAMBDA_DATASETS
-            for level in LEVELS
-        ]
-        return f"; trained separately, accuracies differ by at most {max(gaps):.1f} points"
-
-    return Finding(gap < 1e-9, f"outputs {_differ(gap)}{_optional(trained)}", {"difference": gap})
-
-
-def ahead_of_mlp(evidence: Evidence) -> Finding:
-    gaps: dict[str, float] = {}
-    for name in LAMBDA_DATASETS:
-        base = evidence.mean("lambda", name, "mlp")
-        for level in LEVELS:
-            positive = [at for at in evidence.values("lambda", name, level) if at > 0]
-            gaps[f"{name} {level}"] = max(evidence.mean("lambda", name, level, at) for at in positive) - base
-    return _all_ahead(gaps)
-
-
-def large_lambda_hurts(evidence: Evidence) -> Finding:
-    drops = _drops(evidence)
-    return _drops_finding(all(any(drop.low > 0 for drop in levels.values()) for levels in drops.values()), drops)
-
-
-def neighbor_most_stable(evidence: Evidence) -> Finding:
-    drops = _drops(evidence)
-    others = ("gfgn-graph", "gfgn-pair")
-    stable = [levels["gfgn-neighbor"].mean < min(levels[o].mean for o in others) for levels in drops.values()]
-    return _drops_finding(all(stable), drops)
-
-
-def _drops(evidence: Evidence) -> dict[str, dict[str, Summary]]:
-    """Returns the points lost from the best λ to the largest, by graph and level."""
-    drops: dict[str, dict[str, Summary]] = {}
-    for name in LAMBDA_DATASETS:
-        for level in LEVELS:
-            values = evidence.values("lambda", name, level)
-            best = max(values, key=lambda at: evidence.mean("lambda", name, level, at))
-            cells = (evidence.cell("lambda", name, level, at) for at in (best, values[-1]))
-            drops.setdefault(name, {})[level] = paired(*cells)
-    return drops
-
-
-def _drops_finding(holds: bool, drops: dict[str, dict[str, Summary]]) -> Finding:
-    means = {name: {level: drop.mean for level, drop in levels.items()} for name, levels in drops.items()}
-    text = "; ".join(f"{name} {_list(levels)}" for name, levels in means.items())
-    values = {f"{name} {level}": mean for name, levels in means.items() for level, mean in levels.items()}
-    return Finding(holds, f"points lost: {text}", values)
+def _boxes(evidence: Evidence, level: str, *datasets: str) -> dict[str, float]:
+    return {f"{level} {name}": evidence.gate("box", name, f"gfgn-{level}") for name in datasets}
 
 
 # --- the method -------------------------------------------------------------------------------------------------------
 
 
 def is_gcn(evidence: Evidence) -> Finding:
-    import torch
     from torch_geometric.nn import GCNConv
 
     from gfgn.graph import Graph
     from gfgn.nn import GFGNConv
 
-    source = torch.Generator().manual_seed(0)
-    x = torch.randn(30, 5, generator=source, dtype=torch.float64)
-    half = torch.randint(30, (2, 60), generator=source)
+    x, half = _random_graph(30, 5, 60)
     edges = torch.unique(torch.cat([half, half.flip(0)], dim=1), dim=1)
     edges = edges[:, edges[0] != edges[1]]
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         layer: Any = GFGNConv(5, 4, level="graph", heads=1, lam=2.0, bias=False).double()
         gcn: Any = GCNConv(5, 4, bias=False).double()
-    with torch.no_grad():
         layer.gate.zero_()  # σ(0) = ½, so that with λ = 2 every score is 1
         gcn.lin.weight.copy_(layer.lin.weight)
         graph = Graph.from_edge_index(edges, 30, self_loops="add", dtype=torch.float64)
@@ -367,25 +323,23 @@ def is_gcn(evidence: Evidence) -> Finding:
     return Finding(gap < 1e-9, f"outputs {_differ(gap)}", {"difference": gap})
 
 
-def mlp_difference(nodes: int = 40, features: int = 12) -> float:
-    """Returns the largest difference between the outputs of GFGNs with λ = 0 and MLPs with the same weights."""
-    import torch
-
+def _mlp_difference(level: str) -> float:
+    """Returns the largest difference between the outputs of a GFGN with λ = 0 and of an MLP with the same weights."""
     from gfgn.nn import GFGN
 
-    source = torch.Generator().manual_seed(0)
-    x = torch.randn(nodes, features, generator=source, dtype=torch.float64)
-    edges = torch.randint(nodes, (2, 5 * nodes), generator=source)
-    worst = 0.0
-    for level in LEVELS:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            model: Any = GFGN(features, 8, 2, 3, level=level.removeprefix("gfgn-"), heads=2, lam=0.0)
-        model = model.double().eval()
+    x, edges = _random_graph(40, 12, 200)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        model: Any = GFGN(12, 8, 2, 3, level=level.removeprefix("gfgn-"), heads=2, lam=0.0).double().eval()
         first, last = model.convs
         hidden = (x @ first.lin.weight.t() + first.bias).relu()
-        worst = max(worst, float((model(x, edges) - (hidden @ last.lin.weight.t() + last.bias)).abs().max().detach()))
-    return worst
+        return float((model(x, edges) - (hidden @ last.lin.weight.t() + last.bias)).abs().max())
+
+
+def _random_graph(nodes: int, features: int, edges: int) -> tuple[torch.Tensor, torch.Tensor]:
+    source = torch.Generator().manual_seed(0)
+    x = torch.randn(nodes, features, generator=source, dtype=torch.float64)
+    return x, torch.randint(nodes, (2, edges), generator=source)
 
 
 def gates_are_small(evidence: Evidence, deep: bool, most: float = 5.0) -> Finding:
@@ -436,8 +390,12 @@ def _optional(remark: Callable[[], str]) -> str:
         return ""
 
 
-def _pick(values: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+def _pick(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
     return {name: values[name] for name in names}
+
+
+def _flat(values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {f"{name} {model}": value for name, own in values.items() for model, value in own.items()}
 
 
 def _list(values: Mapping[str, float], digits: int = 1) -> str:
@@ -452,8 +410,8 @@ def _differ(gap: float) -> str:
     return f"differ by at most {gap:.0e}" if gap else "do not differ"
 
 
-def _interval(summary: Summary) -> str:
-    return f"[{summary.low:.1f}, {summary.high:.1f}]".replace("-", "−")
+def _gap(gap: Summary, unit: str = "") -> str:
+    return f"{gap.mean:+.1f}{unit} [{gap.low:.1f}, {gap.high:.1f}]".replace("-", "−")
 
 
 def _range(values: Mapping[str, float]) -> str:

@@ -29,24 +29,17 @@ from gfgn.train.replica import Run
 from gfgn.train.task import with_sparse_features
 
 Floats = NDArray[np.float64]
-Lines = list[dict[str, str]]
-"""Rows of a CSV file."""
+Lines = list[dict[str, str]]  # rows of a CSV file
 
 EIGHT = ("blogcatalog", "flickr", "texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")
 FOUR = ("blogcatalog", "flickr", "texas", "cora")
-FIGURES = {"gfgn-graph": EIGHT, "gfgn-neighbor": EIGHT, "gfgn-pair": FOUR}
-"""The datasets in the paper's figures of each level."""
-RAW = {"gfgn-graph": ("blogcatalog", "cora")}
-"""Where the paper gives numbers, networks are also trained on features that are not row-normalized: a graph-level gate
-reads a mean over nodes, whose scale depends on that of the features."""
+FIGURES = {"gfgn-graph": EIGHT, "gfgn-neighbor": EIGHT, "gfgn-pair": FOUR}  # as in the paper
+RAW = {"gfgn-graph": ("blogcatalog", "cora")}  # where the paper gives numbers, also without row normalization
 SPLITS = 10
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 COLUMNS = ("min", "q05", "q25", "median", "q75", "q95", "max")
-IDLE = 0.1
-"""A dimension is idle if the norm of its weights is below this fraction of the largest: weight decay has driven its
-weights to almost 0."""
-LOW = 0.55
-"""The score that separates low from high scores in the paper."""
+IDLE = 0.1  # a dimension is idle if the norm of its weights, after weight decay, is below this fraction of the largest
+LOW = 0.55  # the score that separates low from high scores in the paper
 
 SUMMARY_FILE, DIMENSIONS_FILE, RAW_FILE, PAGE_FILE = "summary.csv", "dimensions.csv", "raw.csv", "dimensions.md"
 HYPER = ("lr", "weight_decay", "dropout", "lam")
@@ -59,25 +52,15 @@ DIMENSIONS = ("dataset", "model", "split", "dimension", "weight", "mean", "std",
 
 @dataclass(frozen=True)
 class Scores:
-    """The first-layer scores of one trained network.
-
-    Attributes:
-        dataset: Name of the dataset.
-        run: The run.
-        quantiles: `[D, 7]`, quantiles of every dimension over graphs, nodes or edges, see `QUANTILES`.
-        mean: `[D]`, the mean of every dimension.
-        std: `[D]`, the standard deviation within every dimension; 0 at graph level.
-        below: Fraction of all scores below `LOW`.
-        weight: `[D]`, the norm of every dimension's weights `W`, as a fraction of the largest.
-    """
+    """The first-layer scores of one trained network; arrays have one row per dimension."""
 
     dataset: str
     run: Run
-    quantiles: Floats
+    quantiles: Floats  # over graphs, nodes or edges, see `QUANTILES`
     mean: Floats
-    std: Floats
-    below: float
-    weight: Floats
+    std: Floats  # 0 at graph level
+    below: float  # fraction of all scores below `LOW`
+    weight: Floats  # norm of the weights `W` as a fraction of the largest
 
     @property
     def idle(self) -> float:
@@ -85,45 +68,30 @@ class Scores:
         return float((self.weight < IDLE).mean())
 
     @property
-    def spread(self) -> float:
-        """Standard deviation of the dimensions' mean scores."""
-        return float(self.mean.std())
-
-    @property
     def box(self) -> float:
         """Mean interquartile range within a dimension."""
-        low, high = COLUMNS.index("q25"), COLUMNS.index("q75")
-        return float((self.quantiles[:, high] - self.quantiles[:, low]).mean())
+        return float((self.quantiles[:, COLUMNS.index("q75")] - self.quantiles[:, COLUMNS.index("q25")]).mean())
 
     def summary_row(self) -> tuple[Any, ...]:
         """Returns the row of this network in `summary.csv`."""
-        run, replica = self.run, self.run.replica
-        hyper = (getattr(replica, name) for name in ("split", "seed", *HYPER))
-        low, high = float(self.quantiles[:, 0].min()), float(self.quantiles[:, -1].max())
-        numbers = (low, float(self.mean.mean()), high, self.spread, self.box, self.below, self.idle)
-        return (self.dataset, run.model, *hyper, run.val, run.test, *numbers)
+        hyper = (getattr(self.run.replica, name) for name in ("split", "seed", *HYPER))
+        scores = (self.quantiles.min(), self.mean.mean(), self.quantiles.max(), self.mean.std())
+        numbers = (*map(float, scores), self.box, self.below, self.idle)
+        return (self.dataset, self.run.model, *hyper, self.run.val, self.run.test, *numbers)
 
     def dimension_rows(self) -> list[tuple[Any, ...]]:
         """Returns the rows of this network in `dimensions.csv`."""
-        columns = (self.weight, self.mean, self.std, self.quantiles)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return [
-            (self.dataset, self.run.model, self.run.replica.split, dimension, weight, mean, std, *quantiles)
-            for dimension, (weight, mean, std, quantiles) in enumerate(rows)
-        ]
+        rows = np.column_stack([self.weight, self.mean, self.std, self.quantiles]).tolist()
+        first = (self.dataset, self.run.model, self.run.replica.split)
+        return [(*first, dimension, *row) for dimension, row in enumerate(rows)]
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
 def first_layer_scores(dataset: Dataset, run: Run) -> Tensor:
-    """Returns the first-layer scores of a trained GFGN: `[1, D]`, `[N, D]` or `[E, D]`, edges in the order of
-    `dataset.graph.edge_index`.
-
-    Args:
-        dataset: The dataset that it was trained on.
-        run: The run, with its state.
-    """
+    """Returns the first-layer scores of a GFGN, given the dataset that it was trained on and the run with its state:
+    `[1, D]`, `[N, D]` or `[E, D]`, edges in the order of `dataset.graph.edge_index`."""
     entry = find_model(run.model)
     if not entry.gated:
         raise ValueError(f"run must be of a model with gates, got {run.model!r}")
@@ -173,18 +141,8 @@ def train_scores(
     max_epochs: int = 400,
     patience: int = 100,
 ) -> list[Scores]:
-    """Trains a GFGN with seed 0 on the first splits of a dataset and returns its scores on each.
-
-    Args:
-        model: `"gfgn-graph"`, `"gfgn-neighbor"` or `"gfgn-pair"`.
-        dataset: The dataset.
-        configuration: Hyperparameters; `None` to select them from `grid` by the mean validation score over the splits.
-        splits: Number of splits.
-        device: Device for training.
-        grid: Configurations to select from.
-        max_epochs: Largest number of epochs.
-        patience: Number of epochs without improvement after which a run stops.
-    """
+    """Trains a GFGN with seed 0 on the first splits of a dataset and returns its scores on each; without a
+    `configuration`, the one of `grid` with the best mean validation score over the splits is used."""
     if not find_model(model).gated:
         raise ValueError(f"model must be one with gates, got {model!r}")
     if not 1 <= splits <= len(dataset.splits):
@@ -238,10 +196,7 @@ def analyze(
     Scores that the folder already has for the same configuration are not computed again.
 
     Args:
-        out: Folder for the files, see `gfgn.paper.analyses` for it and the next three arguments.
-        root: Folder of all datasets.
-        device: Device for training.
-        progress: Receives one line per step.
+        out, root, device, progress: See `gfgn.paper.analyses`.
         figures: The datasets of each model.
         raw: The datasets of each model to also train on without row normalization, with a configuration selected here.
         splits: Number of splits.
@@ -281,13 +236,7 @@ def _has(lines: Lines, dataset: str, model: str, configuration: Configuration | 
 
 
 def replace_rows(path: Path, header: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Replaces the rows of one model on one dataset in a table.
-
-    Args:
-        path: The table.
-        header: Its columns, dataset and model first.
-        rows: The new rows.
-    """
+    """Replaces the rows of one model on one dataset in a table, whose first columns are dataset and model."""
     models = list(FIGURES)
     others = [line for line in read_csv(path) if (line["dataset"], line["model"]) != rows[0][:2]]
     lines = [tuple(line[name] for name in header) for line in others] + list(rows)
@@ -300,34 +249,31 @@ def _order(dataset: str) -> int:
 
 
 def draw(out: Path) -> list[Path]:
-    """Draws the figures and writes the page from the tables of a folder and returns the paths: only the page without
-    matplotlib, nothing without tables."""
+    """Draws the figures and writes the page from the tables of a folder: only the page without matplotlib."""
     if not (out / SUMMARY_FILE).is_file():
         return []
     paths = []
     if find_spec("matplotlib") is not None:
-        from gfgn.paper.figures.scores import boxes_figure, values_figure
+        from gfgn.paper.figures.scores import scores_figure
         from gfgn.report.style import save_svg
 
-        lines = read_csv(out / DIMENSIONS_FILE)
-        quantiles, weights = _panels(lines, COLUMNS), _panels(lines, ("weight",))
-        for model, panels in quantiles.items():
-            idle = {name: values[:, 0] < IDLE for name, values in weights[model].items()}
-            if model == "gfgn-graph":  # one score per dimension: all quantiles are the same
-                figure = values_figure({name: values[:, 0] for name, values in panels.items()}, idle, model, LOW)
-            else:
-                figure = boxes_figure(panels, idle, model, LOW)
-            paths.append(save_svg(figure, out / f"{model}.svg"))
+        for model, lines in _group(read_csv(out / DIMENSIONS_FILE), "model").items():
+            panels = _group(lines, "dataset")
+            quantiles = {name: _numbers(own, *COLUMNS) for name, own in panels.items()}
+            idle = {name: _numbers(own, "weight")[:, 0] < IDLE for name, own in panels.items()}
+            paths.append(save_svg(scores_figure(quantiles, idle, model, LOW), out / f"{model}.svg"))
     return [*paths, write_text(out / PAGE_FILE, page(read_csv(out / SUMMARY_FILE), read_csv(out / RAW_FILE)))]
 
 
-def _panels(lines: Lines, columns: Sequence[str]) -> dict[str, dict[str, Floats]]:
-    """Returns `[D, len(columns)]` by model and dataset."""
-    panels: dict[str, dict[str, list[list[float]]]] = {}
+def _group(lines: Lines, column: str) -> dict[str, Lines]:
+    groups: dict[str, Lines] = {}
     for line in lines:
-        rows = panels.setdefault(line["model"], {}).setdefault(line["dataset"], [])
-        rows.append([float(line[name]) for name in columns])
-    return {model: {name: np.array(rows) for name, rows in named.items()} for model, named in panels.items()}
+        groups.setdefault(line[column], []).append(line)
+    return groups
+
+
+def _numbers(lines: Lines, *columns: str) -> Floats:
+    return np.array([[float(line[column]) for column in columns] for line in lines])
 
 
 ABOUT = """Scores of the 64 dimensions of the first layer, at the epoch with the best validation score. The figures show
@@ -349,12 +295,7 @@ configurations are selected by validation in the same way ([raw.csv](raw.csv))."
 
 
 def page(lines: Lines, raw: Lines) -> str:
-    """Returns the page on scores in Markdown.
-
-    Args:
-        lines: The rows of `summary.csv`.
-        raw: The rows of `raw.csv`.
-    """
+    """Returns the page on scores in Markdown, from the rows of `summary.csv` and `raw.csv`."""
     parts = ["# Smoothing scores of the first layer, by dimension", "", ABOUT]
     for model, own in _group(lines, "model").items():
         parts += ["", f"## {model}", "", f"![{model}]({model}.svg)", "", _table(own)]
@@ -363,33 +304,13 @@ def page(lines: Lines, raw: Lines) -> str:
     return "\n".join(parts)
 
 
-def _group(lines: Lines, column: str) -> dict[str, Lines]:
-    groups: dict[str, Lines] = {}
-    for line in lines:
-        groups.setdefault(line[column], []).append(line)
-    return groups
-
-
 def _table(lines: Lines) -> str:
     header = ["dataset", "λ", "range, split 0", "range, all splits", "below 0.55", "spread", "box", "idle", "test"]
-    return markdown_table(header, [_page_row(name, own) for name, own in _group(lines, "dataset").items()])
-
-
-def _page_row(name: str, lines: Lines) -> tuple[str, ...]:
-    ranges = [(float(line["min"]), float(line["max"])) for line in lines]
-    low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
-    below, spread, box, idle, test = (
-        float(np.mean([float(line[column]) for line in lines]))
-        for column in ("below_055", "spread", "box", "idle", "test")
-    )
-    return (
-        name,
-        f"{float(lines[0]['lam']):g}",
-        f"[{ranges[0][0]:.2f}, {ranges[0][1]:.2f}]",
-        f"[{low:.2f}, {high:.2f}]",
-        f"{100 * below:.1f}%",
-        f"{spread:.3f}",
-        f"{box:.3f}",
-        f"{100 * idle:.0f}%",
-        f"{100 * test:.1f}%",
-    )
+    rows = []
+    for name, own in _group(lines, "dataset").items():
+        low, high = _numbers(own, "min", "max").T
+        ranges = f"[{low[0]:.2f}, {high[0]:.2f}]", f"[{low.min():.2f}, {high.max():.2f}]"
+        below, spread, box, idle, test = _numbers(own, "below_055", "spread", "box", "idle", "test").T.mean(axis=1)
+        fractions = f"{100 * below:.1f}%", f"{spread:.3f}", f"{box:.3f}", f"{100 * idle:.0f}%", f"{100 * test:.1f}%"
+        rows.append((name, f"{float(own[0]['lam']):g}", *ranges, *fractions))
+    return markdown_table(header, rows)

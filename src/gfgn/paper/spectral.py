@@ -18,17 +18,13 @@ from gfgn.graph import Graph
 from gfgn.paper.outputs import markdown_table, write_csv, write_text
 
 Floats = NDArray[np.float64]
-SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))
-"""The smoothing scores of the paper's figure."""
-DEPTHS = (1, 2)
-"""Numbers of layers: a single filter, and the depth of the paper's networks on Cora."""
-MAX_NODES = 10_000
-"""Limit for dense matrices."""
+SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))  # the smoothing scores of the paper's figure
+DEPTHS = (1, 2)  # numbers of layers: a single filter, and the depth of the paper's networks on Cora
+MAX_NODES = 10_000  # limit for dense matrices
 
 
 def normalized_laplacian(graph: Graph) -> Floats:
-    """Returns the `[N, N]` matrix `L = I − D^{−½} A D^{−½}` of an undirected graph of at most `MAX_NODES` nodes. The
-    rows of isolated nodes are 0, since aggregation does not change them."""
+    """Returns `L = I − D^{−½} A D^{−½}`; rows of isolated nodes are 0, since aggregation does not change them."""
     adjacency = dense_adjacency(graph)
     degree = adjacency.sum(axis=1)
     scale = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
@@ -56,13 +52,7 @@ def spectrum(graph: Graph) -> Floats:
 
 
 def filter_coefficients(eigenvalues: Floats, scores: Sequence[float] = SCORES, layers: int = 2) -> Floats:
-    """Returns the `[len(scores), N]` coefficients `(1 − sλ)^K`.
-
-    Args:
-        eigenvalues: `[N]`.
-        scores: The smoothing scores `s`.
-        layers: `K`, at least 1.
-    """
+    """Returns the `[len(scores), N]` coefficients `(1 − sλ)^K` of `K` layers."""
     if layers < 1:
         raise ValueError(f"layers must be 1 or larger, got {layers}")
     return np.asarray((1 - np.asarray(scores)[:, None] * eigenvalues[None, :]) ** layers)
@@ -71,15 +61,13 @@ def filter_coefficients(eigenvalues: Floats, scores: Sequence[float] = SCORES, l
 def filter_summary(eigenvalues: Floats, layers: int = 2) -> list[tuple[float, float, float, float]]:
     """Returns for every score of the figure: the score, the smallest coefficient, its eigenvalue, and the fraction of
     the energy of white noise that passes the filter."""
-    rows = []
-    for score, row in zip(SCORES, filter_coefficients(eigenvalues, SCORES, layers), strict=True):
-        index = int(row.argmin())
-        rows.append((score, float(row[index]), float(eigenvalues[index]), float(np.mean(row**2))))
-    return rows
+    coefficients = filter_coefficients(eigenvalues, SCORES, layers)
+    columns = coefficients.min(axis=1), eigenvalues[coefficients.argmin(axis=1)], (coefficients**2).mean(axis=1)
+    return list(zip(SCORES, *(column.tolist() for column in columns), strict=True))
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
-    """Writes the filter coefficients over the spectrum of Cora, the figure and a page; see `gfgn.paper.analyses`."""
+    """Writes the filter coefficients over the spectrum of Cora, the figure and a page."""
     from gfgn.data import load
     from gfgn.paper.figures.spectral import spectral_figure
     from gfgn.report.style import save_svg

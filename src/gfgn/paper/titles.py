@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-TITLES = {
-    "mlp": "MLP",
-    "gcn": "GCN",
-    "gat": "GAT",
-    "sgc": "SGC",
-    "arma": "ARMA",
-    "ggnn": "GGNN",
-    "appnp": "APPNP",
-    "geom-gcn": "Geom-GCN",
-    "gfgn-graph": "GFGN-graph",
-    "gfgn-neighbor": "GFGN-neighbor",
-    "gfgn-pair": "GFGN-pair",
-    "graphsage": "GraphSAGE",
-    "vr-gcn": "VR-GCN",
-    "gaan": "GaAN",
-    "geniepath": "GeniePath",
-    "graphsaint": "GraphSAINT",
-    "blogcatalog": "BlogCatalog",
-    "flickr": "Flickr",
-    "texas": "Texas",
-    "wisconsin": "Wisconsin",
-    "cornell": "Cornell",
-    "actor": "Actor",
-    "cora": "Cora",
-    "citeseer": "Citeseer",
-    "pubmed": "Pubmed",
-    "ppi": "PPI",
-}
+MODELS = (
+    *("MLP", "GCN", "GAT", "SGC", "ARMA", "GGNN", "APPNP", "Geom-GCN", "GFGN-graph", "GFGN-neighbor", "GFGN-pair"),
+    *("GraphSAGE", "VR-GCN", "GaAN", "GeniePath", "GraphSAINT"),
+)
+DATASETS = ("BlogCatalog", "Flickr", "Texas", "Wisconsin", "Cornell", "Actor", "Cora", "Citeseer", "Pubmed", "PPI")
+TITLES = {title.lower(): title for title in (*MODELS, *DATASETS)}
 
 
 def title_of(name: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -12,16 +14,11 @@ from numpy.typing import NDArray
 from gfgn.report.style import BLUE, FAINT, INK, ORANGE, PAGE_WIDTH, label_panels, styled
 
 Floats = NDArray[np.float64]
-MAX_WIDTH = 7.0
-"""Line width, in points, of a similarity of 1."""
+MAX_WIDTH = 7.0  # line width, in points, of a similarity of 1
 
 
 def neighbors_figure(similarity: Floats) -> Figure:
-    """Draws a user and its neighbors: one panel per dimension, and both dimensions against each other.
-
-    Args:
-        similarity: `[n, 2]`, from 0 to 1.
-    """
+    """Draws the `[n, 2]` similarities of a user to its neighbors: one panel per dimension, and one with both."""
     with styled():
         figure = Figure(figsize=(PAGE_WIDTH, 2.55), layout="constrained")
         panels = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
@@ -40,18 +37,9 @@ def _arcs(axes: Axes, similarity: Floats) -> None:
     position = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     colors = colormaps["Blues"](0.25 + 0.7 * similarity)
     for node in np.argsort(similarity):  # the widest on top
-        arc = FancyArrowPatch(
-            (0.0, 0.0),
-            tuple(position[node]),
-            connectionstyle="arc3,rad=0.18",
-            arrowstyle="-",
-            shrinkA=0,
-            shrinkB=0,
-            linewidth=MAX_WIDTH * similarity[node],
-            color=colors[node],
-            capstyle="butt",
-        )
-        axes.add_patch(arc)
+        line: Any = {"linewidth": MAX_WIDTH * similarity[node], "color": colors[node], "capstyle": "butt"}
+        shape: Any = {"connectionstyle": "arc3,rad=0.18", "arrowstyle": "-", "shrinkA": 0, "shrinkB": 0}
+        axes.add_patch(FancyArrowPatch((0.0, 0.0), tuple(position[node]), **shape, **line))
     for node, (x, y) in enumerate([(0.0, 0.0), *position]):
         color = ORANGE if node == 0 else "white"
         axes.plot(x, y, "o", markersize=10, markerfacecolor=color, markeredgecolor=FAINT, markeredgewidth=0.7)
@@ -72,13 +60,7 @@ def _scatter(axes: Axes, similarity: Floats) -> None:
 
 def embedding_figure(eigenvalues: Floats, smoothness: Floats, local: Floats, name: str) -> Figure:
     """Draws the smoothness of every dimension of a spectral embedding against its eigenvalue, and the distribution over
-    nodes of their distance to their neighbors in each of the first dimensions.
-
-    Args:
-        eigenvalues: `[n]`.
-        smoothness: `[n]`, the sum of squared differences over edges.
-        local: `[n, k]`, see `gfgn.paper.motivation.Embedding`.
-        name: Name of the graph.
+    nodes of their distance to their neighbors in each of the first dimensions; see `gfgn.paper.motivation.Embedding`.
     """
     with styled():
         figure = Figure(figsize=(PAGE_WIDTH, 2.5), layout="constrained")

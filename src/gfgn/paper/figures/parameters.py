@@ -13,11 +13,11 @@ from gfgn.paper.titles import title_of
 from gfgn.report.style import BLACK, FAINT, MODEL_STYLES, PAGE_WIDTH, label_panels, styled
 
 
-def parameters_figure(layers: Sequence[tuple[str, int, int, int]], added: Mapping[str, Mapping[str, float]]) -> Figure:
+def parameters_figure(layers: Sequence[tuple[str, int, int]], added: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draws the parameters of a layer's gates by its width, and what gates add to the networks of the paper.
 
     Args:
-        layers: `(level, width, heads, parameters)` of modules with as many inputs as outputs, without bias.
+        layers: `(level, width, parameters)` of modules with as many inputs as outputs, without bias.
         added: By level and dataset, the parameters of the gates as a fraction of those of GCN.
     """
     with styled():
@@ -29,22 +29,21 @@ def parameters_figure(layers: Sequence[tuple[str, int, int, int]], added: Mappin
         return figure
 
 
-def _layers(axes: Axes, layers: Sequence[tuple[str, int, int, int]]) -> None:
+def _layers(axes: Axes, layers: Sequence[tuple[str, int, int]]) -> None:
     """Draws the formulas as lines and the modules' counts as markers."""
-    sizes = sorted({width for _, width, _, _ in layers})
+    sizes = sorted({width for _, width, _ in layers})
     width = np.geomspace(sizes[0], sizes[-1], 50)
     for level, factor, label in (("neighbor", 2, "neighbor, pair"), ("graph", 1, "graph")):
         style = MODEL_STYLES[f"gfgn-{level}"]
         for heads, values, dash in (("one head", width**2, ":"), ("√D heads", width**1.5, "-")):
             axes.plot(width, factor * values, color=style["color"], linestyle=dash, label=f"{label}, {heads}")
-        points = [(size, total - size**2) for name, size, _, total in layers if name == level]
+        points = [(size, total - size**2) for name, size, total in layers if name == level]
         axes.plot(*zip(*points, strict=True), style["marker"], color=style["color"], markersize=3.5)
     axes.plot(width, width**2, color=BLACK, linestyle=(0, (4, 4)), linewidth=0.9, label="weights of GCN, D²")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.set_xlabel("width D of a layer with D inputs")
-    axes.set_ylabel("parameters of the gates")
+    axes.set(xlabel="width D of a layer with D inputs", ylabel="parameters of the gates")
     axes.set_title("one layer: formulas and modules (markers)", loc="left")
     axes.legend(fontsize=6, handlelength=2.4)
     axes.grid()

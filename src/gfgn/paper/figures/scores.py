@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,24 +21,9 @@ Booleans = NDArray[np.bool_]
 IDLE = "#B3B3B3"
 
 
-def values_figure(scores: Mapping[str, Floats], idle: Mapping[str, Booleans], model: str, line: float) -> Figure:
-    """Draws the score of every dimension, one panel per dataset.
-
-    Args:
-        scores: `[D]` by dataset.
-        idle: `[D]` by dataset: dimensions with vanished weights, which are drawn in gray.
-        model: Name of the model.
-        line: A score to mark.
-    """
-
-    def draw(axes: Axes, name: str, shown: Booleans, color: str) -> None:
-        axes.plot(np.flatnonzero(shown), scores[name][shown], "o", color=color, markersize=2.4, markeredgewidth=0)
-
-    return _panels(idle, model, line, draw, max_columns=4)
-
-
-def boxes_figure(quantiles: Mapping[str, Floats], idle: Mapping[str, Booleans], model: str, line: float) -> Figure:
-    """Draws one box per dimension, from quartile to quartile with whiskers at 5% and 95%, and one panel per dataset.
+def scores_figure(quantiles: Mapping[str, Floats], idle: Mapping[str, Booleans], model: str, line: float) -> Figure:
+    """Draws the scores of every dimension, one panel per dataset: a dot at graph level, else a box from quartile to
+    quartile with whiskers at 5% and 95%.
 
     Args:
         quantiles: `[D, 7]` by dataset: smallest, 5%, 25%, 50%, 75%, 95%, largest.
@@ -46,37 +31,9 @@ def boxes_figure(quantiles: Mapping[str, Floats], idle: Mapping[str, Booleans], 
         model: Name of the model.
         line: A score to mark.
     """
-
-    def draw(axes: Axes, name: str, shown: Booleans, color: str) -> None:
-        x = np.flatnonzero(shown)
-        _, low, lower, middle, upper, high, _ = quantiles[name][shown].T
-        _strokes(axes, (x, x), (low, high), color=color, linewidth=0.6, alpha=0.7)
-        corners = [(x - 0.4, lower), (x - 0.4, upper), (x + 0.4, upper), (x + 0.4, lower)]
-        boxes = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
-        shape = Path.make_compound_path(*(Path(box, closed=False) for box in boxes))
-        axes.add_patch(PathPatch(shape, facecolor=color, alpha=0.7, linewidth=0))
-        ink = INK if color != IDLE else IDLE
-        _strokes(axes, (x - 0.4, x + 0.4), (middle, middle), color=ink, linewidth=0.8)
-
-    return _panels(idle, model, line, draw, max_columns=2)
-
-
-def _strokes(axes: Axes, x: tuple[Any, Any], y: tuple[Any, Any], **style: Any) -> None:
-    """Draws many separate strokes as one line, which keeps files small."""
-    gap = np.full(len(x[0]), np.nan)
-    axes.plot(np.stack([*x, gap], axis=1).ravel(), np.stack([*y, gap], axis=1).ravel(), **style)
-
-
-def _panels(
-    idle: Mapping[str, Booleans],
-    model: str,
-    line: float,
-    draw: Callable[[Axes, str, Booleans, str], None],
-    max_columns: int,
-) -> Figure:
-    """Creates one panel per dataset and calls `draw` for the idle dimensions and for the others."""
     if not idle:
         raise ValueError("idle must hold at least one dataset, got none")
+    draw, max_columns = (_dots, 4) if model == "gfgn-graph" else (_boxes, 2)
     columns = min(max_columns, len(idle))
     rows = math.ceil(len(idle) / columns)
     with styled():
@@ -88,7 +45,7 @@ def _panels(
             axes.axhline(line, color=INK, linewidth=0.6, linestyle="--")
             for shown, color in ((unused, IDLE), (~unused, str(model_style(model)["color"]))):
                 if shown.any():
-                    draw(axes, name, shown, color)
+                    draw(axes, np.flatnonzero(shown), quantiles[name][shown], color)
             axes.set_title(title_of(name), loc="left")
             axes.grid(axis="y")
             axes.set_xlim(-1.5, unused.size + 0.5)
@@ -100,3 +57,25 @@ def _panels(
             axes.set_ylabel("score")
         figure.supxlabel(f"dimension of the first layer of {title_of(model)} (gray: vanished weights)", fontsize=8)
         return figure
+
+
+def _dots(axes: Axes, x: Any, quantiles: Floats, color: str) -> None:
+    """Draws the only score of every dimension."""
+    axes.plot(x, quantiles[:, 0], "o", color=color, markersize=2.4, markeredgewidth=0)
+
+
+def _boxes(axes: Axes, x: Any, quantiles: Floats, color: str) -> None:
+    _, low, lower, middle, upper, high, _ = quantiles.T
+    _strokes(axes, (x, x), (low, high), color=color, linewidth=0.6, alpha=0.7)
+    corners = [(x - 0.4, lower), (x - 0.4, upper), (x + 0.4, upper), (x + 0.4, lower)]
+    boxes = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
+    shape = Path.make_compound_path(*(Path(box, closed=False) for box in boxes))
+    axes.add_patch(PathPatch(shape, facecolor=color, alpha=0.7, linewidth=0))
+    ink = INK if color != IDLE else IDLE
+    _strokes(axes, (x - 0.4, x + 0.4), (middle, middle), color=ink, linewidth=0.8)
+
+
+def _strokes(axes: Axes, x: tuple[Any, Any], y: tuple[Any, Any], **style: Any) -> None:
+    """Draws many separate strokes as one line, which keeps files small."""
+    gap = np.full(len(x[0]), np.nan)
+    axes.plot(np.stack([*x, gap], axis=1).ravel(), np.stack([*y, gap], axis=1).ravel(), **style)

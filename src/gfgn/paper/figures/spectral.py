@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
@@ -18,15 +17,8 @@ Floats = NDArray[np.float64]
 
 
 def spectral_figure(eigenvalues: Floats, scores: Sequence[float], depths: Sequence[int], name: str) -> Figure:
-    """Draws `(1 − sλ)^K` over the spectrum below a histogram of the eigenvalues: one curve per score and one panel per
-    depth.
-
-    Args:
-        eigenvalues: `[N]`, ascending.
-        scores: The smoothing scores, evenly spaced.
-        depths: The values of `K`.
-        name: Name of the graph.
-    """
+    """Draws `(1 − sλ)^K` over the spectrum below a histogram of the eigenvalues: one curve per score (evenly spaced)
+    and one panel per depth `K`."""
     step = scores[1] - scores[0]
     norm = BoundaryNorm([scores[0] - step / 2, *(score + step / 2 for score in scores)], len(scores))
     # The upper end of the color map is too pale for a line on white.
@@ -38,7 +30,12 @@ def spectral_figure(eigenvalues: Floats, scores: Sequence[float], depths: Sequen
             counts, edges = np.histogram(eigenvalues, bins=60, range=(0.0, 2.0))
             above.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=FAINT)
             above.set_title(f"K = {layers} layer{'s' if layers > 1 else ''}", loc="left")
-            _curves(below, eigenvalues, scores, colors, layers)
+            for score, color in zip(scores, colors, strict=True):
+                below.plot(eigenvalues, (1 - score * eigenvalues) ** layers, color=color)
+            below.axhline(0, color=FAINT, linewidth=0.6)
+            below.set_xlabel("eigenvalue λ of the normalized Laplacian")
+            below.grid(axis="y")
+            below.set_xlim(0, 2)
         grid[0, 0].set_ylabel("eigen-\nvalues")
         grid[1, 0].set_ylabel("coefficient $(1 - s\\lambda)^K$")
         colored = ScalarMappable(norm, ListedColormap(colors))
@@ -49,14 +46,3 @@ def spectral_figure(eigenvalues: Floats, scores: Sequence[float], depths: Sequen
         bar.outline.set_visible(False)
         figure.suptitle(f"Spectral filter coefficients on {name}", x=0.01, ha="left", fontsize=9)
         return figure
-
-
-def _curves(
-    axes: Axes, eigenvalues: Floats, scores: Sequence[float], colors: Sequence[tuple[float, ...]], layers: int
-) -> None:
-    for score, color in zip(scores, colors, strict=True):
-        axes.plot(eigenvalues, (1 - score * eigenvalues) ** layers, color=color)
-    axes.axhline(0, color=FAINT, linewidth=0.6)
-    axes.set_xlabel("eigenvalue λ of the normalized Laplacian")
-    axes.grid(axis="y")
-    axes.set_xlim(0, 2)

@@ -22,19 +22,10 @@ if TYPE_CHECKING:
     from gfgn.runs.results import Results
 
 X_LABELS = {"noise": "random edges added, % of the edges", "lam": "λ, the upper bound of the gates"}
-PUBLISHED = "published"
-"""The first row of a figure of variants."""
-HOLLOW: dict[str, Any] = {
-    "marker": "D",
-    "linestyle": "",
-    "markerfacecolor": "none",
-    "markeredgecolor": FAINT,
-    "markersize": 5,
-    "markeredgewidth": 0.9,
-}
-"""Style of published values."""
+PUBLISHED = "published"  # the first row of a figure of variants
+# The styles of single runs and of published values.
 TICK: dict[str, Any] = {"marker": "|", "linestyle": "", "markersize": 7, "markeredgewidth": 0.9}
-"""Style of single runs."""
+HOLLOW = TICK | {"marker": "D", "markersize": 5, "markerfacecolor": "none", "markeredgecolor": FAINT}
 
 
 class Point(NamedTuple):
@@ -61,12 +52,7 @@ class Gap(NamedTuple):
 
 def draw_study(results: Results, folder: Path) -> list[Path]:
     """Draws the complete cells of a study as `<study>.svg` and returns the path; an empty list if there are none, or
-    for a study of gates, whose figures come from the analysis `scores`.
-
-    Args:
-        results: The study and its runs.
-        folder: Folder for the file.
-    """
+    for a study of gates, whose figures come from the analysis `scores`."""
     study, points = results.study, study_points(results)
     if not points or any(fact.measure.startswith("gate_") for fact in study.published.facts):
         return []
@@ -110,12 +96,8 @@ def study_gaps(results: Results) -> list[Gap]:
 
 
 def axis_figure(points: Sequence[Point], axis: str) -> Figure:
-    """Draws accuracy along an axis: one panel per dataset and one line per model with its 95% interval.
-
-    Args:
-        points: The runs; a model whose `x` is NaN becomes a horizontal line.
-        axis: `"noise"` or `"lam"`.
-    """
+    """Draws accuracy along the axis `"noise"` or `"lam"`: one panel per dataset and one line per model with its 95%
+    interval, horizontal for a model whose `x` is NaN."""
     datasets, models = _names(points)
     with styled():
         figure = Figure(figsize=(PAGE_WIDTH, 2.9), layout="constrained")
@@ -153,12 +135,7 @@ def _line(axes: Axes, summaries: Mapping[float, Summary], model: str, scale: flo
 
 
 def variants_figure(gaps: Sequence[Gap], models: Sequence[str]) -> Figure:
-    """Draws the change of every variant: one panel per dataset and one row per variant, below the published gaps.
-
-    Args:
-        gaps: The changes, in the order of the rows.
-        models: Their models, in the order within a row.
-    """
+    """Draws the changes, in the order of the rows: one panel per dataset and one row per variant with all `models`."""
     rows, datasets = (list(dict.fromkeys(getattr(gap, name) for gap in gaps)) for name in ("variant", "dataset"))
     step = 0.7 / max(1, len(models))
     with styled():
@@ -178,10 +155,8 @@ def variants_figure(gaps: Sequence[Gap], models: Sequence[str]) -> Figure:
         label = "change of test accuracy from the standard, points, with 95% interval over splits"
         figure.supxlabel(label, fontsize="medium")
         label_panels(panels if len(panels) > 1 else [])
-        marks: list[Any] = [
-            Line2D([], [], linestyle="", markersize=4, label=title_of(model), **_mark(model)) for model in models
-        ]
-        marks.append(Line2D([], [], label="published", **HOLLOW))
+        styles = {title_of(model): {"linestyle": "", "markersize": 4, **_mark(model)} for model in models}
+        marks: Any = [Line2D([], [], label=name, **style) for name, style in {**styles, "published": HOLLOW}.items()]
         figure.legend(handles=marks, loc="outside upper left", ncols=len(marks), handletextpad=0.4)
         return figure
 
@@ -205,12 +180,7 @@ def _mark(model: str) -> dict[str, Any]:
 
 def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draws a table as a forest plot, one panel per dataset: measured means with 95% intervals, or with the single runs
-    if there is only one split, and published means.
-
-    Args:
-        points: The runs; `x` is ignored.
-        published: Published means in % by model and dataset.
-    """
+    if there is only one split, and published means in % by model and dataset."""
     datasets, models = _names(points)
     columns = min(3, len(datasets))
     rows = math.ceil(len(datasets) / columns)
@@ -219,7 +189,7 @@ def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, f
         figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel().tolist()
         for axes, dataset in zip(panels, datasets, strict=False):
-            _forest(axes, points, published, dataset, models)
+            _forest(axes, points, published, dataset)
         for axes in panels[len(datasets) :]:
             axes.axis("off")
         label_panels(panels[: len(datasets)] if len(datasets) > 1 else [])
@@ -230,14 +200,8 @@ def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, f
         return figure
 
 
-def _forest(
-    axes: Axes,
-    points: Sequence[Point],
-    published: Mapping[str, Mapping[str, float]],
-    dataset: str,
-    models: Sequence[str],
-) -> None:
-    intervals = len({point.split for point in points}) > 1
+def _forest(axes: Axes, points: Sequence[Point], published: Mapping[str, Mapping[str, float]], dataset: str) -> None:
+    (_, models), intervals = _names(points), len({point.split for point in points}) > 1
     for row, model in enumerate(models):
         color = model_style(model)["color"] if is_gfgn(model) else BLACK
         for summary in _summaries(points, dataset, model).values():
