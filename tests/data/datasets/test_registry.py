@@ -21,7 +21,8 @@ from torch import Tensor
 
 from gfgn import Graph
 from gfgn.data import DATASETS, Dataset, load, random_splits
-from gfgn.data.datasets import cache_dir, loaders
+from gfgn.data.datasets import loaders
+from gfgn.data.datasets.registry import cache_dir
 from gfgn.ops.features import row_normalize
 
 GEOM_GCN = ("actor", "cornell", "texas", "wisconsin", "cora", "citeseer", "pubmed")

@@ -199,15 +199,11 @@ def _splits(arrays: Mapping[str, Array], label: str, size: int) -> list[Split] |
     for name, mask in zip(MASKS, masks, strict=True):
         if mask.shape[1] not in (1, count):
             raise DataError(f"{label}: {name} has {mask.shape[1]} splits, expected {count} as in the other masks")
-    splits = []
-    for k in range(count):
-        columns = [mask[:, min(k, mask.shape[1] - 1)] for mask in masks]
-        both = np.flatnonzero(np.sum(columns, axis=0) > 1)
-        if both.size:
-            names = " and ".join(name for name, column in zip(MASKS, columns, strict=True) if column[both[0]])
-            raise DataError(f"{label}: {names} overlap at node {both[0]} in split {k}, expected disjoint masks")
-        splits.append(Split(*(torch.from_numpy(column.copy()) for column in columns)))
-    return splits
+    parts = np.stack(np.broadcast_arrays(*masks)).transpose(2, 0, 1)  # splits, parts, nodes
+    for k, node in np.argwhere(parts.sum(1) > 1):
+        names = " and ".join(np.array(MASKS)[parts[k, :, node]])
+        raise DataError(f"{label}: {names} overlap at node {node} in split {k}, expected disjoint masks")
+    return [Split(*torch.from_numpy(split.copy())) for split in parts]
 
 
 def _mask(mask: Array, name: str, label: str, size: int) -> NDArray[np.bool_]:

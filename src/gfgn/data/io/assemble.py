@@ -195,16 +195,13 @@ def _sort_classes(contents: Contents, labels: NDArray[np.int64]) -> NDArray[np.i
 def _random_splits(contents: Contents, y: NDArray[np.int64], stratify: bool) -> list[Split]:
     labelled = torch.from_numpy(np.flatnonzero(y >= 0))
     classes = torch.from_numpy(y[y >= 0]) if stratify else None
+    problem = f" has {counted(labelled.numel(), 'labelled node')}, expected 3 or more to split"
     try:
         random_splits(labelled.numel(), 1)  # tells too few nodes from classes that are too small
-    except ValueError:
-        count = counted(labelled.numel(), "labelled node")
-        raise DataError(f"{contents.origin} has {count}, expected 3 or more to split") from None
-    try:
+        problem = ": classes are too small to stratify, expected one of 3 nodes or more"
         splits = random_splits(labelled.numel(), NUM_SPLITS, stratify=classes)
     except ValueError:
-        message = "classes are too small to stratify, expected one of 3 nodes or more"
-        raise DataError(f"{contents.origin}: {message}") from None
+        raise DataError(contents.origin + problem) from None
     kind = "stratified" if stratify else "random"
     contents.notes.append(f"{NUM_SPLITS} {kind} splits (48% train, 32% val, 20% test) of the labelled nodes made")
     masks = torch.zeros(NUM_SPLITS, 3, y.size, dtype=torch.bool)
@@ -214,17 +211,12 @@ def _random_splits(contents: Contents, y: NDArray[np.int64], stratify: bool) -> 
 
 def _given_splits(contents: Contents, given: list[Split], labelled: Tensor) -> list[Split]:
     """The given masks without unlabelled nodes; none may be empty."""
-    removed = torch.zeros_like(labelled)
-    splits = []
-    for k, split in enumerate(given):
-        for mask in split:
-            removed |= mask & ~labelled
-        kept = Split(*(mask & labelled for mask in split))
-        for part, mask in kept._asdict().items():
-            if not mask.any():
-                raise DataError(f"{contents.origin}: split {k} has no labelled node in {part}, expected one or more")
-        splits.append(kept)
-    if removed.any():
-        contents.notes.append(f"{counted(int(removed.sum()), 'unlabelled node')} removed from the given splits")
-    contents.notes.append(f"{counted(len(splits), 'split')} as given")
-    return splits
+    masks = torch.stack([torch.stack(list(split)) for split in given])
+    for k, part in (~(masks & labelled).any(2)).nonzero().tolist():
+        name = Split._fields[part]
+        raise DataError(f"{contents.origin}: split {k} has no labelled node in {name}, expected one or more")
+    removed = int((masks & ~labelled).any(1).any(0).sum())
+    if removed:
+        contents.notes.append(f"{counted(removed, 'unlabelled node')} removed from the given splits")
+    contents.notes.append(f"{counted(len(given), 'split')} as given")
+    return [Split(*split) for split in masks & labelled]

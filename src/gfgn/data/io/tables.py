@@ -6,11 +6,10 @@ in memory together. Messages count rows from 1, without the header of a CSV file
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -23,12 +22,13 @@ from numpy.typing import NDArray
 from gfgn.data.io.assemble import Contents, DataError, Edges, Progress, bad_weight, counted, listed, reading, to_float32
 from gfgn.data.splits import Split
 
+Floats: TypeAlias = NDArray[np.float32]
+
 NODE_BATCH = 2**16  # rows per batch of a Parquet file of nodes
 EDGE_BATCH = 2**21  # rows per batch of a Parquet file of edges: large, because every batch hashes the node ids again
 BLOCK = 2**24  # bytes per batch of a CSV file
 MAX_CATEGORIES = 64
 MISSING = ("", "NA", "N/A", "nan", "NaN", "NAN", "null", "NULL", "None")  # missing numbers in a CSV file
-PARTS = ("train", "val", "test")
 
 
 class Table:
@@ -204,7 +204,7 @@ def _raise_unknown(index: NDArray[Any], columns: Sequence[Any], row: int, label:
     raise DataError(f"{label} row {row + first + 1}: {name} {value!r} is unknown, expected an id of {nodes}{others}")
 
 
-def _weights(column: Any, label: str, row: int) -> NDArray[np.float32]:
+def _weights(column: Any, label: str, row: int) -> Floats:
     values = _numbers(column)
     single = np.empty(0, dtype=np.float32) if values is None else to_float32(values)
     bad = _first_text(column) if values is None else bad_weight(single)
@@ -235,7 +235,11 @@ def _numbers(column: Any) -> NDArray[np.float64] | None:
 
 def _first_text(column: Any) -> int:
     """The index of the first value that is not a number, by bisection, because a cast fails as a whole."""
-    return bisect_left(range(len(column) - 1), True, key=lambda k: _numbers(column.slice(0, k + 1)) is None)
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _numbers(column.slice(low, middle - low)) is not None else (low, middle)
+    return low
 
 
 def _feature_columns(table: Table) -> dict[str, list[str] | None]:
@@ -335,7 +339,7 @@ def _read_nodes(table: Table, size: int) -> Contents:
     return contents
 
 
-def _fill(out: NDArray[np.float32], name: str, categories: list[str] | None, values: Any, label: str, row: int) -> None:
+def _fill(out: Floats, name: str, categories: list[str] | None, values: Any, label: str, row: int) -> None:
     """Writes one column of a batch; NaN where a value is missing."""
     if categories is not None:
         values = pc.utf8_trim_whitespace(values)
@@ -353,7 +357,7 @@ def _fill(out: NDArray[np.float32], name: str, categories: list[str] | None, val
         raise DataError(f"{label} {got}, expected a finite number")
 
 
-def _replace_missing(block: NDArray[np.float32], name: str, numeric: bool, label: str, notes: list[str]) -> None:
+def _replace_missing(block: Floats, name: str, numeric: bool, label: str, notes: list[str]) -> None:
     """Replaces missing values in place: numbers by the mean, categories by zeros."""
     missing = np.isnan(block[:, 0])
     count = int(missing.sum())
@@ -397,7 +401,7 @@ def _split_codes(column: Any, label: str, row: int) -> NDArray[np.int64]:
     if not (_is_text(column.type) or pa.types.is_null(column.type)):
         raise DataError(f"{label}: column 'split' is of type {column.type}, expected train, val or test")
     text = pc.fill_null(pc.utf8_trim_whitespace(column.cast(pa.string())), "")
-    codes = pc.index_in(text, value_set=pa.array([*PARTS, ""])).fill_null(-1).to_numpy()
+    codes = pc.index_in(text, value_set=pa.array(["train", "val", "test", ""])).fill_null(-1).to_numpy()
     bad = np.flatnonzero(codes < 0)
     if bad.size:
         value = text[int(bad[0])].as_py()
