@@ -96,8 +96,9 @@ def degree_profile(graph: Graph) -> DegreeProfile:
     bits = torch.frexp(degree.double()).exponent.clamp(min=0)  # 0 for 0, 1 for 1, 2 for 2 and 3, …
     counts = torch.bincount(bits).tolist()
     bins = [(2 ** (k - 1) if k else 0, 2**k - 1, int(count)) for k, count in enumerate(counts)]
-    mean = degree.double().mean().item()
-    return DegreeProfile(mean, (low, lower, median, upper, high), int((degree == 0).sum()), bins)
+    return DegreeProfile(
+        degree.double().mean().item(), (low, lower, median, upper, high), int((degree == 0).sum()), bins
+    )
 
 
 def smoothness(dataset: Dataset) -> Tensor:

@@ -60,17 +60,14 @@ class ChecksumError(ValueError):
 def fetch(sources: Sequence[Source], root: Path, missing: Sequence[str]) -> None:
     """Downloads the sources of the missing files."""
     for source in sources:
-        wanted = [file for file in source.files if file in missing]
-        if not wanted:
-            continue
-        target = root / source.path
-        if not source.members:
+        target, wanted = root / source.path, [file for file in source.files if file in missing]
+        if wanted and not source.members:
             download(source.url, target, checksums().get(source.path))
-            continue
-        if not target.is_file():
-            download(source.url, target)
-        _extract(target, root, {file: source.members[file] for file in wanted})
-        target.unlink()
+        elif wanted:
+            if not target.is_file():
+                download(source.url, target)
+            _extract(target, root, {file: source.members[file] for file in wanted})
+            target.unlink()
 
 
 @cache

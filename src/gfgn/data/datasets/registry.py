@@ -43,9 +43,8 @@ class Entry:
         statistics: Sizes as loaded: undirected edges, no self-loops.
         paper: Sizes in the GFGN paper, which counts some edges before duplicates and self-loops are removed; `None` if
             the paper does not use the dataset.
-        remote: Downloads of the raw files; empty if there are none.
-        files: The raw files, relative to the folder of all datasets, by default those of `remote`; empty for an
-            embedded dataset.
+        remote: Downloads of the raw files.
+        files: The raw files, relative to the folder of all datasets, by default those of `remote`.
         bag_of_words: Whether the features are word counts or weights, whose rows `load` normalizes.
         directed: Whether the raw files have directed edges and the loader accepts `directed`.
         standin: Whether this is a stand-in for a published dataset, with scores that must not be compared with it.

@@ -54,9 +54,17 @@ def contextual_sbm(
     label = Stream(seed, 1).permutation(num_nodes) % classes
     count = round(num_nodes * degree / 2)
     inside = round(count * homophily)
-    _check_density(np.bincount(label), inside, count - inside, degree, homophily)
+    across = count - inside
+    sizes = np.bincount(label)
+    possible = int((sizes * (sizes - 1) // 2).sum())
+    others = num_nodes * (num_nodes - 1) // 2 - possible
+    if 2 * inside > possible or 2 * across > others:  # rejection of repeated pairs becomes slow
+        raise ValueError(
+            f"degree must be small enough that edges use at most half of the possible pairs, got {degree} with "
+            f"homophily={homophily}: {inside} of {possible} pairs within classes, {across} of {others} between them"
+        )
     pairs = [_draw_pairs(label, classes, inside, Stream(seed, 2), True)]
-    pairs += [_draw_pairs(label, classes, count - inside, Stream(seed, 3), False)]
+    pairs += [_draw_pairs(label, classes, across, Stream(seed, 3), False)]
     source, target = np.divmod(np.concatenate(pairs), num_nodes)
     means = Stream(seed, 4).normal(classes * features).reshape(classes, features)
     means *= signal / np.linalg.norm(means, axis=1, keepdims=True)
@@ -90,14 +98,3 @@ def _draw_pairs(label: Integers, classes: int, count: int, stream: Stream, same:
         pairs = np.concatenate([pairs, drawn[one != two]])
         pairs = pairs[np.sort(np.unique(pairs, return_index=True)[1])][:count]  # distinct, in order of the draw
     return pairs
-
-
-def _check_density(size: Integers, inside: int, across: int, degree: float, homophily: float) -> None:
-    """Rejection of repeated pairs becomes slow if most pairs are needed."""
-    pairs = int((size * (size - 1) // 2).sum())
-    others = int(size.sum() * (size.sum() - 1) // 2) - pairs
-    if 2 * inside > pairs or 2 * across > others:
-        raise ValueError(
-            f"degree must be small enough that edges use at most half of the possible pairs, got {degree} with "
-            f"homophily={homophily}: {inside} of {pairs} pairs within classes, {across} of {others} between them"
-        )

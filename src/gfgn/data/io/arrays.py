@@ -117,9 +117,7 @@ def _features(arrays: Mapping[str, Array], label: str) -> Tensor:
     x = _required(arrays, "x", label)
     _expect(x.ndim == 2 and x.dtype.kind in "fiub", x, "x", label, "numbers of shape [N, F]")
     values = to_float32(x)
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        row, column = bad[0].tolist()
+    for row, column in np.argwhere(~np.isfinite(values))[:1]:
         raise DataError(f"{label}: x holds {x[row, column]} at row {row}, column {column}, expected a finite number")
     return torch.from_numpy(np.ascontiguousarray(values))
 
@@ -200,7 +198,7 @@ def _splits(arrays: Mapping[str, Array], label: str, size: int) -> list[Split] |
         if mask.shape[1] not in (1, count):
             raise DataError(f"{label}: {name} has {mask.shape[1]} splits, expected {count} as in the other masks")
     parts = np.stack(np.broadcast_arrays(*masks)).transpose(2, 0, 1)  # splits, parts, nodes
-    for k, node in np.argwhere(parts.sum(1) > 1):
+    for k, node in np.argwhere(parts.sum(1) > 1)[:1]:
         names = " and ".join(np.array(MASKS)[parts[k, :, node]])
         raise DataError(f"{label}: {names} overlap at node {node} in split {k}, expected disjoint masks")
     return [Split(*torch.from_numpy(split.copy())) for split in parts]

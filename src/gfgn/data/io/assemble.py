@@ -212,7 +212,7 @@ def _random_splits(contents: Contents, y: NDArray[np.int64], stratify: bool) -> 
 def _given_splits(contents: Contents, given: list[Split], labelled: Tensor) -> list[Split]:
     """The given masks without unlabelled nodes; none may be empty."""
     masks = torch.stack([torch.stack(list(split)) for split in given])
-    for k, part in (~(masks & labelled).any(2)).nonzero().tolist():
+    for k, part in (~(masks & labelled).any(2)).nonzero()[:1].tolist():
         name = Split._fields[part]
         raise DataError(f"{contents.origin}: split {k} has no labelled node in {name}, expected one or more")
     removed = int((masks & ~labelled).any(1).any(0).sum())

@@ -66,8 +66,7 @@ def _read_contents(source: object, progress: Progress | None) -> tuple[str, Cont
     """The name of the graph, and the contents of its files."""
     if isinstance(source, str | Path):
         path = Path(source)
-        absolute = path.resolve()
-        return absolute.stem if path.is_file() else absolute.name, _read_path(path, progress)
+        return path.resolve().stem if path.is_file() else path.resolve().name, _read_path(path, progress)
     from torch_geometric.data import Data  # 100 MiB of modules that files do not need
 
     if not isinstance(source, Data):
