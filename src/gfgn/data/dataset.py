@@ -23,18 +23,13 @@ class Dataset:
     """Node classification on one graph, or on several graphs that `graph.batch` tells apart.
 
     Attributes:
-        name: Short name, as in the registry and in results.
-        graph: The adjacency.
         x: `[N, F]` features, floating point and finite; dense or sparse CSR.
         y: `[N]`, int64: the class of each node, −1 if unknown; or `[N, L]`, bool: the labels of each node
             (multi-label).
         num_classes: Number of classes, 0 if no node is labelled; `L` for multi-label data.
         metric: `"accuracy"`, `"roc_auc"` (of the second of two classes), or `"micro_f1"` (for multi-label data only).
-        feature_names: `F` names.
         splits: Boolean masks `(train, val, test)` over the nodes; disjoint, labelled nodes only.
-        description: What this graph is, in one sentence.
         smooth_dimensions: `[F]`, bool: the feature dimensions that follow the graph by construction; `None` if unknown.
-        class_names: One name per class, `None` if the classes have no names.
         node_ids: `[N]`, strings or integers: the ids in the user's files; `None` for datasets without ids.
     """
 
@@ -58,11 +53,12 @@ class Dataset:
         if self.multilabel != (self.metric == "micro_f1"):
             shape = "[N, L]" if self.multilabel else "[N]"
             raise ValueError(f"metric must be 'micro_f1' if and only if y is [N, L], got {self.metric!r} for {shape}")
-        check = _check_label_sets if self.multilabel else _check_labels
-        check(self.y, self.num_nodes, self.num_classes)
-        _check_length("feature_names", self.feature_names, self.num_features)
-        _check_length("class_names", self.class_names, self.num_classes)
-        _check_length("node_ids", self.node_ids, self.num_nodes)
+        _check_labels(self.y, self.num_nodes, self.num_classes)
+        sizes = {"feature_names": self.num_features, "class_names": self.num_classes, "node_ids": self.num_nodes}
+        for name, size in sizes.items():
+            values = getattr(self, name)
+            if values is not None and len(values) != size:
+                raise ValueError(f"{name} must have {size} entries, got {len(values)}")
         if self.smooth_dimensions is not None:
             _check_mask("smooth_dimensions", self.smooth_dimensions, self.num_features)
         for k, split in enumerate(self.splits):
@@ -84,7 +80,14 @@ class Dataset:
     @cached_property
     def inductive(self) -> bool:
         """Whether there are several graphs and each lies within one part of every split."""
-        return self.graph.num_graphs > 1 and all(_keeps_graphs_whole(split, self.graph) for split in self.splits)
+        batch, count = self.graph.batch, self.graph.num_graphs
+        if batch is None or count < 2:
+            return False
+        for split in self.splits:
+            touched = torch.stack([torch.bincount(batch[mask], minlength=count) > 0 for mask in split])
+            if (touched.sum(0) > 1).any():
+                return False
+        return True
 
     @cached_property
     def fingerprint(self) -> str:
@@ -138,29 +141,21 @@ def _check_features(x: Tensor, num_nodes: int) -> None:
 
 
 def _check_labels(y: Tensor, num_nodes: int, num_classes: int) -> None:
+    got = f"got {list(y.shape)} of {y.dtype}"
+    if y.dim() == 2:
+        if y.shape != (num_nodes, num_classes) or num_classes < 1 or y.dtype != torch.bool:
+            expected = f"[{num_nodes}, {num_classes}] of bool, with num_classes ({num_classes}) columns"
+            raise ValueError(f"y must be {expected}, {got}")
+        return
     if num_classes < 2 and num_classes != 0:  # an unlabelled graph can be described and predicted on
         raise ValueError(f"num_classes must be 2 or larger, got {num_classes}")
     if y.shape != (num_nodes,) or y.dtype != torch.int64:
-        raise ValueError(f"y must be [{num_nodes}] of int64, got {list(y.shape)} of {y.dtype}")
+        raise ValueError(f"y must be [{num_nodes}] of int64, {got}")
     bad = (y < -1) | (y >= num_classes)
     if bad.any():
         node = int(bad.nonzero()[0])
-        raise ValueError(
-            f"y must hold −1 to {num_classes - 1} ({num_classes} classes), got {int(y[node])} at node {node}"
-        )
-
-
-def _check_label_sets(y: Tensor, num_nodes: int, num_labels: int) -> None:
-    if y.shape != (num_nodes, num_labels) or num_labels < 1 or y.dtype != torch.bool:
-        raise ValueError(
-            f"y must be [{num_nodes}, {num_labels}] of bool, with num_classes ({num_labels}) columns, "
-            f"got {list(y.shape)} of {y.dtype}"
-        )
-
-
-def _check_length(name: str, values: list[str] | NDArray[Any] | None, size: int) -> None:
-    if values is not None and len(values) != size:
-        raise ValueError(f"{name} must have {size} entries, got {len(values)}")
+        expected = f"−1 to {num_classes - 1} ({num_classes} classes)"
+        raise ValueError(f"y must hold {expected}, got {int(y[node])} at node {node}")
 
 
 def _check_mask(name: str, mask: Tensor, size: int) -> None:
@@ -178,12 +173,3 @@ def _check_split(k: int, split: Split, y: Tensor) -> None:
     shared = int(((train & val) | (train & test) | (val & test)).sum())
     if shared:
         raise ValueError(f"splits[{k}] must be disjoint, got {shared} nodes in more than one part")
-
-
-def _keeps_graphs_whole(split: Split, graph: Graph) -> bool:
-    """Whether no graph has nodes in two parts."""
-    assert graph.batch is not None
-    touched = torch.zeros(3, graph.num_graphs, dtype=torch.bool, device=graph.batch.device)
-    for row, mask in zip(touched, split, strict=True):
-        row[graph.batch[mask]] = True
-    return int(touched.sum(0).max()) <= 1

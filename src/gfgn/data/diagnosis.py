@@ -24,21 +24,15 @@ BLOCK = 2**24  # number of values made dense at a time
 def edge_homophily(graph: Graph, y: Tensor) -> float:
     """Fraction of the edges that join two nodes of the same class; NaN without edges.
 
-    For multi-label data, an edge counts by the overlap of the label sets of its ends, `|A ∩ B| / |A ∪ B|`.
-
-    Args:
-        graph: The graph.
-        y: `[N]`, the class of each node, −1 if unknown; or `[N, L]`, bool, its labels. Edges with an unknown end,
-            or with two ends without labels, are left out.
+    `y` is `[N]`, the class of each node, −1 if unknown; or `[N, L]`, bool, its labels. For these, an edge counts by the
+    overlap of the label sets of its ends, `|A ∩ B| / |A ∪ B|`. Edges with an unknown end, or with two ends without
+    labels, are left out.
     """
     return _agreement(graph, y)[1].mean().item()
 
 
 def node_homophily(graph: Graph, y: Tensor) -> float:
-    """Fraction of a node's neighbors that are of its class, averaged over nodes with neighbors; NaN without edges.
-
-    Arguments as in `edge_homophily`.
-    """
+    """Fraction of a node's neighbors that are of its class, averaged over nodes with neighbors; NaN without edges."""
     target, same = _agreement(graph, y)
     degree = torch.bincount(target, minlength=graph.num_nodes)
     total = torch.bincount(target, same, minlength=graph.num_nodes)
@@ -49,7 +43,7 @@ def adjusted_homophily(graph: Graph, y: Tensor) -> float:
     """Edge homophily corrected for class sizes: `(h − Σ_k p_k²) / (1 − Σ_k p_k²)` (Platonov et al., 2023).
 
     `p_k` is the fraction of edge ends at nodes of class `k`. The maximum is 1, and random edges have 0. NaN without
-    edges, with a single class, and for multi-label data. Arguments as in `edge_homophily`.
+    edges, with a single class, and for multi-label data.
     """
     if y.dim() == 2:
         return math.nan
@@ -85,19 +79,12 @@ def _labelled_edges(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class DegreeProfile:
-    """The distribution of the number of neighbors.
-
-    Attributes:
-        mean: Mean degree.
-        quantiles: Minimum, lower quartile, median, upper quartile and maximum.
-        isolated: Number of nodes without neighbors.
-        bins: `(low, high, count)`: number of nodes of degree `low` to `high`, for 0, 1, 2–3, 4–7, ….
-    """
+    """The distribution of the number of neighbors."""
 
     mean: float
-    quantiles: tuple[float, float, float, float, float]
-    isolated: int
-    bins: list[tuple[int, int, int]]
+    quantiles: tuple[float, float, float, float, float]  # minimum, lower quartile, median, upper quartile, maximum
+    isolated: int  # number of nodes without neighbors
+    bins: list[tuple[int, int, int]]  # low, high, number of nodes of such degrees, for 0, 1, 2–3, 4–7, …
 
 
 def degree_profile(graph: Graph) -> DegreeProfile:
@@ -109,8 +96,9 @@ def degree_profile(graph: Graph) -> DegreeProfile:
     bits = torch.frexp(degree.double()).exponent.clamp(min=0)  # 0 for 0, 1 for 1, 2 for 2 and 3, …
     counts = torch.bincount(bits).tolist()
     bins = [(2 ** (k - 1) if k else 0, 2**k - 1, int(count)) for k, count in enumerate(counts)]
-    mean = degree.double().mean().item()
-    return DegreeProfile(mean, (low, lower, median, upper, high), int((degree == 0).sum()), bins)
+    return DegreeProfile(
+        degree.double().mean().item(), (low, lower, median, upper, high), int((degree == 0).sum()), bins
+    )
 
 
 def smoothness(dataset: Dataset) -> Tensor:
@@ -119,14 +107,13 @@ def smoothness(dataset: Dataset) -> Tensor:
     0 is smooth, 1 is the value of noise, 2 the maximum. Dimensions are centered because a constant is smooth, carries
     no information and would dominate the rest. A constant dimension has 0.
     """
-    return torch.cat([_quotients(block, dataset.graph) for block in _column_blocks(dataset.x)])
-
-
-def _quotients(x: Tensor, graph: Graph) -> Tensor:
-    f = x - x.mean(0)
-    energy = (f * f).sum(0)
-    rough = (f * (f - propagate(f, graph))).sum(0)
-    return torch.where(energy > 0, rough / energy.clamp(min=torch.finfo(f.dtype).tiny), torch.zeros_like(energy))
+    quotients = []
+    for x in _column_blocks(dataset.x):
+        f = x - x.mean(0)
+        energy = (f * f).sum(0)
+        rough = (f * (f - propagate(f, dataset.graph))).sum(0)
+        quotients.append(torch.where(energy > 0, rough / energy.clamp(min=torch.finfo(f.dtype).tiny), 0))
+    return torch.cat(quotients)
 
 
 def _column_blocks(x: Tensor) -> Iterator[Tensor]:
@@ -143,27 +130,17 @@ def _column_blocks(x: Tensor) -> Iterator[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """The result of `describe`.
-
-    Attributes:
-        num_edges: Number of pairs of nodes joined in at least one direction.
-        nonzero: Fraction of the feature values that are not 0.
-        classes: Number of nodes of each class, or with each label.
-        unlabelled: Number of nodes without a label.
-        splits: Number of splits.
-        smoothness: `[F]`, see the function of this name, as for homophily and degrees.
-        constant: Number of constant dimensions, whose smoothness is 0 by definition.
-    """
+    """The result of `describe`; homophily, degrees and smoothness are those of the functions of these names."""
 
     name: str
     description: str
     num_nodes: int
-    num_edges: int
+    num_edges: int  # pairs of nodes joined in at least one direction
     num_features: int
-    nonzero: float
+    nonzero: float  # fraction of the feature values
     num_graphs: int
-    classes: list[int]
-    unlabelled: int
+    classes: list[int]  # number of nodes of each class, or with each label
+    unlabelled: int  # number of nodes without a label
     splits: int
     metric: str
     edge_homophily: float
@@ -171,7 +148,7 @@ class Description:
     adjusted_homophily: float
     degrees: DegreeProfile
     smoothness: Tensor
-    constant: int
+    constant: int  # number of constant dimensions, whose smoothness is 0 by definition
 
     def smoothness_histogram(self, bins: int = 10) -> tuple[Tensor, Tensor]:
         """Number of dimensions per bin, and the `bins + 1` bin edges from 0 to the maximum, at least 1.2."""

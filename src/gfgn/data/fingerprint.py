@@ -64,13 +64,11 @@ def _nonzero(x: Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """The mask and the values of the non-zero entries, a block of rows at a time; the same for both layouts."""
     rows = max(1, VALUES // max(1, x.size(1)))
     for low in range(0, x.size(0), rows):
-        yield (_sparse_rows if x.layout == torch.sparse_csr else _dense_rows)(x, low, min(low + rows, x.size(0)))
-
-
-def _dense_rows(x: Tensor, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    block = x[low:high].detach().cpu().double().numpy()
-    present = block != 0
-    return present, block[present]
+        if x.layout == torch.sparse_csr:
+            yield _sparse_rows(x, low, min(low + rows, x.size(0)))
+        else:
+            block = x[low : low + rows].detach().cpu().double().numpy()
+            yield block != 0, block[block != 0]
 
 
 def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -35,11 +35,6 @@ def random_splits(
     change the first ones.
 
     Args:
-        num_nodes: Number of nodes.
-        count: Number of splits.
-        seed: Random seed.
-        train: Fraction of training nodes.
-        val: Fraction of validation nodes.
         stratify: `[N]`, int64: the class of each node. Every class is then split by these fractions, up to rounding;
             nodes of class −1 (unknown) are in no part.
     """
@@ -49,7 +44,12 @@ def random_splits(
         raise ValueError(f"train and val must be positive fractions with a sum below 1, got {train} and {val}")
     bounds = train, train + val
     if stratify is not None:
-        y = _check_classes(stratify, num_nodes)
+        if stratify.shape != (num_nodes,) or stratify.dtype != torch.int64:
+            got = f"{list(stratify.shape)} of {stratify.dtype}"
+            raise ValueError(f"stratify must be [{num_nodes}] of int64, got {got}")
+        y = stratify.cpu().numpy()
+        if (y < -1).any():
+            raise ValueError(f"stratify must hold classes from 0, or −1 if unknown, got {y.min()}")
         return [_stratified(y, Stream(seed, k), bounds) for k in range(count)]
     first, second = (round(bound * num_nodes) for bound in bounds)
     if not 0 < first < second < num_nodes:
@@ -65,14 +65,6 @@ def _split(nodes: NDArray[np.int64], part: NDArray[np.int64], num_nodes: int) ->
     part_of = np.full(num_nodes, -1)
     part_of[nodes] = part
     return Split(*(torch.from_numpy(part_of == k) for k in range(3)))
-
-
-def _check_classes(y: Tensor, num_nodes: int) -> NDArray[np.int64]:
-    if y.shape != (num_nodes,) or y.dtype != torch.int64:
-        raise ValueError(f"stratify must be [{num_nodes}] of int64, got {list(y.shape)} of {y.dtype}")
-    if y.numel() and int(y.min()) < -1:
-        raise ValueError(f"stratify must hold classes from 0, or −1 if unknown, got {int(y.min())}")
-    return np.asarray(y.cpu().numpy())
 
 
 def _stratified(y: NDArray[np.int64], stream: Stream, bounds: tuple[float, float]) -> Split:

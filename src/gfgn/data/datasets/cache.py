@@ -27,8 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 
 VERSION = 1
 REQUIRED = {"indptr", "indices", "transpose", "y", "masks", "num_features", "stamp"}
-DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""What `read_cache` raises if the file is damaged or missing."""
+DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)  # raised by `read_cache`
 SPARSE_FROM = 0.9  # fraction of zeros above which a bag of words is a sparse CSR tensor
 
 
@@ -82,7 +81,11 @@ def unpack(arrays: Arrays, normalize: bool) -> RawData:
     splits = [Split(*map(torch.from_numpy, split)) for split in masks]
     with _one_thread():
         x = torch.from_numpy(arrays["x"]) if "x" in arrays else _unpack_words(arrays, normalize)
-        return RawData(_unpack_graph(arrays), x, y, splits)
+        # The edges were stored in order and in both directions.
+        rows = CSR.from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
+        batch = torch.from_numpy(arrays["batch"]) if "batch" in arrays else None
+        transpose = torch.from_numpy(arrays.pop("transpose"))
+        return RawData(Graph.from_rows(rows, rows, transpose, symmetric=True, batch=batch), x, y, splits)
 
 
 @contextmanager
@@ -105,10 +108,3 @@ def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:
     if values.numel() < (1 - SPARSE_FROM) * size.numel():
         return x
     return torch.from_numpy(_to_scipy(x).toarray())  # faster than `to_dense`
-
-
-def _unpack_graph(arrays: Arrays) -> Graph:
-    """The graph, without sorting: its edges were stored in order and in both directions."""
-    rows = CSR.from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
-    batch = torch.from_numpy(arrays["batch"]) if "batch" in arrays else None
-    return Graph.from_rows(rows, rows, torch.from_numpy(arrays.pop("transpose")), symmetric=True, batch=batch)

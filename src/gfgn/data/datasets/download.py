@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.message import Message
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 from urllib.error import HTTPError
 
@@ -39,7 +38,6 @@ class Source(NamedTuple):
     """Where raw files come from: a single file or a zip archive.
 
     Attributes:
-        url: The address.
         path: Where the download goes, relative to the folder of all datasets. An archive is deleted after extraction.
         members: For an archive, the files to extract: their path relative to the folder of all datasets, and the end
             of their path inside the archive. Empty for a single file.
@@ -62,17 +60,14 @@ class ChecksumError(ValueError):
 def fetch(sources: Sequence[Source], root: Path, missing: Sequence[str]) -> None:
     """Downloads the sources of the missing files."""
     for source in sources:
-        wanted = [file for file in source.files if file in missing]
-        if not wanted:
-            continue
-        target = root / source.path
-        if not source.members:
+        target, wanted = root / source.path, [file for file in source.files if file in missing]
+        if wanted and not source.members:
             download(source.url, target, checksums().get(source.path))
-            continue
-        if not target.is_file():
-            download(source.url, target)
-        _extract(target, root, {file: source.members[file] for file in wanted})
-        target.unlink()
+        elif wanted:
+            if not target.is_file():
+                download(source.url, target)
+            _extract(target, root, {file: source.members[file] for file in wanted})
+            target.unlink()
 
 
 @cache
@@ -86,34 +81,21 @@ def download(url: str, path: Path, sha256: str | None = None) -> None:
     """Downloads one file.
 
     A `.part` file from an interrupted download is resumed if the server supports it. If it does not, or if the result
-    fails verification, the whole file is downloaded again.
-
-    Args:
-        url: The address.
-        path: Where to put the file. It appears there only when it is complete.
-        sha256: Expected hash; `None` if unknown.
-
-    Raises:
-        ChecksumError: The file has another hash.
-        OSError: The download failed; what was received is kept in the `.part` file.
+    fails verification, the whole file is downloaded again. What was received before an `OSError` stays in that file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    failure: Exception = ConnectionError(f"{url} could not be reached")
-    resumed = False
     for _ in range(ATTEMPTS):
+        resumed = False
         try:
             resumed = _transfer(url, part)
             _verify(part, sha256, url)
-        except (ConnectionError, TimeoutError, http.client.HTTPException) as error:
-            failure = error
-        except ChecksumError as error:
-            if not resumed:
-                raise
-            failure = error  # the first part may be of another version of the file
-        else:
             part.replace(path)
             return
+        except (ConnectionError, TimeoutError, http.client.HTTPException, ChecksumError) as error:
+            if isinstance(error, ChecksumError) and not resumed:
+                raise
+            failure = error  # a resumed file may begin with another version
     if isinstance(failure, http.client.HTTPException):
         raise ConnectionError(f"{url} broke off ({failure!r})") from failure
     raise failure
@@ -178,9 +160,13 @@ def _extract(archive: Path, root: Path, members: Mapping[str, str]) -> None:
     """Extracts files from a zip archive, which has a checksum of each; deletes a damaged archive."""
     try:
         with zipfile.ZipFile(archive) as packed:
+            names = [name for name in packed.namelist() if not name.startswith("__MACOSX")]
             for file, end in members.items():
+                matches = [name for name in names if f"/{name}".endswith(f"/{end}")]
+                if len(matches) != 1:
+                    raise KeyError(f"it has {len(matches)} files {end}, expected one")
                 with atomic_write(root / file) as part:
-                    with packed.open(_member(packed, end)) as source, part.open("wb") as out:
+                    with packed.open(matches[0]) as source, part.open("wb") as out:
                         shutil.copyfileobj(source, out, BLOCK)
                     _verify(part, checksums().get(file), f"{file} of {archive.name}")
     except (zipfile.BadZipFile, zlib.error, EOFError, ChecksumError, KeyError) as error:
@@ -188,20 +174,10 @@ def _extract(archive: Path, root: Path, members: Mapping[str, str]) -> None:
         raise ChecksumError(f"{archive.name} is damaged or not the expected archive ({error}); deleted") from error
 
 
-def _member(packed: zipfile.ZipFile, end: str) -> str:
-    """The name of the only member whose path ends in `end`."""
-    wanted = PurePosixPath(end).parts
-    names = [name for name in packed.namelist() if not name.startswith("__MACOSX")]
-    matches = [name for name in names if PurePosixPath(name).parts[-len(wanted) :] == wanted]
-    if len(matches) != 1:
-        raise KeyError(f"it has {len(matches)} files {end}, expected one")
-    return matches[0]
-
-
 @contextlib.contextmanager
 def _progress(name: str, start: int, total: int | None) -> Iterator[Callable[[int], None]]:
     """Yields a function to call with the number of bytes received; shows a bar on a terminal and logs otherwise."""
-    if sys.stderr.isatty() and find_spec("rich"):
+    if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

@@ -33,29 +33,21 @@ class RawData(NamedTuple):
     feature_names: list[str] | None = None
 
 
-def _undirected(edge_index: Tensor, num_nodes: int, batch: Tensor | None = None) -> Graph:
+def _undirected(edge_index: Tensor, num_nodes: int) -> Graph:
     source, target = edge_index.int().numpy()
-    return Graph.from_undirected(source, target, num_nodes, batch)
+    return Graph.from_undirected(source, target, num_nodes)
 
 
 def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **options: Any) -> RawData:
-    """The graph of PyG's dataset class `cls`, with its own splits or ten random ones.
-
-    Args:
-        root: Folder of all datasets.
-        cls: Name of the class.
-        folder: Folder below `root` that the class expects.
-        directed: Whether edges keep their directions.
-        options: Arguments of the class.
-    """
+    """The graph of PyG's dataset class `cls` in `root / folder`, with its own splits or ten random ones."""
     import torch_geometric.datasets
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse")  # PyG makes CSR tensors, which PyTorch calls a beta feature
         data = getattr(torch_geometric.datasets, cls)(str(root / folder), force_reload=True, **options)[0]
     if "train_mask" in data:
-        masks = (data.train_mask.bool(), data.val_mask.bool(), data.test_mask.bool())
-        splits = [Split(*(mask[:, k].clone() for mask in masks)) for k in range(masks[0].size(1))]
+        masks = torch.stack([data.train_mask, data.val_mask, data.test_mask]).bool()
+        splits = [Split(*masks[..., k].clone()) for k in range(masks.size(2))]
     else:
         splits = random_splits(data.num_nodes)
     graph = (Graph.from_edge_index if directed else _undirected)(data.edge_index, data.num_nodes)

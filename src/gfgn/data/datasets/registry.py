@@ -40,20 +40,13 @@ class Entry:
 
     Attributes:
         loader: Reads the dataset from the folder of all datasets, without normalizing the features.
-        description: What the graph is, in a few words.
-        source: Who published it and where.
-        citation: The paper to cite.
-        license: Its license, `"see source"` if none is known.
         statistics: Sizes as loaded: undirected edges, no self-loops.
         paper: Sizes in the GFGN paper, which counts some edges before duplicates and self-loops are removed; `None` if
             the paper does not use the dataset.
-        remote: Downloads of the raw files; empty if there are none.
-        files: The raw files, relative to the folder of all datasets, by default those of `remote`; empty for an
-            embedded dataset.
+        remote: Downloads of the raw files.
+        files: The raw files, relative to the folder of all datasets, by default those of `remote`.
         bag_of_words: Whether the features are word counts or weights, whose rows `load` normalizes.
         directed: Whether the raw files have directed edges and the loader accepts `directed`.
-        metric: The metric, as in `Dataset`.
-        graphs: Number of graphs.
         standin: Whether this is a stand-in for a published dataset, with scores that must not be compared with it.
     """
 
@@ -79,9 +72,7 @@ class Entry:
     @property
     def kind(self) -> str:
         """`"embedded"`, `"download"` or `"stand-in"`."""
-        if self.standin:
-            return "stand-in"
-        return "download" if self.files else "embedded"
+        return "stand-in" if self.standin else "download" if self.files else "embedded"
 
 
 def load(name: str, root: str | Path | None = None, *, normalize: bool = True, directed: bool = False) -> Dataset:
@@ -103,13 +94,16 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"name must be one of {', '.join(map(repr, DATASETS))}, got {name!r}{hint}")
     folder = Path(root or os.environ.get("GFGN_DATA") or cache_dir()).expanduser()
+    if directed and not entry.directed:
+        known = ", ".join(repr(name) for name, entry in DATASETS.items() if entry.directed)
+        only = f"unless name is one of {known}, whose edges are directed"
+        raise ValueError(f"directed must be False {only}, got {name!r}")
     if directed:
-        raw = _load_directed(name, entry, folder, normalize)
+        given = _load_raw(name, entry, folder, directed=True)
+        raw: RawData | Dataset = unpack(pack(given, entry.bag_of_words), normalize)._replace(graph=given.graph)
     elif entry.files:
         raw = unpack(_load_arrays(name, entry, folder), normalize)
-    else:
-        raw = entry.loader(folder)
-    if isinstance(raw, Dataset):  # generated
+    elif isinstance(raw := entry.loader(folder), Dataset):  # generated
         return raw
     return Dataset(
         name=f"{name} (stand-in)" if entry.standin else name,
@@ -131,17 +125,6 @@ def cache_dir() -> Path:
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "gfgn" / "Cache"
     default = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or default) / "gfgn"
-
-
-def _load_directed(name: str, entry: Entry, root: Path, normalize: bool) -> RawData | Dataset:
-    """The dataset with directed edges; everything else is as without them."""
-    if not entry.directed:
-        known = ", ".join(repr(name) for name, entry in DATASETS.items() if entry.directed)
-        raise ValueError(
-            f"directed must be False unless name is one of {known}, whose edges are directed, got {name!r}"
-        )
-    raw = _load_raw(name, entry, root, directed=True)
-    return unpack(pack(raw, entry.bag_of_words), normalize)._replace(graph=raw.graph)
 
 
 def _load_arrays(name: str, entry: Entry, root: Path) -> Arrays:
@@ -210,15 +193,8 @@ def _reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
-# --- families of datasets with a common source -----------------------------------------------------------------------
-
 GEOM_GCN = "the GitHub repository graphdml-uiuc-jlu/geom-gcn (folders new_data and splits)"
 GEOM_GCN_URL = "https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn/master"
-PLANETOID_URL = "https://github.com/kimiyoung/planetoid/raw/master/data"
-HETEROPHILOUS_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
-DRIVE_URL = "https://drive.usercontent.google.com/download?id={}&confirm=t"
-OGB_URL = "http://snap.stanford.edu/ogb/data/nodeproppred"
-PPI_URL = "https://data.dgl.ai/dataset/ppi.zip"
 PEI = "Pei et al., Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020"
 PLATONOV = "Platonov et al., A Critical Look at the Evaluation of GNNs under Heterophily, ICLR 2023"
 
@@ -236,12 +212,13 @@ def _geom_gcn_splits(folder: str, name: str) -> tuple[Source, ...]:
     return _downloads(f"{GEOM_GCN_URL}/splits", folder, [f"{name}_split_0.6_0.2_{k}.npz" for k in range(10)])
 
 
-def _social(name: str, drive: str, description: str, statistics: Statistics) -> Entry:
+def _social(name: str, drive: str, people: str, words: str, statistics: Statistics) -> Entry:
+    url = f"https://drive.usercontent.google.com/download?id={drive}&confirm=t"
     members = ("attrs.npz", "edgelist.txt", "labels.txt")
     return Entry(
         loader=partial(from_pyg, cls="AttributedGraphDataset", name=name),
-        remote=(_archive(DRIVE_URL.format(drive), f"{name}/{name}.zip", f"{name}/raw", members),),
-        description=description,
+        remote=(_archive(url, f"{name}/{name}.zip", f"{name}/raw", members),),
+        description=f"{people} who follow each other, with {words} as features",
         source="the attributed graphs of the authors of PANE on Google Drive, as in PyG's AttributedGraphDataset",
         citation="Huang, Li and Hu, Label Informed Attributed Network Embedding, WSDM 2017; "
         "Yang et al., Scaling Attributed Network Embedding to Massive Graphs, VLDB 2021",
@@ -253,14 +230,9 @@ def _social(name: str, drive: str, description: str, statistics: Statistics) -> 
 
 def _geom_gcn(folder: str, name: str, citation: str, **fields: Any) -> Entry:
     raw, tables = f"{folder}/raw", ("out1_node_feature_label.txt", "out1_graph_edges.txt")
-    return Entry(
-        remote=_downloads(f"{GEOM_GCN_URL}/new_data/{name}", raw, tables) + _geom_gcn_splits(raw, name),
-        source=GEOM_GCN,
-        citation=f"{PEI}; {citation}",
-        bag_of_words=True,
-        directed=True,
-        **fields,
-    )
+    remote = _downloads(f"{GEOM_GCN_URL}/new_data/{name}", raw, tables) + _geom_gcn_splits(raw, name)
+    fields |= {"source": GEOM_GCN, "citation": f"{PEI}; {citation}"}
+    return Entry(remote=remote, bag_of_words=True, directed=True, **fields)
 
 
 def _web(name: str, statistics: Statistics, edges_in_paper: int) -> Entry:
@@ -276,11 +248,11 @@ def _web(name: str, statistics: Statistics, edges_in_paper: int) -> Entry:
 
 
 def _citations(title: str, statistics: Statistics, edges_in_paper: int) -> Entry:
-    name, folder = title.lower(), f"{title}/geom-gcn/raw"
+    name, folder, url = title.lower(), f"{title}/geom-gcn/raw", "https://github.com/kimiyoung/planetoid/raw/master/data"
     tables = [f"ind.{name}.{table}" for table in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")]
     return Entry(
         loader=partial(from_pyg, cls="Planetoid", name=title, split="geom-gcn"),
-        remote=_downloads(PLANETOID_URL, folder, tables) + _geom_gcn_splits(folder, name),
+        remote=_downloads(url, folder, tables) + _geom_gcn_splits(folder, name),
         description=f"papers in {title}, joined by citations",
         source=f"the GitHub repository kimiyoung/planetoid (folder data); the splits from {GEOM_GCN}",
         citation=f"Sen et al., Collective Classification in Network Data, AI Magazine 2008; splits: {PEI}",
@@ -291,15 +263,15 @@ def _citations(title: str, statistics: Statistics, edges_in_paper: int) -> Entry
 
 
 def _heterophilous(name: str, description: str, statistics: Statistics, **fields: Any) -> Entry:
-    stem = name.replace("-", "_")
+    stem, url = name.replace("-", "_"), "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
     return Entry(
         loader=partial(heterophilous_npz, file=f"{stem}/raw/{stem}.npz"),
-        remote=_downloads(HETEROPHILOUS_URL, f"{stem}/raw", [f"{stem}.npz"]),
+        remote=_downloads(url, f"{stem}/raw", [f"{stem}.npz"]),
         description=description,
         source="the GitHub repository yandex-research/heterophilous-graphs (folder data)",
-        citation=fields.pop("citation", PLATONOV),
         statistics=statistics,
-        **fields,
+        metric="roc_auc" if statistics.classes == 2 else "accuracy",
+        **{"citation": PLATONOV, **fields},
     )
 
 
@@ -309,34 +281,36 @@ def _wikipedia(animal: str, statistics: Statistics) -> Entry:
     return _heterophilous(f"{animal}-filtered", description, statistics, citation=citation, bag_of_words=True)
 
 
-def _ogb(folder: str, split: str, download: str | None, **fields: Any) -> Entry:
-    members = ["raw/edge.csv.gz", "raw/node-feat.csv.gz", "raw/node-label.csv.gz"]
+def _ogb(folder: str, split: str, **fields: Any) -> Entry:
+    name = folder.removeprefix("ogbn_")
+    members = [f"raw/{table}.csv.gz" for table in ("edge", "node-feat", "node-label")]
     members += [f"split/{split}/{part}.csv.gz" for part in ("train", "valid", "test")]
-    archive = _archive(f"{OGB_URL}/{download}.zip", f"{folder}/{download}.zip", folder, members)
+    url = f"http://snap.stanford.edu/ogb/data/nodeproppred/{name}.zip"
     return Entry(
         loader=partial(ogb, folder=folder, split=split),
-        files=archive.files,
-        remote=() if download is None else (archive,),
         citation="Hu et al., Open Graph Benchmark: Datasets for Machine Learning on Graphs, NeurIPS 2020",
-        **fields,
+        **_files(_archive(url, f"{folder}/{name}.zip", folder, members), **fields),
     )
 
 
-def _ppi(folder: str, download: bool, **fields: Any) -> Entry:
+def _ppi(folder: str, **fields: Any) -> Entry:
     tables = ("feats.npy", "graph_id.npy", "graph.json", "labels.npy")
     members = [f"{part}_{table}" for part in ("train", "valid", "test") for table in tables]
-    archive = _archive(PPI_URL, f"{folder}/ppi.zip", f"{folder}/raw", members)
+    archive = _archive("https://data.dgl.ai/dataset/ppi.zip", f"{folder}/ppi.zip", f"{folder}/raw", members)
     return Entry(
         loader=partial(ppi, folder=folder),
-        files=archive.files,
-        remote=(archive,) if download else (),
         citation="Zitnik and Leskovec, Predicting Multicellular Function through Multi-layer Tissue Networks, 2017; "
         "Hamilton, Ying and Leskovec, Inductive Representation Learning on Large Graphs, NeurIPS 2017",
         statistics=Statistics(56_944, 793_632, 50, 121),
         metric="micro_f1",
         graphs=24,
-        **fields,
+        **_files(archive, **fields),
     )
+
+
+def _files(archive: Source, **fields: Any) -> dict[str, Any]:
+    """A stand-in has the files of the archive but no download."""
+    return fields | ({"files": archive.files} if fields.get("standin") else {"remote": (archive,)})
 
 
 DATASETS: dict[str, Entry] = {
@@ -364,16 +338,10 @@ DATASETS: dict[str, Entry] = {
         statistics=Statistics(1_797, 6_309, 64, 10),
     ),
     "blogcatalog": _social(
-        "blogcatalog",
-        "178PqGqh67RUYMMP6-SoRHDoIBh8ku5FS",
-        "bloggers who follow each other, with keywords as features",
-        Statistics(5_196, 171_743, 8_189, 6),
+        "blogcatalog", "178PqGqh67RUYMMP6-SoRHDoIBh8ku5FS", "bloggers", "keywords", Statistics(5_196, 171_743, 8_189, 6)
     ),
     "flickr": _social(
-        "flickr",
-        "1tZp3EB20fAC27SYWwa-x66_8uGsuU62X",
-        "photographers who follow each other, with tags as features",
-        Statistics(7_575, 239_738, 12_047, 9),
+        "flickr", "1tZp3EB20fAC27SYWwa-x66_8uGsuU62X", "photographers", "tags", Statistics(7_575, 239_738, 12_047, 9)
     ),
     "actor": _geom_gcn(
         "actor",
@@ -393,7 +361,6 @@ DATASETS: dict[str, Entry] = {
     "ogbn-arxiv": _ogb(
         "ogbn_arxiv",
         "time",
-        "arxiv",
         description="computer science papers on arXiv, joined by citations, split by year",
         source="the Open Graph Benchmark of Stanford's SNAP group (arxiv.zip, its folder arxiv renamed to ogbn_arxiv)",
         license="ODC-BY",
@@ -403,7 +370,6 @@ DATASETS: dict[str, Entry] = {
     "ogbn-arxiv-structure": _ogb(
         "ogbn_arxiv_structure",
         "time",
-        None,
         description="a stand-in, not ogbn-arxiv: its edges, labels and split, but features drawn at random by class",
         source="the development files of this package (a stand-in in the raw layout of ogbn-arxiv)",
         license="ODC-BY",
@@ -412,27 +378,22 @@ DATASETS: dict[str, Entry] = {
     ),
     "ppi": _ppi(
         "ppi",
-        download=True,
         description="protein interactions in 24 human tissues, one graph per tissue; protein functions as labels",
         source="the copy of GraphSAGE's files kept by the authors of DGL (ppi.zip)",
         paper=Statistics(56_944, 818_716, 50, 121),
     ),
     "ppi-relabelled": _ppi(
         "ppi-relabelled",
-        download=False,
         description="a stand-in, not ppi: its graphs, features (as 0 and 1) and split, but labels from gene ontology "
         "annotations of other dates",
         source="the development files of this package (a stand-in in the raw layout of PPI)",
         standin=True,
     ),
     "minesweeper": _heterophilous(
-        "minesweeper", "cells of a grid, some of which are mines", Statistics(10_000, 39_402, 7, 2), metric="roc_auc"
+        "minesweeper", "cells of a grid, some of which are mines", Statistics(10_000, 39_402, 7, 2)
     ),
     "tolokers": _heterophilous(
-        "tolokers",
-        "crowd workers, joined by common tasks; predicts who was banned",
-        Statistics(11_758, 519_000, 10, 2),
-        metric="roc_auc",
+        "tolokers", "crowd workers, joined by common tasks; predicts who was banned", Statistics(11_758, 519_000, 10, 2)
     ),
     # Sizes from here on are as published by the authors.
     "roman-empire": _heterophilous(
@@ -449,14 +410,12 @@ DATASETS: dict[str, Entry] = {
         "questions",
         "users who answered each other's questions; predicts who stayed active",
         Statistics(48_921, 153_540, 301, 2),
-        metric="roc_auc",
     ),
     "chameleon-filtered": _wikipedia("chameleon", Statistics(890, 8_854, 2_325, 5)),
     "squirrel-filtered": _wikipedia("squirrel", Statistics(2_223, 46_998, 2_089, 5)),
     "ogbn-products": _ogb(
         "ogbn_products",
         "sales_ranking",
-        "products",
         description="products of an online shop, joined if bought together, split by sales rank",
         source="the Open Graph Benchmark of Stanford's SNAP group (products.zip, its folder renamed to ogbn_products)",
         license="Amazon license, see source",

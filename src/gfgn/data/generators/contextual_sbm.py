@@ -36,23 +36,35 @@ def contextual_sbm(
 
     Args:
         num_nodes: Number of nodes, divided evenly among the classes.
-        classes: Number of classes.
-        features: Number of feature dimensions.
         degree: Mean degree, exact up to rounding to whole edges.
         homophily: Fraction of the edges within a class, from 0 to 1, exact up to rounding. With `1 / classes`, edges
             carry almost no information about the classes.
         signal: Distance of the mean features of each class from the origin, in standard deviations of the noise; with
             0, features are pure noise.
-        splits: Number of random splits.
-        seed: Seed of graph, features and splits.
     """
-    _check(num_nodes, classes, features, degree, homophily, signal)
+    for name, value, least in (("classes", classes, 2), ("features", features, 1)):
+        if value < least:
+            raise ValueError(f"{name} must be {least} or larger, got {value}")
+    if num_nodes < 2 * classes:
+        raise ValueError(f"num_nodes must be at least two per class, {2 * classes}, got {num_nodes}")
+    if not (degree >= 0 and signal >= 0 and np.isfinite([degree, signal]).all()):
+        raise ValueError(f"degree and signal must be finite and not negative, got {degree} and {signal}")
+    if not 0 <= homophily <= 1:
+        raise ValueError(f"homophily must be from 0 to 1, got {homophily}")
     label = Stream(seed, 1).permutation(num_nodes) % classes
     count = round(num_nodes * degree / 2)
     inside = round(count * homophily)
-    _check_density(np.bincount(label), inside, count - inside, degree, homophily)
+    across = count - inside
+    sizes = np.bincount(label)
+    possible = int((sizes * (sizes - 1) // 2).sum())
+    others = num_nodes * (num_nodes - 1) // 2 - possible
+    if 2 * inside > possible or 2 * across > others:  # rejection of repeated pairs becomes slow
+        raise ValueError(
+            f"degree must be small enough that edges use at most half of the possible pairs, got {degree} with "
+            f"homophily={homophily}: {inside} of {possible} pairs within classes, {across} of {others} between them"
+        )
     pairs = [_draw_pairs(label, classes, inside, Stream(seed, 2), True)]
-    pairs += [_draw_pairs(label, classes, count - inside, Stream(seed, 3), False)]
+    pairs += [_draw_pairs(label, classes, across, Stream(seed, 3), False)]
     source, target = np.divmod(np.concatenate(pairs), num_nodes)
     means = Stream(seed, 4).normal(classes * features).reshape(classes, features)
     means *= signal / np.linalg.norm(means, axis=1, keepdims=True)
@@ -86,27 +98,3 @@ def _draw_pairs(label: Integers, classes: int, count: int, stream: Stream, same:
         pairs = np.concatenate([pairs, drawn[one != two]])
         pairs = pairs[np.sort(np.unique(pairs, return_index=True)[1])][:count]  # distinct, in order of the draw
     return pairs
-
-
-def _check(num_nodes: int, classes: int, features: int, degree: float, homophily: float, signal: float) -> None:
-    if classes < 2:
-        raise ValueError(f"classes must be 2 or larger, got {classes}")
-    if features < 1:
-        raise ValueError(f"features must be 1 or larger, got {features}")
-    if num_nodes < 2 * classes:
-        raise ValueError(f"num_nodes must be at least two per class, {2 * classes}, got {num_nodes}")
-    if not (degree >= 0 and signal >= 0 and np.isfinite([degree, signal]).all()):
-        raise ValueError(f"degree and signal must be finite and not negative, got {degree} and {signal}")
-    if not 0 <= homophily <= 1:
-        raise ValueError(f"homophily must be from 0 to 1, got {homophily}")
-
-
-def _check_density(size: Integers, inside: int, across: int, degree: float, homophily: float) -> None:
-    """Rejection of repeated pairs becomes slow if most pairs are needed."""
-    pairs = int((size * (size - 1) // 2).sum())
-    others = int(size.sum() * (size.sum() - 1) // 2) - pairs
-    if 2 * inside > pairs or 2 * across > others:
-        raise ValueError(
-            f"degree must be small enough that edges use at most half of the possible pairs, got {degree} with "
-            f"homophily={homophily}: {inside} of {pairs} pairs within classes, {across} of {others} between them"
-        )

@@ -26,7 +26,6 @@ from gfgn.data.streams import Stream
 from gfgn.graph import Graph
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def dimensions(
@@ -50,20 +49,20 @@ def dimensions(
     about 19 of 20 cases, whereas its own eight noisy dimensions reveal it in about 5 of 6.
 
     Args:
-        num_nodes: Number of nodes.
         reasons: Number of reasons for edges, and of values of a node's attribute.
         groups: Number of groups under each reason.
         degree: Mean degree before repeated edges are merged.
-        smooth_per_reason: Number of smooth feature dimensions for each reason.
-        own_per_reason: Number of own feature dimensions for each reason.
         smooth_noise: Standard deviation of the noise on smooth dimensions, whose signal is in [−1, 1].
         own_noise: Standard deviation of the noise on own dimensions, whose signal is ±1.
         baseline: Added to every feature. The graph-level gate reads the mean features, so that a dimension of mean 0
             would be invisible to it.
-        splits: Number of random splits.
-        seed: Seed of graph, features and splits.
     """
-    _check(num_nodes, reasons, groups, smooth_per_reason, own_per_reason)
+    sizes = {"reasons": (reasons, 2), "groups": (groups, 2)}
+    sizes |= {"smooth_per_reason": (smooth_per_reason, 1), "own_per_reason": (own_per_reason, 1)}
+    sizes["num_nodes"] = (num_nodes, 2 * reasons * groups)
+    for name, (value, minimum) in sizes.items():
+        if value < minimum:
+            raise ValueError(f"{name} must be {minimum} or larger, got {value}")
     if not (degree > 0 and smooth_noise >= 0 and own_noise >= 0):
         raise ValueError(
             "degree must be positive and smooth_noise and own_noise not negative, "
@@ -73,7 +72,9 @@ def dimensions(
     attribute = Stream(seed, 2).permutation(num_nodes) % reasons
     edges = _draw_edges(group, groups, round(num_nodes * degree / 2), Stream(seed, 3))
     smooth = _smooth_features(group, groups, smooth_per_reason, smooth_noise, Stream(seed, 4))
-    own = _own_features(attribute, reasons, own_per_reason, own_noise, Stream(seed, 5))
+    signals = [np.where(attribute == r, 1.0, -1.0) for r in range(reasons) for _ in range(own_per_reason)]
+    stream = Stream(seed, 5)
+    own = np.stack([signal + own_noise * stream.normal(num_nodes) for signal in signals])
     label = attribute * groups + group[attribute, np.arange(num_nodes)]
 
     edge_index = torch.from_numpy(np.concatenate([edges, edges[::-1]], axis=1))
@@ -109,7 +110,7 @@ def _draw_edges(group: Integers, groups: int, count: int, stream: Stream) -> Int
     return np.stack([source, target])
 
 
-def _smooth_features(group: Integers, groups: int, count: int, noise: float, stream: Stream) -> Floats:
+def _smooth_features(group: Integers, groups: int, count: int, noise: float, stream: Stream) -> NDArray[np.float64]:
     """`[reasons * count, N]`: evenly spaced values of the groups, in a random order for each dimension."""
     levels = np.linspace(-1.0, 1.0, groups)
     rows = []
@@ -118,18 +119,3 @@ def _smooth_features(group: Integers, groups: int, count: int, noise: float, str
             value = levels[stream.permutation(groups)]
             rows.append(value[labels] + noise * stream.normal(labels.size))
     return np.stack(rows)
-
-
-def _own_features(attribute: Integers, reasons: int, count: int, noise: float, stream: Stream) -> Floats:
-    """`[reasons * count, N]`: +1 where the attribute is the reason, −1 elsewhere."""
-    signals = [np.where(attribute == r, 1.0, -1.0) for r in range(reasons) for _ in range(count)]
-    return np.stack([signal + noise * stream.normal(attribute.size) for signal in signals])
-
-
-def _check(num_nodes: int, reasons: int, groups: int, smooth_per_reason: int, own_per_reason: int) -> None:
-    sizes = {"reasons": (reasons, 2), "groups": (groups, 2)}
-    sizes |= {"smooth_per_reason": (smooth_per_reason, 1), "own_per_reason": (own_per_reason, 1)}
-    sizes["num_nodes"] = (num_nodes, 2 * reasons * groups)
-    for name, (value, minimum) in sizes.items():
-        if value < minimum:
-            raise ValueError(f"{name} must be {minimum} or larger, got {value}")

@@ -28,8 +28,7 @@ def add_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
 
     Args:
         graph: An undirected graph without self-loops or duplicate edges. If it is weighted, new edges have weight 1.
-        ratio: Number of new edges relative to the number of edges, 0 or larger; the paper uses up to 1.
-        seed: Random seed.
+        ratio: Number of new edges relative to the number of edges.
     """
     if not 0 <= ratio < math.inf:
         raise ValueError(f"ratio must be 0 or larger and finite, got {ratio}")
@@ -51,14 +50,9 @@ def add_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
 
 
 def remove_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
-    """Removes random edges.
+    """Removes a fraction, `ratio`, of the edges of an undirected graph without self-loops or duplicate edges.
 
     With the same seed, a larger ratio removes a superset of the edges of a smaller one.
-
-    Args:
-        graph: An undirected graph without self-loops or duplicate edges.
-        ratio: Fraction of the edges to remove, 0 to 1.
-        seed: Random seed.
     """
     if not 0 <= ratio <= 1:
         raise ValueError(f"ratio must be 0 to 1, got {ratio}")
@@ -73,13 +67,7 @@ def remove_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
 
 
 def add_feature_noise(x: Tensor, std: float, seed: int = 0) -> Tensor:
-    """Adds independent normal noise to features.
-
-    Args:
-        x: `[N, F]`, dense and floating point.
-        std: Standard deviation of the noise, 0 or larger.
-        seed: Random seed.
-    """
+    """Adds independent normal noise of standard deviation `std` to dense features."""
     if x.layout != torch.strided or not x.is_floating_point():
         raise ValueError(
             f"x must be dense and floating point, got layout {x.layout} of {x.dtype}; "

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.io.assemble import Array, Contents, DataError, Edges, first_bad_weight, listed, reason, to_float32
+from gfgn.data.io.assemble import Array, Contents, DataError, Edges, bad_weight, listed, reading, reason, to_float32
 from gfgn.data.splits import Split
 from gfgn.graph import MAX_NODES
 from gfgn.ops.features import sparse_csr
@@ -28,18 +28,13 @@ KNOWN = ("edge_index", "x", *CSR, "y", "edge_weight", *MASKS)
 def read_npz(path: Path) -> Contents:
     """Reads a `.npz` file."""
     label = path.name
-    try:
-        # NumPy does not close a file that it opens itself if the file is damaged.
-        with path.open("rb") as handle:
-            file = np.load(handle, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise DataError(f"{label} is a single array, expected a .npz of named arrays")
-            names = list(file.files)
-            arrays = {name: _load(file, name, label) for name in KNOWN if name in names}
-    except DataError:
-        raise
-    except Exception as error:  # NumPy and zipfile raise nearly anything on a damaged file
-        raise DataError(f"{label} cannot be read as a .npz file ({reason(error)})") from error
+    # NumPy does not close a file that it opens itself if the file is damaged.
+    with reading(label, "a .npz file"), path.open("rb") as handle:
+        file = np.load(handle, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise DataError(f"{label} is a single array, expected a .npz of named arrays")
+        names = list(file.files)
+        arrays = {name: _load(file, name, label) for name in KNOWN if name in names}
     contents = _contents(arrays, label)
     ignored = [name for name in names if name not in KNOWN]
     if ignored:
@@ -71,18 +66,14 @@ def read_data(data: Data) -> Contents:
             raise DataError(f"Data: {name} is of type {type(value).__name__}, expected a Tensor")
         value = value.detach().cpu()
         if name == "x" and value.layout != torch.strided:
-            arrays |= _csr_arrays(value)
+            if value.dim() != 2:
+                raise DataError(f"Data: x has shape {list(value.shape)}, expected [N, F]")
+            x = value.to_sparse_csr()
+            parts = (x.values().float(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
+            arrays |= {key: part.numpy() for key, part in zip(CSR, parts, strict=True)}
         else:
             arrays[name] = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
     return _contents(arrays, "Data")
-
-
-def _csr_arrays(x: Tensor) -> dict[str, Array]:
-    if x.dim() != 2:
-        raise DataError(f"Data: x has shape {list(x.shape)}, expected [N, F]")
-    x = x.to_sparse_csr()
-    values = (x.values().float().numpy(), x.col_indices().numpy(), x.crow_indices().numpy(), np.array(x.shape))
-    return dict(zip(CSR, values, strict=True))
 
 
 def _contents(arrays: Mapping[str, Array], label: str) -> Contents:
@@ -106,8 +97,9 @@ def _contents(arrays: Mapping[str, Array], label: str) -> Contents:
     )
 
 
-def _shape(array: Array) -> str:
-    return f"shape {list(array.shape)} of {array.dtype}"
+def _expect(ok: bool, array: Array, name: str, label: str, expected: str) -> None:
+    if not ok:
+        raise DataError(f"{label}: {name} has shape {list(array.shape)} of {array.dtype}, expected {expected}")
 
 
 def _required(arrays: Mapping[str, Array], name: str, label: str) -> Array:
@@ -123,12 +115,9 @@ def _features(arrays: Mapping[str, Array], label: str) -> Tensor:
     if sparse:
         return _sparse_features(arrays, label)
     x = _required(arrays, "x", label)
-    if x.ndim != 2 or x.dtype.kind not in "fiub":
-        raise DataError(f"{label}: x has {_shape(x)}, expected numbers of shape [N, F]")
+    _expect(x.ndim == 2 and x.dtype.kind in "fiub", x, "x", label, "numbers of shape [N, F]")
     values = to_float32(x)
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        row, column = bad[0].tolist()
+    for row, column in np.argwhere(~np.isfinite(values))[:1]:
         raise DataError(f"{label}: x holds {x[row, column]} at row {row}, column {column}, expected a finite number")
     return torch.from_numpy(np.ascontiguousarray(values))
 
@@ -137,8 +126,7 @@ def _sparse_features(arrays: Mapping[str, Array], label: str) -> Tensor:
     data, indices, indptr, shape = (_required(arrays, name, label) for name in CSR)
     for name, array in zip(CSR, (data, indices, indptr, shape), strict=True):
         kinds, expected = ("fiub", "numbers") if name == "x_data" else ("iu", "integers")
-        if array.ndim != 1 or array.dtype.kind not in kinds:
-            raise DataError(f"{label}: {name} has {_shape(array)}, expected {expected} in one dimension")
+        _expect(array.ndim == 1 and array.dtype.kind in kinds, array, name, label, f"{expected} in one dimension")
     if shape.size != 2 or (shape < 0).any() or (shape > MAX_NODES).any():
         raise DataError(f"{label}: x_shape is {listed(shape.tolist())}, expected the numbers of nodes and features")
     rows, columns = map(int, shape)
@@ -161,8 +149,8 @@ def _sparse_features(arrays: Mapping[str, Array], label: str) -> Tensor:
 
 def _edges(arrays: Mapping[str, Array], label: str, size: int) -> Edges:
     index = _required(arrays, "edge_index", label)
-    if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
-        raise DataError(f"{label}: edge_index has {_shape(index)}, expected integers of shape [2, E]")
+    ok = index.ndim == 2 and index.shape[0] == 2 and index.dtype.kind in "iu"
+    _expect(ok, index, "edge_index", label, "integers of shape [2, E]")
     if index.shape[1] == 0:
         raise DataError(f"{label}: edge_index holds no edge, expected one or more")
     if index.min() < 0 or index.max() >= size:
@@ -170,25 +158,27 @@ def _edges(arrays: Mapping[str, Array], label: str, size: int) -> Edges:
         pair = " to ".join(map(str, index[:, edge].tolist()))
         raise DataError(f"{label}: edge_index column {edge} joins {pair}, expected nodes 0 to {size - 1}")
     source, target = index.astype(np.int32)
-    weight = arrays.get("edge_weight")
-    return Edges(source, target, None if weight is None else _weights(weight, label, source.size))
-
-
-def _weights(weight: Array, label: str, size: int) -> NDArray[np.float32]:
-    if weight.shape not in ((size,), (size, 1)) or weight.dtype.kind not in "fiub":
-        raise DataError(f"{label}: edge_weight has {_shape(weight)}, expected numbers of shape [{size}]")
-    values = to_float32(weight.reshape(size))
-    bad = first_bad_weight(values)
+    if "edge_weight" not in arrays:
+        return Edges(source, target)
+    weight = _column(arrays["edge_weight"], "edge_weight", label, source.size, "fiub", "numbers")
+    values = to_float32(weight)
+    bad = bad_weight(values)
     if bad is not None:
-        got = weight.reshape(size)[bad]
-        raise DataError(f"{label}: edge_weight holds {got} at edge {bad}, expected a finite number, 0 or larger")
-    return values
+        raise DataError(
+            f"{label}: edge_weight holds {weight[bad]} at edge {bad}, expected a finite number, 0 or larger"
+        )
+    return Edges(source, target, values)
+
+
+def _column(array: Array, name: str, label: str, size: int, kinds: str, expected: str) -> Array:
+    """An array of shape `[size]` or `[size, 1]` as one of shape `[size]`."""
+    ok = array.shape in ((size,), (size, 1)) and array.dtype.kind in kinds
+    _expect(ok, array, name, label, f"{expected} of shape [{size}]")
+    return array.reshape(size)
 
 
 def _labels(y: Array, label: str, size: int) -> tuple[NDArray[np.int64], list[str]]:
-    if y.shape not in ((size,), (size, 1)) or y.dtype.kind not in "iub":
-        raise DataError(f"{label}: y has {_shape(y)}, expected integers of shape [{size}]")
-    values = y.reshape(size)
+    values = _column(y, "y", label, size, "iub", "integers")
     bad = np.flatnonzero(values < -1) if y.dtype.kind == "i" else np.empty(0)
     if bad.size:
         raise DataError(f"{label}: y holds {values[bad[0]]} at node {bad[0]}, expected classes from 0, or -1 for none")
@@ -207,22 +197,18 @@ def _splits(arrays: Mapping[str, Array], label: str, size: int) -> list[Split] |
     for name, mask in zip(MASKS, masks, strict=True):
         if mask.shape[1] not in (1, count):
             raise DataError(f"{label}: {name} has {mask.shape[1]} splits, expected {count} as in the other masks")
-    splits = []
-    for k in range(count):
-        columns = [mask[:, min(k, mask.shape[1] - 1)] for mask in masks]
-        both = np.flatnonzero(np.sum(columns, axis=0) > 1)
-        if both.size:
-            names = " and ".join(name for name, column in zip(MASKS, columns, strict=True) if column[both[0]])
-            raise DataError(f"{label}: {names} overlap at node {both[0]} in split {k}, expected disjoint masks")
-        splits.append(Split(*(torch.from_numpy(column.copy()) for column in columns)))
-    return splits
+    parts = np.stack(np.broadcast_arrays(*masks)).transpose(2, 0, 1)  # splits, parts, nodes
+    for k, node in np.argwhere(parts.sum(1) > 1)[:1]:
+        names = " and ".join(np.array(MASKS)[parts[k, :, node]])
+        raise DataError(f"{label}: {names} overlap at node {node} in split {k}, expected disjoint masks")
+    return [Split(*torch.from_numpy(split.copy())) for split in parts]
 
 
 def _mask(mask: Array, name: str, label: str, size: int) -> NDArray[np.bool_]:
     """The mask as `[N, S]` booleans."""
     wide = mask[:, None] if mask.ndim == 1 else mask
-    if wide.ndim != 2 or wide.shape[0] != size or wide.shape[1] == 0 or mask.dtype.kind not in "biu":
-        raise DataError(f"{label}: {name} has {_shape(mask)}, expected booleans of shape [{size}] or [{size}, S]")
+    ok = wide.ndim == 2 and wide.shape[0] == size and wide.shape[1] > 0 and mask.dtype.kind in "biu"
+    _expect(ok, mask, name, label, f"booleans of shape [{size}] or [{size}, S]")
     if mask.dtype.kind != "b" and not np.isin(mask, (0, 1)).all():
         raise DataError(f"{label}: {name} holds numbers other than 0 and 1, expected booleans")
     return wide.astype(bool)

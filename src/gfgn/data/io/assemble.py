@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,8 +19,7 @@ from gfgn.graph import Graph, merge_edges, symmetrize
 from gfgn.ops.features import row_normalize
 
 Array: TypeAlias = NDArray[Any]
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of edge rows that are read and the number of all edge rows."""
+Progress: TypeAlias = Callable[[int, int], None]  # called with the number of edge rows read and of all edge rows
 
 NUM_SPLITS = 10
 
@@ -34,32 +34,23 @@ class Edges:
 
     source: NDArray[np.int32]
     target: NDArray[np.int32]
-    weight: NDArray[np.float32] | None
+    weight: NDArray[np.float32] | None = None
 
 
 @dataclass
 class Contents:
-    """The contents of a user's files.
+    """The contents of a user's files; `assemble` releases the edges and labels."""
 
-    Attributes:
-        origin: Name of the source in messages.
-        edges: The edges; `assemble` releases them.
-        kinds: Number of features of each kind.
-        labels: `[N]`, indices into `class_names`, −1 if unlabelled; `None` if there are no labels at all.
-        splits: The given masks, or `None`.
-        notes: One sentence per repair.
-    """
-
-    origin: str
-    edges: Edges | None
+    origin: str  # name of the source in messages
     x: Tensor
     feature_names: list[str]
-    kinds: dict[str, int]
-    labels: NDArray[np.int64] | None
+    kinds: dict[str, int]  # number of features of each kind
+    labels: NDArray[np.int64] | None  # `[N]`, indices into `class_names`, −1 if unlabelled
     class_names: list[str]
     splits: list[Split] | None
-    node_ids: Array
-    notes: list[str] = field(default_factory=list)
+    edges: Edges | None = None
+    node_ids: Array | None = None
+    notes: list[str] = field(default_factory=list)  # one sentence per repair
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
@@ -78,19 +69,32 @@ def reason(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+@contextmanager
+def reading(label: str, kind: str) -> Iterator[None]:
+    """Turns the exceptions of a parser, which are nearly any on a damaged file, into a `DataError`."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{label} cannot be read as {kind} ({reason(error)})") from error
+
+
 def to_float32(values: Array) -> NDArray[np.float32]:
     """The values in single precision; too large ones become infinite, which the checks report."""
     with np.errstate(over="ignore"):
         return values.astype(np.float32)
 
 
-def first_bad_weight(values: NDArray[np.float32]) -> int | None:
+def bad_weight(values: NDArray[np.float32]) -> int | None:
     """The index of the first weight that is not finite or negative."""
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     return int(bad[0]) if bad.size else None
 
 
-def assemble(contents: Contents, name: str, *, undirected: bool, stratify: bool, normalize: bool) -> Dataset:
+def assemble(
+    contents: Contents, name: str, *, undirected: bool = True, stratify: bool = False, normalize: bool = False
+) -> Dataset:
     """Builds the dataset and appends to `contents.notes`."""
     # The graph comes last: it is the largest, and temporary memory of the others is free by then.
     y, splits = _labels_and_splits(contents, stratify)
@@ -98,10 +102,9 @@ def assemble(contents: Contents, name: str, *, undirected: bool, stratify: bool,
     if normalize:
         contents.notes.append("features normalized: absolute values of each row sum to 1, rows of zeros unchanged")
         x = row_normalize(x)
-    graph = Graph.from_csr(_adjacency(contents, undirected), undirected=undirected)
     return Dataset(
         name=name,
-        graph=graph,
+        graph=Graph.from_csr(_adjacency(contents, undirected), undirected=undirected),
         x=x,
         y=torch.from_numpy(y),
         num_classes=len(contents.class_names),
@@ -114,48 +117,37 @@ def assemble(contents: Contents, name: str, *, undirected: bool, stratify: bool,
     )
 
 
-# --- edges -----------------------------------------------------------------------------------------------------------
-
-
 def _adjacency(contents: Contents, undirected: bool) -> scipy.sparse.csr_array:
     """`A` with one row per target: no self-loops, every edge once, both directions if `undirected`."""
     edges, contents.edges = contents.edges, None
     assert edges is not None
-    loops = int((edges.source == edges.target).sum())
-    if loops:
-        contents.notes.append(f"{counted(loops, 'self-loop')} dropped")
-    _drop_zero_weights(edges, contents.notes)
-    given, weighted = edges.source.size - int((edges.source == edges.target).sum()), edges.weight is not None
+    notes, weighted = contents.notes, edges.weight is not None
+    loop = edges.source == edges.target
+    given = loop.size - int(loop.sum())
+    if given < loop.size:
+        notes.append(f"{counted(loop.size - given, 'self-loop')} dropped")
+    if edges.weight is not None and not edges.weight.all():
+        zero = edges.weight == 0
+        dropped = int((zero & ~loop).sum())
+        notes.append(f"{counted(dropped, 'edge')} of weight 0 dropped")
+        edges = Edges(edges.source[~zero], edges.target[~zero], edges.weight[~zero])
+        given -= dropped
+    del loop
     matrix = merge_edges(edges.source, edges.target, edges.weight, contents.x.size(0))
     del edges
     if weighted and not np.isfinite(matrix.data).all():
         raise DataError(f"{contents.origin}: the weights of a repeated edge sum to infinity, expected a finite sum")
     if given > matrix.nnz:
-        added = ", their weights added" if weighted else ""
-        contents.notes.append(f"{counted(given - matrix.nnz, 'duplicate edge')} merged{added}")
-    return _both_directions(matrix, contents.notes, weighted) if undirected else matrix
-
-
-def _drop_zero_weights(edges: Edges, notes: list[str]) -> None:
-    """Removes edges of weight 0; self-loops among them are already counted as such."""
-    if edges.weight is None or edges.weight.all():
-        return
-    zero = edges.weight == 0
-    notes.append(f"{counted(int((zero & (edges.source != edges.target)).sum()), 'edge')} of weight 0 dropped")
-    edges.source, edges.target, edges.weight = (part[~zero] for part in (edges.source, edges.target, edges.weight))
-
-
-def _both_directions(matrix: scipy.sparse.csr_array, notes: list[str], weighted: bool) -> scipy.sparse.csr_array:
+        sums = ", their weights added" if weighted else ""
+        notes.append(f"{counted(given - matrix.nnz, 'duplicate edge')} merged{sums}")
+    if not undirected:
+        return matrix
     both = symmetrize(matrix)
     added = both.nnz - matrix.nnz
-    raised = weighted and not added and bool((both.data != matrix.data).any())
-    if added or raised:
+    if added or (weighted and (both.data != matrix.data).any()):
         larger = "; the larger weight where two directions differ" if weighted else ""
         notes.append(f"edges made undirected: {counted(added, 'opposite edge')} added{larger}")
     return both
-
-
-# --- labels and splits -----------------------------------------------------------------------------------------------
 
 
 def _labels_and_splits(contents: Contents, stratify: bool) -> tuple[NDArray[np.int64], list[Split]]:
@@ -203,16 +195,13 @@ def _sort_classes(contents: Contents, labels: NDArray[np.int64]) -> NDArray[np.i
 def _random_splits(contents: Contents, y: NDArray[np.int64], stratify: bool) -> list[Split]:
     labelled = torch.from_numpy(np.flatnonzero(y >= 0))
     classes = torch.from_numpy(y[y >= 0]) if stratify else None
+    problem = f" has {counted(labelled.numel(), 'labelled node')}, expected 3 or more to split"
     try:
         random_splits(labelled.numel(), 1)  # tells too few nodes from classes that are too small
-    except ValueError:
-        count = counted(labelled.numel(), "labelled node")
-        raise DataError(f"{contents.origin} has {count}, expected 3 or more to split") from None
-    try:
+        problem = ": classes are too small to stratify, expected one of 3 nodes or more"
         splits = random_splits(labelled.numel(), NUM_SPLITS, stratify=classes)
     except ValueError:
-        message = "classes are too small to stratify, expected one of 3 nodes or more"
-        raise DataError(f"{contents.origin}: {message}") from None
+        raise DataError(contents.origin + problem) from None
     kind = "stratified" if stratify else "random"
     contents.notes.append(f"{NUM_SPLITS} {kind} splits (48% train, 32% val, 20% test) of the labelled nodes made")
     masks = torch.zeros(NUM_SPLITS, 3, y.size, dtype=torch.bool)
@@ -222,17 +211,12 @@ def _random_splits(contents: Contents, y: NDArray[np.int64], stratify: bool) -> 
 
 def _given_splits(contents: Contents, given: list[Split], labelled: Tensor) -> list[Split]:
     """The given masks without unlabelled nodes; none may be empty."""
-    removed = torch.zeros_like(labelled)
-    splits = []
-    for k, split in enumerate(given):
-        for mask in split:
-            removed |= mask & ~labelled
-        kept = Split(*(mask & labelled for mask in split))
-        for part, mask in kept._asdict().items():
-            if not mask.any():
-                raise DataError(f"{contents.origin}: split {k} has no labelled node in {part}, expected one or more")
-        splits.append(kept)
-    if removed.any():
-        contents.notes.append(f"{counted(int(removed.sum()), 'unlabelled node')} removed from the given splits")
-    contents.notes.append(f"{counted(len(splits), 'split')} as given")
-    return splits
+    masks = torch.stack([torch.stack(list(split)) for split in given])
+    for k, part in (~(masks & labelled).any(2)).nonzero()[:1].tolist():
+        name = Split._fields[part]
+        raise DataError(f"{contents.origin}: split {k} has no labelled node in {name}, expected one or more")
+    removed = int((masks & ~labelled).any(1).any(0).sum())
+    if removed:
+        contents.notes.append(f"{counted(removed, 'unlabelled node')} removed from the given splits")
+    contents.notes.append(f"{counted(len(given), 'split')} as given")
+    return [Split(*split) for split in masks & labelled]

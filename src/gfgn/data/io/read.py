@@ -5,16 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
-import zlib
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.io.arrays import read_data, read_npz
-from gfgn.data.io.assemble import Contents, DataError, Progress, assemble, listed, reason
+from gfgn.data.io.assemble import Contents, DataError, Progress, assemble, listed, reading
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -23,15 +21,8 @@ TABLES = ("nodes", "edges")
 FORMATS = (".csv", ".parquet")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A dataset, and how its files were understood.
-
-    Attributes:
-        dataset: The dataset.
-        notes: One sentence per repair or choice.
-        kinds: Number of features of each kind.
-    """
+class Reading(NamedTuple):
+    """A dataset, one sentence per repair or choice, and the number of features of each kind."""
 
     dataset: Dataset
     notes: list[str]
@@ -68,7 +59,6 @@ def read(
 def read_with_notes(source: str | Path | Data, *, progress: Progress | None = None, **options: bool) -> Reading:
     """Reads a graph like `read`, with the same arguments, and reports how it was understood and repaired."""
     name, contents = _read_contents(source, progress)
-    options = {"undirected": True, "stratify": False, "normalize": False} | options
     return Reading(assemble(contents, name, **options), contents.notes, contents.kinds)
 
 
@@ -76,8 +66,7 @@ def _read_contents(source: object, progress: Progress | None) -> tuple[str, Cont
     """The name of the graph, and the contents of its files."""
     if isinstance(source, str | Path):
         path = Path(source)
-        absolute = path.resolve()
-        return absolute.stem if path.is_file() else absolute.name, _read_path(path, progress)
+        return path.resolve().stem if path.is_file() else path.resolve().name, _read_path(path, progress)
     from torch_geometric.data import Data  # 100 MiB of modules that files do not need
 
     if not isinstance(source, Data):
@@ -119,24 +108,18 @@ def _read_folder(folder: Path, label: str, prefix: str, progress: Progress | Non
 def _extract_tables(path: Path, folder: Path) -> None:
     """Copies the tables from the top level or the only folder of the archive; writes nothing else."""
     wanted = {table + suffix for table in TABLES for suffix in FORMATS}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist():
-                name = PurePosixPath(entry.filename.replace("\\", "/"))
-                if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
-                    raise DataError(f"{path.name}: entry {entry.filename!r} is outside the folder, expected none")
-                if name.name not in wanted or len(name.parts) > 2 or name.parts[0] == "__MACOSX" or entry.is_dir():
-                    continue
-                target = folder / name.name
-                if target.exists():
-                    raise DataError(f"{path.name} has {name.name} more than once, expected one graph")
-                with archive.open(entry) as packed, target.open("wb") as file:
-                    shutil.copyfileobj(packed, file, 2**20)
-    except DataError:
-        raise
-    # A damaged archive raises any of these, an encrypted one a RuntimeError.
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError, IndexError) as error:
-        raise DataError(f"{path.name} cannot be read as a zip archive ({reason(error)})") from error
+    with reading(path.name, "a zip archive"), zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            name = PurePosixPath(entry.filename.replace("\\", "/"))
+            if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
+                raise DataError(f"{path.name}: entry {entry.filename!r} is outside the folder, expected none")
+            if name.name not in wanted or len(name.parts) > 2 or name.parts[0] == "__MACOSX" or entry.is_dir():
+                continue
+            target = folder / name.name
+            if target.exists():
+                raise DataError(f"{path.name} has {name.name} more than once, expected one graph")
+            with archive.open(entry) as packed, target.open("wb") as file:
+                shutil.copyfileobj(packed, file, 2**20)
 
 
 def describe_reading(reading: Reading) -> str:

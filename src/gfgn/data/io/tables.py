@@ -7,10 +7,9 @@ in memory together. Messages count rows from 1, without the header of a CSV file
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -20,38 +19,28 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.io.assemble import (
-    Array,
-    Contents,
-    DataError,
-    Edges,
-    Progress,
-    counted,
-    first_bad_weight,
-    listed,
-    reason,
-    to_float32,
-)
+from gfgn.data.io.assemble import Contents, DataError, Edges, Progress, bad_weight, counted, listed, reading, to_float32
 from gfgn.data.splits import Split
+
+Floats: TypeAlias = NDArray[np.float32]
 
 NODE_BATCH = 2**16  # rows per batch of a Parquet file of nodes
 EDGE_BATCH = 2**21  # rows per batch of a Parquet file of edges: large, because every batch hashes the node ids again
 BLOCK = 2**24  # bytes per batch of a CSV file
 MAX_CATEGORIES = 64
 MISSING = ("", "NA", "N/A", "nan", "NaN", "NAN", "null", "NULL", "None")  # missing numbers in a CSV file
-PARTS = ("train", "val", "test")
 
 
 class Table:
     """A CSV or Parquet file as a sequence of batches. All columns of a CSV file are strings."""
 
     def __init__(self, path: Path, label: str) -> None:
-        self.path, self.label = path, label
-        self.is_csv = path.suffix == ".csv"
+        self.path, self.label, self.is_csv = path, label, path.suffix == ".csv"
+        self._reading = partial(reading, label, "CSV" if self.is_csv else "Parquet")
         if path.stat().st_size == 0:
             raise DataError(f"{label} is empty, expected a table with a header")
         with self._reading():
-            schema = self._open_csv({}).schema if self.is_csv else self._open_parquet().schema_arrow
+            schema = self._open_csv({}).schema if self.is_csv else pyarrow.parquet.ParquetFile(self.path).schema_arrow
             self._raw = list(schema.names)
         self.names = [name.strip() for name in self._raw]
         types = [pa.string()] * len(self.names) if self.is_csv else map(_value_type, schema.types)
@@ -69,7 +58,7 @@ class Table:
         """The number of rows; for a CSV file the number of lines."""
         if not self.is_csv:
             with self._reading():
-                return int(self._open_parquet().metadata.num_rows)
+                return int(pyarrow.parquet.read_metadata(self.path).num_rows)
         with self.path.open("rb") as file:
             return max(sum(block.count(b"\n") for block in iter(lambda: file.read(BLOCK), b"")) - 1, 1)
 
@@ -83,24 +72,11 @@ class Table:
                         yield [batch.column(index) for index in indices]
                 return
             raw = [self._raw[index] for index in indices]
-            for batch in self._open_parquet().iter_batches(size, columns=raw, use_threads=False):
+            file = pyarrow.parquet.ParquetFile(self.path)
+            for batch in file.iter_batches(size, columns=raw, use_threads=False):
                 batch.validate(full=True)  # a damaged file may decode to invalid UTF-8
                 if batch.num_rows:
                     yield [column.cast(_value_type(column.type)) for column in map(batch.column, raw)]
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turns PyArrow's exceptions into a `DataError`."""
-        try:
-            yield
-        except DataError:
-            raise
-        except (pa.ArrowException, OSError, ValueError, UnicodeError) as error:
-            kind = "CSV" if self.is_csv else "Parquet"
-            raise DataError(f"{self.label} cannot be read as {kind} ({reason(error)})") from error
-
-    def _open_parquet(self) -> Any:
-        return pyarrow.parquet.ParquetFile(self.path)
 
     def _open_csv(self, types: dict[str, Any]) -> Any:
         csv = pyarrow.csv
@@ -123,7 +99,7 @@ def _is_text(kind: Any) -> bool:
 
 def _is_numeric(kind: Any) -> bool:
     types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind))
+    return any(is_kind(kind) for is_kind in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
 
 
 def read_tables(nodes: Path, edges: Path, prefix: str, progress: Progress | None) -> Contents:
@@ -138,9 +114,6 @@ def read_tables(nodes: Path, edges: Path, prefix: str, progress: Progress | None
     del ids
     pa.default_memory_pool().release_unused()
     return contents
-
-
-# --- ids and edges ---------------------------------------------------------------------------------------------------
 
 
 def _read_ids(nodes: Table, edges: Table) -> Any:
@@ -160,8 +133,12 @@ def _read_ids(nodes: Table, edges: Table) -> Any:
     if not chunks:
         raise DataError(f"{nodes.label} has no rows, expected one per node")
     ids = pa.chunked_array(chunks).combine_chunks()
-    if pc.count_distinct(ids).as_py() < len(ids):
-        _raise_duplicate(ids.to_pylist(), nodes.label)
+    first = pc.index_in(ids, value_set=ids).to_numpy()
+    repeated = np.flatnonzero(first != np.arange(len(ids)))
+    if repeated.size:
+        row, name = int(repeated[0]), ids[int(repeated[0])].as_py()
+        also = f"is also in row {first[row] + 1}, expected every id once"
+        raise DataError(f"{nodes.label} row {row + 1}: id {name!r} {also}")
     chunks.clear()
     pa.default_memory_pool().release_unused()
     return ids
@@ -176,14 +153,7 @@ def _check_ids(column: Any, label: str, name: str, row: int) -> None:
         raise DataError(f"{label} row {row + index + 1}: {name} is empty, expected an id")
 
 
-def _raise_duplicate(ids: list[object], label: str) -> None:
-    first: dict[object, int] = {}
-    for row, name in enumerate(ids, 1):
-        if first.setdefault(name, row) != row:
-            raise DataError(f"{label} row {row}: id {name!r} is also in row {first[name]}, expected every id once")
-
-
-def _as_numpy(ids: Any) -> Array:
+def _as_numpy(ids: Any) -> NDArray[Any]:
     """The ids as integers or NumPy strings, which take a quarter of the memory of Python strings."""
     if not _is_text(ids.type):
         return np.asarray(ids.to_numpy())
@@ -199,7 +169,7 @@ def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | No
     if ignored:
         nodes.notes.append(f"{table.label}: unknown columns ignored: {listed(ignored)}")
     total, row = table.count() if progress else 0, 0
-    parts: list[list[Array]] = [[] for _ in names]
+    parts: list[list[NDArray[Any]]] = [[] for _ in names]
     for columns in table.batches(names, EDGE_BATCH):
         for name, column in zip(names[:2], columns, strict=False):
             _check_ids(column, table.label, name, row)
@@ -218,18 +188,14 @@ def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | No
         pa.default_memory_pool().release_unused()
     if not row:
         raise DataError(f"{table.label} has no rows, expected one per edge")
-    source, target, *weight = (_concatenate(part) for part in parts)
-    return Edges(source, target, weight[0] if weight else None)
+    arrays = []
+    for part in parts:
+        arrays.append(np.concatenate(part))
+        part.clear()  # so that they are not all in memory twice
+    return Edges(*arrays)
 
 
-def _concatenate(parts: list[Array]) -> Array:
-    """The parts as one array; clears the list, so that they are not in memory twice."""
-    whole = np.concatenate(parts)
-    parts.clear()
-    return whole
-
-
-def _raise_unknown(index: Array, columns: Sequence[Any], row: int, label: str, nodes: str) -> None:
+def _raise_unknown(index: NDArray[Any], columns: Sequence[Any], row: int, label: str, nodes: str) -> None:
     bad = np.flatnonzero((index < 0).any(0))
     first = int(bad[0])
     end = int(index[0, first] >= 0)
@@ -238,17 +204,14 @@ def _raise_unknown(index: Array, columns: Sequence[Any], row: int, label: str, n
     raise DataError(f"{label} row {row + first + 1}: {name} {value!r} is unknown, expected an id of {nodes}{others}")
 
 
-def _weights(column: Any, label: str, row: int) -> NDArray[np.float32]:
+def _weights(column: Any, label: str, row: int) -> Floats:
     values = _numbers(column)
     single = np.empty(0, dtype=np.float32) if values is None else to_float32(values)
-    bad = _first_text(column) if values is None else first_bad_weight(single)
+    bad = _first_text(column) if values is None else bad_weight(single)
     if bad is not None:
         value = column[bad].as_py()
         raise DataError(f"{label} row {row + bad + 1}: weight is {value!r}, expected a finite number, 0 or larger")
     return single
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def _numbers(column: Any) -> NDArray[np.float64] | None:
@@ -257,26 +220,17 @@ def _numbers(column: Any) -> NDArray[np.float64] | None:
         text = pc.utf8_trim_whitespace(column)
         missing = pc.is_in(text, value_set=pa.array(MISSING, column.type))
         column = pc.if_else(missing, pa.scalar(None, column.type), text)
-    elif pa.types.is_boolean(column.type):
-        column = column.cast(pa.int8())
-    elif not _is_numeric(column.type):
+    elif not (_is_numeric(column.type) or pa.types.is_boolean(column.type)):
         return None
     try:
         cast = column.cast(pa.float64(), safe=False)
     except pa.ArrowInvalid:
-        cast = _booleans(column)
-        if cast is None:
+        lower = pc.utf8_lower(column)
+        known = pc.is_in(pc.drop_null(lower), value_set=pa.array(["true", "false"], column.type))
+        if not pc.all(known, min_count=0).as_py():
             return None
+        cast = pc.equal(lower, pa.scalar("true", column.type)).cast(pa.float64())
     return np.asarray(pc.fill_null(cast, np.nan).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _booleans(column: Any) -> Any | None:
-    """A text column of true and false as 1 and 0; `None` for other text."""
-    lower = pc.utf8_lower(column)
-    known = pc.is_in(pc.drop_null(lower), value_set=pa.array(["true", "false"], column.type))
-    if pc.all(known, min_count=0).as_py() is not True:
-        return None
-    return pc.equal(lower, pa.scalar("true", column.type)).cast(pa.int8()).cast(pa.float64())
 
 
 def _first_text(column: Any) -> int:
@@ -288,23 +242,8 @@ def _first_text(column: Any) -> int:
     return low
 
 
-# --- features, labels and splits of the nodes ------------------------------------------------------------------------
-
-
-@dataclass
-class Column:
-    """A feature column; `categories` are the sorted values of a one-hot column, `None` for a numeric one."""
-
-    name: str
-    categories: list[str] | None = None
-
-    @property
-    def feature_names(self) -> list[str]:
-        return [self.name] if self.categories is None else [f"{self.name}={value}" for value in self.categories]
-
-
-def _feature_columns(table: Table) -> list[Column]:
-    """All columns except `id`, `label` and `split`; reads the text columns to determine their kind."""
+def _feature_columns(table: Table) -> dict[str, list[str] | None]:
+    """The sorted categories of each column except `id`, `label` and `split`, `None` for numbers; reads text columns."""
     names = [name for name in table.names if name not in ("id", "label", "split")]
     if not names:
         raise DataError(f"{table.label} has no feature column, expected one or more besides id, label and split")
@@ -316,7 +255,7 @@ def _feature_columns(table: Table) -> list[Column]:
     for columns in table.batches(list(scans), NODE_BATCH) if scans else ():
         for scan, column in zip(scans.values(), columns, strict=True):
             scan.add(column)
-    return [scans[name].column() if name in scans else Column(name) for name in names]
+    return {name: scans[name].categories() if name in scans else None for name in names}
 
 
 class _Scan:
@@ -330,8 +269,12 @@ class _Scan:
         self.example: tuple[int, str] | None = None
 
     def add(self, column: Any) -> None:
-        if self.numbers or self.booleans:
-            self._try_numbers(column)
+        if self.numbers or self.booleans:  # all batches must be numbers, or all must be true and false
+            text = pc.utf8_lower(pc.utf8_trim_whitespace(column))
+            words = pa.array(["true", "false", *(token.lower() for token in MISSING)], column.type)
+            has_words = pc.any(pc.is_in(text, value_set=words.slice(0, 2))).as_py()
+            self.booleans = self.booleans and pc.all(pc.is_in(text, value_set=words)).as_py()
+            self.numbers = self.numbers and not has_words and _numbers(column) is not None
         if not self.numbers and not self.booleans and self.example is None:
             index = _first_text(column) if self.table.is_csv else 0
             self.example = (self.rows + index + 1, str(column[index].as_py()))
@@ -341,19 +284,11 @@ class _Scan:
             self.values.discard("")
         self.rows += len(column)
 
-    def _try_numbers(self, column: Any) -> None:
-        """All batches must be numeric, or all must be true and false."""
-        text = pc.utf8_lower(pc.utf8_trim_whitespace(column))
-        words = pa.array(["true", "false", *(token.lower() for token in MISSING)], column.type)
-        has_words = pc.any(pc.is_in(text, value_set=words.slice(0, 2))).as_py()
-        self.booleans = self.booleans and pc.all(pc.is_in(text, value_set=words)).as_py()
-        self.numbers = self.numbers and not has_words and _numbers(column) is not None
-
-    def column(self) -> Column:
+    def categories(self) -> list[str] | None:
         if self.numbers or self.booleans:
-            return Column(self.name)
+            return None
         if 0 < len(self.values) <= MAX_CATEGORIES and 2 * len(self.values) < self.rows:
-            return Column(self.name, sorted(self.values))
+            return sorted(self.values)
         if self.example is None or not self.values:
             raise DataError(f"{self.table.label}: column {self.name!r} has no value, expected numbers or categories")
         row, text = self.example
@@ -370,74 +305,71 @@ def _read_nodes(table: Table, size: int) -> Contents:
     """Reads everything except the ids; features, labels and splits in one pass over the file."""
     columns = _feature_columns(table)
     special = [name for name in ("label", "split") if name in table.types]
-    names = [name for column in columns for name in column.feature_names]
-    stops = np.cumsum([len(column.feature_names) for column in columns])[:-1]
+    kinds = [[""] if values is None else [f"={value}" for value in values] for values in columns.values()]
+    names = [name + suffix for name, suffixes in zip(columns, kinds, strict=True) for suffix in suffixes]
+    stops = np.cumsum([len(suffixes) for suffixes in kinds])[:-1]
     x = np.zeros((size, len(names)), dtype=np.float32)
     classes: dict[str, int] = {}
-    labels, part = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+    codes = {name: np.full(size, -1, dtype=np.int64) for name in special}
     row = 0
-    for batch in table.batches([*(column.name for column in columns), *special], NODE_BATCH):
+    for batch in table.batches([*columns, *special], NODE_BATCH):
         rows = slice(row, row + len(batch[0]))
-        for column, block, values in zip(columns, np.split(x[rows], stops, axis=1), batch, strict=False):
-            _fill(block, column, values, table.label, row)
+        blocks = np.split(x[rows], stops, axis=1)
+        for (name, categories), block, values in zip(columns.items(), blocks, batch, strict=False):
+            _fill(block, name, categories, values, table.label, row)
         for name, values in zip(special, batch[len(columns) :], strict=True):
             if name == "label":
-                labels[rows] = _label_codes(values, classes, table.label)
+                codes[name][rows] = _label_codes(values, classes, table.label)
             else:
-                part[rows] = _split_codes(values, table.label, row)
+                codes[name][rows] = _split_codes(values, table.label, row)
         row = rows.stop
-    numeric = sum(column.categories is None for column in columns)
+    numeric = sum(categories is None for categories in columns.values())
+    part = codes.get("split")
     contents = Contents(
         origin=table.label,
-        edges=None,
         x=torch.from_numpy(x),
         feature_names=names,
         kinds={kind: n for kind, n in (("numeric", numeric), ("one-hot", len(names) - numeric)) if n},
-        labels=labels if "label" in special else None,
+        labels=codes.get("label"),
         class_names=list(classes),
-        splits=[Split(*(torch.from_numpy(part == k) for k in range(3)))] if "split" in special else None,
-        node_ids=np.empty(0),
+        splits=None if part is None else [Split(*(torch.from_numpy(part == k) for k in range(3)))],
     )
-    for column, block in zip(columns, np.split(x, stops, axis=1), strict=True):
-        _replace_missing(block, column, table.label, contents.notes)
+    for (name, categories), block in zip(columns.items(), np.split(x, stops, axis=1), strict=True):
+        _replace_missing(block, name, categories is None, table.label, contents.notes)
     return contents
 
 
-def _fill(out: NDArray[np.float32], column: Column, values: Any, label: str, row: int) -> None:
+def _fill(out: Floats, name: str, categories: list[str] | None, values: Any, label: str, row: int) -> None:
     """Writes one column of a batch; NaN where a value is missing."""
-    if column.categories is not None:
+    if categories is not None:
         values = pc.utf8_trim_whitespace(values)
-        codes = pc.index_in(values, value_set=pa.array(column.categories, values.type))
-        code = pc.fill_null(codes, -1).to_numpy()
+        code = pc.index_in(values, value_set=pa.array(categories, values.type)).fill_null(-1).to_numpy()
         out[np.flatnonzero(code >= 0), code[code >= 0]] = 1
         out[code < 0] = np.nan
         return
     numbers = _numbers(values)
     if numbers is None:  # the file has changed since its columns were scanned
-        raise DataError(f"{label}: column {column.name!r} is not numeric throughout, expected numbers")
+        raise DataError(f"{label}: column {name!r} is not numeric throughout, expected numbers")
     out[:, 0] = to_float32(numbers)
     bad = np.flatnonzero(np.isinf(out[:, 0]))
     if bad.size:
-        index = int(bad[0])
-        value = values[index].as_py()
-        raise DataError(
-            f"{label} row {row + index + 1}: column {column.name!r} holds {value!r}, expected a finite number"
-        )
+        got = f"row {row + bad[0] + 1}: column {name!r} holds {values[int(bad[0])].as_py()!r}"
+        raise DataError(f"{label} {got}, expected a finite number")
 
 
-def _replace_missing(block: NDArray[np.float32], column: Column, label: str, notes: list[str]) -> None:
+def _replace_missing(block: Floats, name: str, numeric: bool, label: str, notes: list[str]) -> None:
     """Replaces missing values in place: numbers by the mean, categories by zeros."""
     missing = np.isnan(block[:, 0])
     count = int(missing.sum())
     if not count:
         return
-    values = f"{label}: {counted(count, 'missing value')} in column {column.name!r}"
-    if column.categories is not None:
+    values = f"{label}: {counted(count, 'missing value')} in column {name!r}"
+    if not numeric:
         block[missing] = 0
         notes.append(f"{values} read as none of its categories")
     elif count == len(block):
         block[:] = 0
-        notes.append(f"{label}: column {column.name!r} has no value, replaced by 0")
+        notes.append(f"{label}: column {name!r} has no value, replaced by 0")
     else:
         mean = float(block[~missing].mean(dtype=np.float64))
         block[missing] = mean
@@ -460,9 +392,8 @@ def _label_codes(column: Any, classes: dict[str, int], label: str) -> NDArray[np
     coded = pc.utf8_trim_whitespace(column.cast(pa.string())).dictionary_encode()
     names = coded.dictionary.to_pylist()
     index = [-1 if name in ("", "-1") else classes.setdefault(name, len(classes)) for name in names]
-    codes: Array = pc.fill_null(coded.indices, -1).to_numpy()
-    numbers: NDArray[np.int64] = np.array([*index, -1], dtype=np.int64)[codes]  # the last entry is that of code −1
-    return numbers
+    codes = pc.fill_null(coded.indices, -1).to_numpy()
+    return np.asarray(np.array([*index, -1])[codes], dtype=np.int64)  # the last entry is that of code −1
 
 
 def _split_codes(column: Any, label: str, row: int) -> NDArray[np.int64]:
@@ -470,10 +401,9 @@ def _split_codes(column: Any, label: str, row: int) -> NDArray[np.int64]:
     if not (_is_text(column.type) or pa.types.is_null(column.type)):
         raise DataError(f"{label}: column 'split' is of type {column.type}, expected train, val or test")
     text = pc.fill_null(pc.utf8_trim_whitespace(column.cast(pa.string())), "")
-    codes = pc.index_in(text, value_set=pa.array([*PARTS, ""])).fill_null(-1).to_numpy()
+    codes = pc.index_in(text, value_set=pa.array(["train", "val", "test", ""])).fill_null(-1).to_numpy()
     bad = np.flatnonzero(codes < 0)
     if bad.size:
-        index = int(bad[0])
-        value = text[index].as_py()
-        raise DataError(f"{label} row {row + index + 1}: split is {value!r}, expected train, val, test or nothing")
+        value = text[int(bad[0])].as_py()
+        raise DataError(f"{label} row {row + bad[0] + 1}: split is {value!r}, expected train, val, test or nothing")
     return np.where(codes == 3, -1, codes).astype(np.int64)
