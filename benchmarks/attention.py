@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.nn import GATConv
 
 from gfgn import Graph
-from gfgn.nn.baselines.common import with_self_loops
+from gfgn.graph import with_self_loops
 from gfgn.nn.baselines.gat import GATLayer
 
 HEADS = 8

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch_geometric import nn as pyg
 
 from gfgn import Graph
+from gfgn.graph import with_self_loops
 from gfgn.nn.baselines.appnp import APPNP
 from gfgn.nn.baselines.arma import ARMALayer
-from gfgn.nn.baselines.common import with_self_loops
 from gfgn.nn.baselines.gat import GATLayer
 from gfgn.nn.baselines.gatv2 import GATv2Layer
 from gfgn.nn.baselines.gcn import GCN
