@@ -22,7 +22,7 @@ class H2GCN(GraphNetwork):
 
         R^(0) = ReLU(X W_e),    R^(k) = [Ā_1 R^(k−1) ‖ Ā_2 R^(k−1)],    Y = [R^(0) ‖ R^(1) ‖ … ‖ R^(K)] W_c
 
-    with `K = rounds`. `Ā_2` is computed once per `Graph` and has far more entries than `A`, nearly `N²` on a dense graph.
+    with `K = rounds`. `Ā_2` is computed once per `Graph` and has far more entries than `A`, up to nearly `N²`.
     """
 
     def __init__(
