@@ -35,7 +35,7 @@ def test_bad_options_are_named() -> None:
     gcn = MODELS["gcn"]
     with pytest.raises(ValueError, match="settings must be among hidden, layers, got 'depth'"):
         gcn.build(4, 2, settings={"depth": 3})
-    with pytest.raises(ValueError, match="layers must be 1 or larger, got 0"):
+    with pytest.raises(ValueError, match="layers must be a positive integer, got 0"):
         gcn.build(4, 2, settings={"layers": 0})
     with pytest.raises(ValueError, match="settings must include num_nodes, got hidden"):
         MODELS["linkx"].build(4, 2, settings={"hidden": 3})

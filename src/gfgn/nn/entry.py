@@ -119,3 +119,6 @@ def hidden(default: int = 64, values: tuple[int, ...] = (16, 32, 64, 128, 256)) 
 def layers(default: int = 2, values: tuple[int, ...] = (1, 2, 3, 4)) -> Parameter:
     """The option `layers`."""
     return Parameter(default, values, "number of layers")
+
+
+SIZES = {"hidden": hidden(), "layers": layers()}

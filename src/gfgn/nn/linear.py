@@ -1,25 +1,37 @@
-"""Linear maps of dense or sparse CSR features, with dropout of the input."""
+"""Building blocks of the models: re-initialization, and linear maps of dense or sparse CSR features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import glorot
+from torch_geometric.nn.inits import glorot, reset
 
 from gfgn import ops
 
+Rate: TypeAlias = float | Tensor  # of dropout
+
+
+class ResettableModule(nn.Module):
+    """A module that initializes its submodules in the order in which they were added, then its own parameters."""
+
+    def reset_parameters(self) -> None:
+        """Re-initializes all parameters: Glorot for own matrices, 0 for own vectors."""
+        for child in self.children():
+            reset(child)
+        for parameter in self.parameters(recurse=False):
+            if parameter.dim() > 1:
+                glorot(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
 
 class Linear(nn.Linear):
-    """`H' = H Wᵀ + b` with Glorot weights and a bias that starts at 0.
+    """`H' = H Wᵀ + b` of a dense or sparse CSR `H`, with Glorot weights and a bias that starts at 0.
 
     `forward` takes the dropout rate of the input; it applies in training only.
-
-    Shapes:
-        - `input`: `[N, in_features]`, dense or sparse CSR.
-        - output: `[N, out_features]`.
     """
 
     __call__: Callable[..., Tensor]
@@ -30,7 +42,7 @@ class Linear(nn.Linear):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, input: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, input: Tensor, dropout: Rate = 0.0) -> Tensor:
         return ops.linear(input, self.weight, self.bias, dropout, self.training)
 
 
@@ -78,7 +90,7 @@ class StackedLinear(nn.Module):
         index = self.names.index(name)
         return WeightAndBias(self.weight.split(self.sizes)[index], self._biases()[index])
 
-    def forward(self, x: Tensor, dropout: float | Tensor = 0.0) -> tuple[Tensor, ...]:
+    def forward(self, x: Tensor, dropout: Rate = 0.0) -> tuple[Tensor, ...]:
         parts = ops.linear(x, self.weight, None, dropout, self.training).split(self.sizes, dim=1)
         return tuple(part if b is None else part + b for part, b in zip(parts, self._biases(), strict=True))
 

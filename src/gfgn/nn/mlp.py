@@ -6,40 +6,24 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
 from gfgn.graph import Graph
-from gfgn.nn.entry import Model, hidden, layers
-from gfgn.nn.linear import Linear
+from gfgn.nn.conv import check_positive
+from gfgn.nn.entry import SIZES, Model
+from gfgn.nn.linear import Linear, Rate, ResettableModule
 
 
-class MLP(nn.Module):
-    """`H^(l+1) = ReLU(H^(l) W^(l) + b^(l))`, without ReLU in the last layer.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
-
-    Shapes:
-        - `x`: `[N, in_channels]`, dense or sparse CSR.
-        - output: `[N, out_channels]`.
-    """
+class MLP(ResettableModule):
+    """`H^(l+1) = ReLU(H^(l) W^(l) + b^(l))`, without ReLU in the last layer; arguments as for `GraphNetwork`."""
 
     __call__: Callable[..., Tensor]
 
     def __init__(
-        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, layers: int = 2
+        self, in_channels: int, out_channels: int, dropout: Rate = 0.5, *, hidden: int = 64, layers: int = 2
     ) -> None:
         super().__init__()
         self.dropout = dropout
         self.lins = nn.ModuleList(Linear(*size) for size in layer_sizes(in_channels, hidden, layers, out_channels))
-
-    def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
-        reset(self.lins)
 
     def forward(self, x: Tensor, edge_index: Tensor | Graph | None = None, edge_weight: Tensor | None = None) -> Tensor:
         """Computes the logits; `edge_index` and `edge_weight` are ignored."""
@@ -50,14 +34,8 @@ class MLP(nn.Module):
 
 def layer_sizes(in_channels: int, hidden: int, layers: int, out_channels: int) -> list[tuple[int, int]]:
     """Input and output width of each of `layers` layers."""
-    check_at_least_one("layers", layers)
+    check_positive("layers", layers)
     return list(pairwise([in_channels, *[hidden] * (layers - 1), out_channels]))
 
 
-def check_at_least_one(name: str, value: int) -> None:
-    """Raises a `ValueError` for an argument that is not 1 or larger."""
-    if value < 1:
-        raise ValueError(f"{name} must be 1 or larger, got {value}")
-
-
-ENTRY = Model(MLP, "Rumelhart et al., Nature 1986", {"hidden": hidden(), "layers": layers()})
+ENTRY = Model(MLP, "Rumelhart et al., Nature 1986", SIZES)

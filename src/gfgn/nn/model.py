@@ -9,18 +9,18 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 from torch_geometric.nn.models.jumping_knowledge import JumpingKnowledge
 from torch_geometric.nn.resolver import activation_resolver, normalization_resolver
 
 from gfgn import ops
 from gfgn.graph import Graph, as_graph
 from gfgn.nn.conv import GFGNConv, check_features, check_positive, norm_dtype
+from gfgn.nn.linear import ResettableModule
 
 JUMPING_KNOWLEDGE = (None, "last", "cat", "max", "lstm")
 
 
-class GFGN(nn.Module):
+class GFGN(ResettableModule):
     r"""A Graph Feature Gating Network: `num_layers` layers of `GFGNConv`, with arguments as in PyG's `BasicGNN`.
 
     Every layer but the last has `heads` heads, whose outputs are concatenated to `hidden_channels` units, followed by
@@ -109,11 +109,6 @@ class GFGN(nn.Module):
         self.jk = JumpingKnowledge(jk, hidden_channels, num_layers) if jk not in (None, "last") else None
         joined = hidden_channels * (num_layers if jk == "cat" else 1)
         self.lin = nn.Linear(joined, self.out_channels) if jk else None
-
-    def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
-        for module in self.children():
-            reset(module)
 
     @property
     def num_parameters(self) -> int:

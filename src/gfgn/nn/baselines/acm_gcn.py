@@ -8,9 +8,9 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
-from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
-from gfgn.nn.entry import Model, hidden, layers
-from gfgn.nn.linear import StackedLinear
+from gfgn.nn.baselines.common import UniformConvNetwork
+from gfgn.nn.entry import SIZES, Model
+from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
 CHANNELS = 3
 
@@ -32,12 +32,12 @@ class ACMLayer(ResettableModule):
 
     def reset_parameters(self) -> None:
         """Re-initializes all parameters."""
-        super().reset_parameters()
+        self.lin.reset_parameters()
         for row in self.score:
             glorot(row.view(-1, 1))
         glorot(self.mix)
 
-    def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, looped: Graph, dropout: Rate = 0.0) -> Tensor:
         low, high, own = self.lin(x, dropout)
         smooth_low, smooth_high = random_walk(torch.cat([low, high], dim=1), looped).chunk(2, dim=1)
         channels = torch.stack([smooth_low, high - smooth_high, own], dim=1).relu()
@@ -47,19 +47,13 @@ class ACMLayer(ResettableModule):
 
 
 def random_walk(x: Tensor, graph: Graph) -> Tensor:
-    """`D⁻¹A x`, the weighted mean over neighbors, 0 where a degree is 0.
-
-    Computed as `D^(−1/2) Â D^(1/2) x`, it takes one `propagate`.
-    """
+    """`D⁻¹A x`, 0 where a degree is 0, computed as `D^(−1/2) Â D^(1/2) x`."""
     root = graph.degree.clamp(min=torch.finfo(graph.dtype).tiny).sqrt().to(x.dtype).unsqueeze(1)
     return ops.propagate(x * root, graph) / root
 
 
 class ACMGCN(UniformConvNetwork):
-    """The network of *Revisiting Heterophily For Graph Neural Networks* (Luan et al., 2022): layers as in `ACMLayer`.
-
-    The arguments are those of `UniformConvNetwork`.
-    """
+    """*Revisiting Heterophily For Graph Neural Networks* (Luan et al., 2022)."""
 
     layer = ACMLayer
 
@@ -67,8 +61,4 @@ class ACMGCN(UniformConvNetwork):
         return with_self_loops(graph)
 
 
-ENTRY = Model(
-    ACMGCN,
-    "Luan et al., Revisiting Heterophily For Graph Neural Networks, NeurIPS 2022",
-    {"hidden": hidden(), "layers": layers()},
-)
+ENTRY = Model(ACMGCN, "Luan et al., Revisiting Heterophily For Graph Neural Networks, NeurIPS 2022", SIZES)

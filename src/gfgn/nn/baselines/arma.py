@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork, join_heads
-from gfgn.nn.entry import Model, Parameter, hidden, layers
-from gfgn.nn.linear import Linear
+from gfgn.nn.baselines.common import UniformConvNetwork, join_heads
+from gfgn.nn.entry import SIZES, Model, Parameter
+from gfgn.nn.linear import Linear, Rate, ResettableModule
 
 
 class ARMALayer(ResettableModule):
@@ -23,8 +23,6 @@ class ARMALayer(ResettableModule):
     The first step has its own `W_k`; the later ones share one. `V_k` and `b_k` are shared by all steps.
 
     Args:
-        in_channels: Input width.
-        out_channels: Output width.
         stacks: K.
         depth: T.
         act: Whether σ is ReLU or the identity.
@@ -45,14 +43,15 @@ class ARMALayer(ResettableModule):
 
     def reset_parameters(self) -> None:
         """Re-initializes all parameters: Glorot for the matrices of each stack."""
-        super().reset_parameters()
+        self.init.reset_parameters()
+        self.root.reset_parameters()
         for lin in (self.init, self.root):
             for part in lin.weight.chunk(self.stacks):
                 glorot(part)
         for part in () if self.weight is None else self.weight:
             glorot(part)
 
-    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         """Runs the layer; the filter and the skip connection drop the input independently."""
         root = self.root(x, dropout)
         out = self.init(x, dropout)
@@ -67,16 +66,13 @@ class ARMALayer(ResettableModule):
 
 
 class ARMA(UniformConvNetwork):
-    """The network of *Graph Neural Networks with Convolutional ARMA Filters* (Bianchi et al., 2019): layers as in
-    `ARMALayer` with ReLU, the last without.
-
-    The arguments are those of `UniformConvNetwork` and of `ARMALayer`.
-    """
+    """*Graph Neural Networks with Convolutional ARMA Filters* (Bianchi et al., 2019): layers as in `ARMALayer`, which
+    has the further arguments, with ReLU, the last without."""
 
     layer = ARMALayer
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, **options: int) -> None:
-        super().__init__(in_channels, out_channels, dropout, **options)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         cast(ARMALayer, self.convs[-1]).act = False
 
     def activate(self, x: Tensor) -> Tensor:
@@ -87,8 +83,7 @@ ENTRY = Model(
     ARMA,
     "Bianchi et al., Graph Neural Networks with Convolutional ARMA Filters, 2019",
     {
-        "hidden": hidden(),
-        "layers": layers(),
+        **SIZES,
         "stacks": Parameter(2, (1, 2, 3), "parallel stacks of filters, K"),
         "depth": Parameter(1, (1, 2, 3), "depth of the recurrence, T"),
     },

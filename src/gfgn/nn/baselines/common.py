@@ -1,4 +1,4 @@
-"""Base classes of the baselines, and values that are computed once per graph."""
+"""Base classes of the baselines."""
 
 from __future__ import annotations
 
@@ -6,27 +6,24 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
-from torch_geometric.nn.inits import reset
 
 from gfgn.graph import Graph, as_graph
 from gfgn.nn.conv import norm_dtype
+from gfgn.nn.linear import Rate, ResettableModule
 from gfgn.nn.mlp import layer_sizes
-
-
-class ResettableModule(nn.Module):
-    """A module that re-initializes its submodules in the order in which they were added."""
-
-    def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
-        for child in self.children():
-            reset(child)
 
 
 class GraphNetwork(ResettableModule):
     """A network that maps node features and a graph to logits; a subclass implements `logits`.
 
+    The subclasses have these arguments in common, and document only what they add:
+
     Args:
-        dropout: Dropout rate; a subclass says of what.
+        in_channels: Number of features.
+        out_channels: Number of classes.
+        dropout: Dropout rate of the input of every layer.
+        hidden: Hidden units.
+        layers: Number of layers.
 
     Shapes:
         - `x`: `[N, in_channels]`, dense or sparse CSR.
@@ -36,7 +33,7 @@ class GraphNetwork(ResettableModule):
         - output: `[N, out_channels]`.
     """
 
-    def __init__(self, dropout: float | Tensor) -> None:
+    def __init__(self, dropout: Rate) -> None:
         super().__init__()
         self.dropout = dropout
 
@@ -50,16 +47,12 @@ class GraphNetwork(ResettableModule):
 
 
 class ConvNetwork(GraphNetwork):
-    """Layers with an activation between them and dropout on the input of each.
+    """Layers, called as `conv(x, graph, dropout)`, with an activation between them.
 
     A subclass defines by `prepare` the graph that its layers take and by `activate` the activation.
-
-    Args:
-        convs: The layers, called as `conv(x, graph, dropout)`.
-        dropout: Dropout rate of the input of every layer.
     """
 
-    def __init__(self, convs: Iterable[nn.Module], dropout: float | Tensor) -> None:
+    def __init__(self, convs: Iterable[nn.Module], dropout: Rate) -> None:
         super().__init__(dropout)
         self.convs = nn.ModuleList(convs)
 
@@ -82,16 +75,7 @@ class ConvNetwork(GraphNetwork):
 
 
 class UniformConvNetwork(ConvNetwork):
-    """A `ConvNetwork` whose layers are all of one class, `layer(in_channels, out_channels, **options)`.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
-        options: Further arguments of the layers.
-    """
+    """A `ConvNetwork` whose layers are all of one class, `layer(in_channels, out_channels, **options)`."""
 
     layer: ClassVar[type[nn.Module]]
 
@@ -99,7 +83,7 @@ class UniformConvNetwork(ConvNetwork):
         self,
         in_channels: int,
         out_channels: int,
-        dropout: float | Tensor = 0.5,
+        dropout: Rate = 0.5,
         *,
         hidden: int = 64,
         layers: int = 2,

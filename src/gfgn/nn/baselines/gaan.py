@@ -8,14 +8,13 @@ from torch.nn.functional import leaky_relu
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
-from gfgn.nn.entry import Model, Parameter, hidden, layers
-from gfgn.nn.linear import Linear, StackedLinear
+from gfgn.nn.baselines.common import UniformConvNetwork
+from gfgn.nn.entry import SIZES, Model, Parameter
+from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear
 from gfgn.ops.attention import attend, edge_dot
 from gfgn.ops.edges import edge_softmax
 
-SLOPE = 0.1
-"""Slope of LeakyReLU, as in the paper."""
+SLOPE = 0.1  # of LeakyReLU, as in the paper
 
 
 class GaANLayer(ResettableModule):
@@ -25,15 +24,8 @@ class GaANLayer(ResettableModule):
         g_i    = σ(W_g [h_i ‖ max_{j∈N(i)} W_m h_j ‖ mean_{j∈N(i)} h_j] + b_g),  one value per head
         h'_i   = W_o [h_i ‖ g_i^1 Σ_j α_ij^1 LeakyReLU(V^1 h_j) ‖ … ‖ g_i^K Σ_j α_ij^K LeakyReLU(V^K h_j)] + b_o
 
-    `Q`, `K`, `V` and `W_m` have biases too. Without neighbors, sums, mean and maximum are 0.
-
-    Args:
-        in_channels: Input width.
-        out_channels: Output width.
-        heads: K.
-        key: Width of the queries and keys of a head.
-        value: Width of the values of a head.
-        pool: Width of the neighbors' maximum in the gate.
+    `Q`, `K`, `V` and `W_m` have biases too. Without neighbors, sums, mean and maximum are 0. `key` is the width of the
+    queries and keys of a head, `value` of its values, `pool` of the neighbors' maximum.
     """
 
     def __init__(
@@ -48,7 +40,7 @@ class GaANLayer(ResettableModule):
         self.gate_max = Linear(pool, heads, bias=False)
         self.out_heads = Linear(heads * value, out_channels, bias=False)
 
-    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         query, key, value, pool, gate_own, own, gate_mean = self.lin(x, dropout)
         alpha = edge_softmax(edge_dot(query, key, self.heads, graph), graph)
         attended = attend(alpha, leaky_relu(value, SLOPE), graph).unflatten(1, (self.heads, -1))
@@ -58,11 +50,8 @@ class GaANLayer(ResettableModule):
 
 
 class GaAN(UniformConvNetwork):
-    """The network of *GaAN: Gated Attention Networks for Learning on Large and Spatiotemporal Graphs* (Zhang et al.,
-    2018): layers as in `GaANLayer` with LeakyReLU between them.
-
-    The arguments are those of `UniformConvNetwork` and of `GaANLayer`.
-    """
+    """*GaAN: Gated Attention Networks for Learning on Large and Spatiotemporal Graphs* (Zhang et al., 2018): layers as
+    in `GaANLayer`, which has the further arguments, with LeakyReLU between them."""
 
     layer = GaANLayer
 
@@ -74,8 +63,7 @@ ENTRY = Model(
     GaAN,
     "Zhang et al., GaAN: Gated Attention Networks for Learning on Large and Spatiotemporal Graphs, UAI 2018",
     {
-        "hidden": hidden(),
-        "layers": layers(),
+        **SIZES,
         "heads": Parameter(8, (1, 4, 8), "attention heads"),
         "key": Parameter(24, (8, 16, 24), "width of the queries and keys of a head"),
         "value": Parameter(32, (8, 16, 32), "width of the values of a head"),

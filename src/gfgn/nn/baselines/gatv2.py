@@ -5,28 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
-from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import ResettableModule, join_heads
+from gfgn.nn.baselines.common import join_heads
 from gfgn.nn.baselines.gat import GAT, HEAD_PARAMETERS, SLOPE
 from gfgn.nn.entry import Model
-from gfgn.nn.linear import StackedLinear
+from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 from gfgn.ops.attention import attend
 from gfgn.ops.edges import edge_softmax, from_source, from_target
 
 
 class GATv2Layer(ResettableModule):
-    """Attention over the neighbors and the node itself, per head: PyG's `GATv2Conv`.
+    """Attention over the neighbors and the node itself, per head: PyG's `GATv2Conv`; arguments as for `GATLayer`.
 
-        α_ij = softmax_j(a · LeakyReLU(W_t h_i + W_s h_j)),    h'_i = Σ_j α_ij W_s h_j + b
-
-    Args:
-        in_channels: Input width.
-        out_channels: Output width per head.
-        heads: Number of heads.
-        concat: Whether heads are concatenated or averaged.
+    α_ij = softmax_j(a · LeakyReLU(W_t h_i + W_s h_j)),    h'_i = Σ_j α_ij W_s h_j + b
     """
 
     def __init__(self, in_channels: int, out_channels: int, heads: int, concat: bool) -> None:
@@ -39,14 +32,8 @@ class GATv2Layer(ResettableModule):
         self.bias = nn.Parameter(torch.empty(heads * out_channels if concat else out_channels))
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
-        super().reset_parameters()
-        glorot(self.attention)
-        nn.init.zeros_(self.bias)
-
-    def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
-        """Runs the layer on a graph with self-loops; dropout applies to the input and to the attention."""
+    def forward(self, x: Tensor, looped: Graph, dropout: Rate = 0.0) -> Tensor:
+        """Runs the layer on a graph with self-loops."""
         source, target = self.lin(x, dropout)
         pair = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE)
         scores = (pair.unflatten(1, (self.heads, -1)) * self.attention).sum(2)
@@ -55,8 +42,7 @@ class GATv2Layer(ResettableModule):
 
 
 class GATv2(GAT):
-    """The network of *How Attentive are Graph Attention Networks?* (Brody et al., 2022): `GAT` with layers as in
-    `GATv2Layer`."""
+    """*How Attentive are Graph Attention Networks?* (Brody et al., 2022): `GAT` with another layer."""
 
     layer = GATv2Layer
 

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
-from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
-from gfgn.nn.entry import Model, hidden, layers
-from gfgn.nn.linear import Linear
+from gfgn.nn.baselines.common import UniformConvNetwork
+from gfgn.nn.entry import SIZES, Model
+from gfgn.nn.linear import Linear, Rate, ResettableModule
 
 
 class GCNLayer(ResettableModule):
@@ -18,18 +18,14 @@ class GCNLayer(ResettableModule):
         super().__init__()
         self.lin = Linear(in_channels, out_channels)
 
-    def forward(self, x: Tensor, looped: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, looped: Graph, dropout: Rate = 0.0) -> Tensor:
         """Runs the layer on a graph with self-loops."""
         z = ops.linear(x, self.lin.weight, None, dropout, self.training)
         return ops.propagate(z, looped) + self.lin.bias
 
 
 class GCN(UniformConvNetwork):
-    """The network of *Semi-Supervised Classification with Graph Convolutional Networks* (Kipf and Welling, 2017):
-    layers as in `GCNLayer` with ReLU between them.
-
-    The arguments are those of `UniformConvNetwork`.
-    """
+    """*Semi-Supervised Classification with Graph Convolutional Networks* (Kipf and Welling, 2017)."""
 
     layer = GCNLayer
 
@@ -38,7 +34,5 @@ class GCN(UniformConvNetwork):
 
 
 ENTRY = Model(
-    GCN,
-    "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
-    {"hidden": hidden(), "layers": layers()},
+    GCN, "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017", SIZES
 )

@@ -6,31 +6,25 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import GraphNetwork
+from gfgn.nn.conv import check_positive
 from gfgn.nn.entry import Model, Parameter, hidden, layers
-from gfgn.nn.linear import Linear
-from gfgn.nn.mlp import check_at_least_one
+from gfgn.nn.linear import Linear, Rate
 
 
 class GCNII(GraphNetwork):
-    """The network of *Simple and Deep Graph Convolutional Networks* (Chen et al., 2020).
+    """*Simple and Deep Graph Convolutional Networks* (Chen et al., 2020).
 
-    `H^(0) = ReLU(X W_in)`, then with `P = D̃^(−1/2) Ã D̃^(−1/2)`, `Ã = A + I`, for `l = 1 … L`
+    `H^(0) = ReLU(X W_in)`, then with `P = D̃^(−1/2) Ã D̃^(−1/2)`, `Ã = A + I`, for `l = 1 … layers`
 
         H^(l) = ReLU(((1 − α) P H^(l−1) + α H^(0)) ((1 − β_l) I + β_l W^(l))),    β_l = log(θ / l + 1)
 
     and a linear map to the classes.
 
     Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer and of both linear maps.
-        hidden: Hidden units.
-        layers: L.
         alpha: α, the fraction of the initial features.
         theta: θ, the strength of the weight matrices (λ in the paper).
     """
@@ -39,7 +33,7 @@ class GCNII(GraphNetwork):
         self,
         in_channels: int,
         out_channels: int,
-        dropout: float | Tensor = 0.5,
+        dropout: Rate = 0.5,
         *,
         hidden: int = 64,
         layers: int = 64,
@@ -47,19 +41,13 @@ class GCNII(GraphNetwork):
         theta: float = 0.5,
     ) -> None:
         super().__init__(dropout)
-        check_at_least_one("layers", layers)
+        check_positive("layers", layers)
         self.alpha = alpha
         self.theta = theta
         self.embed = Linear(in_channels, hidden)
         self.weight = nn.Parameter(torch.empty(layers, hidden, hidden))
         self.out = Linear(hidden, out_channels)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
-        super().reset_parameters()
-        for weight in self.weight:
-            glorot(weight)
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import glorot
 
 from gfgn.graph import Graph, with_self_loops
-from gfgn.nn.baselines.common import GraphNetwork, ResettableModule
-from gfgn.nn.entry import Model, Parameter, hidden, layers
-from gfgn.nn.linear import Linear, StackedLinear
-from gfgn.nn.mlp import check_at_least_one
+from gfgn.nn.baselines.common import GraphNetwork
+from gfgn.nn.conv import check_positive
+from gfgn.nn.entry import SIZES, Model, Parameter
+from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear
 from gfgn.ops.attention import attend
 from gfgn.ops.edges import edge_softmax, from_source, from_target
 
@@ -26,11 +25,6 @@ class Breadth(ResettableModule):
         self.lin = StackedLinear(channels, dict.fromkeys(("own", "other", "value"), channels))
         self.score = nn.Parameter(torch.empty(1, channels))
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
-        super().reset_parameters()
-        glorot(self.score)
 
     def forward(self, h: Tensor, looped: Graph) -> Tensor:
         own, other, value = self.lin(h)
@@ -56,33 +50,25 @@ class Depth(ResettableModule):
 
 
 class GeniePath(GraphNetwork):
-    """The network of *GeniePath: Graph Neural Networks with Adaptive Receptive Paths* (Liu et al., 2019).
+    """*GeniePath: Graph Neural Networks with Adaptive Receptive Paths* (Liu et al., 2019).
 
     From `h^(0) = X W_x` and `C^(0) = 0`, each layer applies `Breadth`, then `Depth` to its output; a linear map of the
-    last `h` gives the logits. The lazy variant applies all `Breadth` layers first, `h^(t+1) = Breadth(h^(t))`, and then
-    `Depth` with `u = [h^(t+1) ‖ μ^(t)]`, `μ^(0) = h^(0)`.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the features and of the input of the last linear map.
-        hidden: Hidden units.
-        layers: Number of layers.
-        lazy: Whether to build the paper's GeniePath-lazy.
+    last `h` gives the logits. With `lazy`, the paper's GeniePath-lazy, all `Breadth` layers come first,
+    `h^(t+1) = Breadth(h^(t))`, and then `Depth` with `u = [h^(t+1) ‖ μ^(t)]`, `μ^(0) = h^(0)`.
     """
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        dropout: float | Tensor = 0.5,
+        dropout: Rate = 0.5,
         *,
         hidden: int = 64,
         layers: int = 2,
         lazy: bool = False,
     ) -> None:
         super().__init__(dropout)
-        check_at_least_one("layers", layers)
+        check_positive("layers", layers)
         self.lazy = lazy
         self.embed = Linear(in_channels, hidden, bias=False)
         self.breadth = nn.ModuleList(Breadth(hidden) for _ in range(layers))
@@ -103,9 +89,5 @@ class GeniePath(GraphNetwork):
 ENTRY = Model(
     GeniePath,
     "Liu et al., GeniePath: Graph Neural Networks with Adaptive Receptive Paths, AAAI 2019",
-    {
-        "hidden": hidden(),
-        "layers": layers(),
-        "lazy": Parameter(False, (False, True), "whether all breadth layers come before the depth layers"),
-    },
+    {**SIZES, "lazy": Parameter(False, (False, True), "whether all breadth layers come before the depth layers")},
 )

@@ -14,18 +14,16 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.data.diagnosis import connected_components
 from gfgn.graph import Graph, per_graph
-from gfgn.nn.baselines.common import ConvNetwork, ResettableModule
+from gfgn.nn.baselines.common import ConvNetwork
 from gfgn.nn.baselines.isomap import Points, isomap
 from gfgn.nn.entry import Model, Parameter, layers
-from gfgn.nn.linear import StackedLinear
-from gfgn.nn.mlp import check_at_least_one
+from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
+from gfgn.nn.mlp import layer_sizes
 
 DIRECTIONS = 4
-BINS = 2 * DIRECTIONS
-"""Neighborhood (graph or plane) and direction: the virtual nodes other than the node itself."""
-VIRTUAL = BINS + 1
-GRID = 1e-6
-"""Points are rounded to this fraction of the embedding's extent, so that neighbors do not depend on rounding errors."""
+BINS = 2 * DIRECTIONS  # in the graph and in the plane
+VIRTUAL = BINS + 1  # virtual nodes: the bins and the node itself
+GRID = 1e-6  # of the embedding's extent: points are rounded, so that neighbors do not depend on rounding errors
 MAX_PAIRS = 100_000_000
 MERGES = ("cat", "sum", "mean")
 NEIGHBORS = ("both", "once", "graph", "plane")
@@ -58,12 +56,6 @@ class GeomGCNLayer(ResettableModule):
     over the whole neighborhood. With `rescale` the learned parameter is `W_b / 9`: the same layer, but its weights are
     initialized and penalized at the scale of other networks. Without it, the layer does not train at all with an L2
     penalty of 5e-4.
-
-    Args:
-        in_channels: Input width.
-        out_channels: Output width of a virtual node.
-        merge: How virtual nodes are joined.
-        rescale: Whether the learned parameter is `W_b / 9` or `W_b`.
     """
 
     def __init__(self, in_channels: int, out_channels: int, merge: str, rescale: bool = True) -> None:
@@ -75,12 +67,7 @@ class GeomGCNLayer(ResettableModule):
         self.lin = StackedLinear(in_channels, {str(virtual): out_channels for virtual in range(VIRTUAL)})
         self.bias = nn.Parameter(torch.zeros(out_channels * (VIRTUAL if merge == "cat" else 1)))
 
-    def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
-        super().reset_parameters()
-        nn.init.zeros_(self.bias)
-
-    def forward(self, x: Tensor, geometry: Geometry, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, geometry: Geometry, dropout: Rate = 0.0) -> Tensor:
         *parts, own = self.lin(x, dropout)
         width = own.size(1)
         by_bin = torch.stack(parts, dim=1).reshape(-1, width)  # one row per node and bin
@@ -93,18 +80,14 @@ class GeomGCNLayer(ResettableModule):
 
 
 class GeomGCN(ConvNetwork):
-    """The network of *Geom-GCN: Geometric Graph Convolutional Networks* (Pei et al., 2020): layers as in
-    `GeomGCNLayer` with ReLU between them; the last takes the mean over virtual nodes.
+    """*Geom-GCN: Geometric Graph Convolutional Networks* (Pei et al., 2020): layers as in `GeomGCNLayer`, the last with
+    the mean over virtual nodes.
 
     The plane is an Isomap embedding, computed once per `Graph`. `ρ` is the smallest distance at which nodes have on
     average as many neighbors in the plane as in the graph; nodes of different connected components are not neighbors.
 
     Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer.
         hidden: Hidden units of a virtual node.
-        layers: Number of layers.
         merge: How hidden layers join virtual nodes: `"cat"`, `"sum"` or `"mean"`.
         neighbors: `"both"` for neighbors in the graph and in the plane; `"once"` for both, but without those of the
             graph that are also near in the plane, as in the authors' program; `"graph"` or `"plane"` for one kind.
@@ -116,7 +99,7 @@ class GeomGCN(ConvNetwork):
         self,
         in_channels: int,
         out_channels: int,
-        dropout: float | Tensor = 0.5,
+        dropout: Rate = 0.5,
         *,
         hidden: int = 16,
         layers: int = 2,
@@ -125,15 +108,14 @@ class GeomGCN(ConvNetwork):
         directions: int = DIRECTIONS,
         rescale: bool = True,
     ) -> None:
-        check_at_least_one("layers", layers)
         if neighbors not in NEIGHBORS:
             raise ValueError(f"neighbors must be one of {', '.join(map(repr, NEIGHBORS))}, got {neighbors!r}")
         if directions not in (1, DIRECTIONS):
             raise ValueError(f"directions must be 1 or {DIRECTIONS}, got {directions}")
         width = hidden * (VIRTUAL if merge == "cat" else 1)
-        sizes = [in_channels, *[width] * (layers - 1)]
-        convs = [GeomGCNLayer(size, hidden, merge, rescale) for size in sizes[:-1]]
-        super().__init__([*convs, GeomGCNLayer(sizes[-1], out_channels, "mean", rescale)], dropout)
+        *sizes, last = layer_sizes(in_channels, width, layers, out_channels)
+        convs = [GeomGCNLayer(size, hidden, merge, rescale) for size, _ in sizes]
+        super().__init__([*convs, GeomGCNLayer(*last, "mean", rescale)], dropout)
         self.neighbors = neighbors
         self.directions = directions
 
@@ -158,14 +140,7 @@ def embedding(graph: Graph) -> Points:
 
 
 def sort_neighbors(graph: Graph, points: Points, neighbors: str = "both", directions: int = DIRECTIONS) -> Geometry:
-    """Sorts the neighbors in the graph and in the plane into bins.
-
-    Args:
-        graph: The graph.
-        points: `[N, 2]`, the position of each node.
-        neighbors: See `GeomGCN`.
-        directions: See `GeomGCN`.
-    """
+    """Sorts the neighbors in the graph and in the plane, where `points` are `[N, 2]`, into bins."""
     positions = on_grid(points)
     in_graph = graph.edge_index.cpu().numpy()
     in_plane = pairs_in_plane(positions, connected_components(graph), graph.num_edges)
@@ -195,8 +170,7 @@ def on_grid(points: Points) -> Integers:
 
 
 def direction(positions: Integers, source: Integers, target: Integers) -> Integers:
-    """From each target to its source: 0 lower left, 1 lower right, 2 upper left, 3 upper right; ties are upper or
-    right."""
+    """From target to source: 0 lower left, 1 lower right, 2 upper left, 3 upper right; ties are upper or right."""
     right, upper = ((positions[source, axis] >= positions[target, axis]).astype(np.int64) for axis in (0, 1))
     return np.asarray(right + 2 * upper, dtype=np.int64)
 

@@ -9,9 +9,9 @@ from torch_geometric.nn.inits import uniform
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import GraphNetwork
+from gfgn.nn.conv import check_positive
 from gfgn.nn.entry import Model, Parameter, hidden
-from gfgn.nn.linear import Linear
-from gfgn.nn.mlp import check_at_least_one
+from gfgn.nn.linear import Linear, Rate
 
 
 class GatedGraphLayer(nn.Module):
@@ -48,24 +48,18 @@ class GatedGraphLayer(nn.Module):
 
 
 class GGNN(GraphNetwork):
-    """The network of *Gated Graph Sequence Neural Networks* (Li et al., 2016) for node classification.
+    """*Gated Graph Sequence Neural Networks* (Li et al., 2016) for node classification.
 
     A linear map brings the features to the width of the gated unit (the paper pads them with zeros, which needs more
-    hidden units than features), `GatedGraphLayer` follows, and a linear map of `ReLU(h)` gives the logits.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of both linear maps.
-        hidden: Width of the gated unit.
-        steps: T.
+    hidden units than features), `GatedGraphLayer` follows, and a linear map of `ReLU(h)` gives the logits. Dropout is
+    applied to the input of both linear maps.
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, steps: int = 2
+        self, in_channels: int, out_channels: int, dropout: Rate = 0.5, *, hidden: int = 64, steps: int = 2
     ) -> None:
         super().__init__(dropout)
-        check_at_least_one("steps", steps)
+        check_positive("steps", steps)
         self.embed = Linear(in_channels, hidden)
         self.gated = GatedGraphLayer(hidden, steps)
         self.out = Linear(hidden, out_channels)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
-from gfgn.nn.entry import Model, Parameter, hidden, layers
-from gfgn.nn.linear import StackedLinear
+from gfgn.nn.baselines.common import UniformConvNetwork
+from gfgn.nn.entry import SIZES, Model, Parameter
+from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
 
 class SAGELayer(ResettableModule):
@@ -21,38 +22,23 @@ class SAGELayer(ResettableModule):
         super().__init__()
         self.lin = StackedLinear(in_channels, {"own": out_channels, "neighbor": out_channels}, bias=["own"])
 
-    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         own, neighbor = self.lin(x, dropout)
         return own + ops.neighbor_mean(neighbor, graph)
 
 
 class GraphSAGE(UniformConvNetwork):
-    """The network of *Inductive Representation Learning on Large Graphs* (Hamilton et al., 2017), mean aggregator.
+    """*Inductive Representation Learning on Large Graphs* (Hamilton et al., 2017), mean aggregator.
 
-    `h_i^(l+1) = ReLU(W^(l) [h_i^(l) ‖ mean_{j∈N(i)} h_j^(l)])`, then scaled to length 1 as in the paper's Algorithm 1;
-    the last layer gives the logits. `forward` uses all neighbors; in mini-batches (`gfgn.sampling`) each layer has a
-    sample of them.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer.
-        normalize: Whether hidden vectors are scaled to length 1.
-        options: `hidden` and `layers` of `UniformConvNetwork`.
+    `h_i^(l+1) = ReLU(W^(l) [h_i^(l) ‖ mean_{j∈N(i)} h_j^(l)])`, scaled to length 1 with `normalize` as in the paper's
+    Algorithm 1; the last layer gives the logits. `forward` uses all neighbors; in mini-batches (`gfgn.sampling`) each
+    layer has a sample of them.
     """
 
     layer = SAGELayer
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        dropout: float | Tensor = 0.5,
-        *,
-        normalize: bool = True,
-        **options: int,
-    ) -> None:
-        super().__init__(in_channels, out_channels, dropout, **options)
+    def __init__(self, *args: Any, normalize: bool = True, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.normalize = normalize
 
     def activate(self, x: Tensor) -> Tensor:
@@ -68,9 +54,5 @@ class GraphSAGE(UniformConvNetwork):
 ENTRY = Model(
     GraphSAGE,
     "Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
-    {
-        "hidden": hidden(),
-        "layers": layers(),
-        "normalize": Parameter(True, (True, False), "whether hidden vectors are scaled to length 1"),
-    },
+    {**SIZES, "normalize": Parameter(True, (True, False), "whether hidden vectors are scaled to length 1")},
 )

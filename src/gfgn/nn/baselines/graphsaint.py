@@ -10,17 +10,17 @@ from torch.nn.functional import normalize
 
 from gfgn import ops
 from gfgn.graph import Graph, per_graph
-from gfgn.nn.baselines.common import ConvNetwork, ResettableModule
+from gfgn.nn.baselines.common import ConvNetwork
 from gfgn.nn.baselines.graphsage import SAGELayer
-from gfgn.nn.entry import Model, Parameter, hidden, layers
-from gfgn.nn.linear import Linear
+from gfgn.nn.entry import SIZES, Model, Parameter
+from gfgn.nn.linear import Linear, Rate, ResettableModule
 from gfgn.nn.mlp import layer_sizes
 
 
 class SaintLayer(SAGELayer):
     """`h'_v = W_s h_v + W_n Σ_u a_vu h_u + b`, where the graph's `norm` holds the weights `a`."""
 
-    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         own, neighbor = self.lin(x, dropout)
         return own + ops.propagate(neighbor, graph)
 
@@ -39,12 +39,7 @@ class ConcatLayer(SAGELayer):
         self.bias = nn.Parameter(torch.zeros(out_channels))
         self.norms = nn.ModuleList(nn.LayerNorm(out_channels) for _ in range(2))
 
-    def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
-        super().reset_parameters()
-        nn.init.zeros_(self.bias)
-
-    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         own, neighbor = self.lin(x, dropout)
         propagated = ops.propagate(neighbor, graph) + self.bias
         return torch.cat([norm(part.relu()) for norm, part in zip(self.norms, (own, propagated), strict=True)], dim=1)
@@ -58,33 +53,25 @@ class Head(ResettableModule):
         self.lin, self.norm = Linear(in_channels, hidden), nn.LayerNorm(hidden)
         self.classifier = Linear(hidden, out_channels)
 
-    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         h = self.norm(self.lin(x, dropout).relu())
         return self.classifier(normalize(h, dim=1), dropout)
 
 
 class GraphSAINT(ConvNetwork):
-    """The network of *GraphSAINT: Graph Sampling Based Inductive Learning Method* (Zeng et al., 2020).
+    """*GraphSAINT: Graph Sampling Based Inductive Learning Method* (Zeng et al., 2020).
 
     `h_v^(l+1) = ReLU(W_s h_v^(l) + W_n Σ_u Ã_vu h_u^(l))` with `Ã = D⁻¹A`; the last layer without ReLU. `forward` takes
     the whole graph; training takes subgraphs with edge weights `Ã_vu / α_uv` (`gfgn.train.minibatch.SaintBatches`).
 
     With `concat` it is the network that the authors train on PPI: `layers` of `ConcatLayer` and a `Head`.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers that aggregate neighbors.
-        concat: Whether the values of the node and of its neighbors are normalized and concatenated, or added.
     """
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        dropout: float | Tensor = 0.5,
+        dropout: Rate = 0.5,
         *,
         hidden: int = 64,
         layers: int = 2,
@@ -109,10 +96,6 @@ class GraphSAINT(ConvNetwork):
 ENTRY = Model(
     GraphSAINT,
     "Zeng et al., GraphSAINT: Graph Sampling Based Inductive Learning Method, ICLR 2020",
-    {
-        "hidden": hidden(),
-        "layers": layers(),
-        "concat": Parameter(False, (False, True), "own and neighbor values normalized and concatenated"),
-    },
+    {**SIZES, "concat": Parameter(False, (False, True), "own and neighbor values normalized and concatenated")},
     replicas=False,
 )

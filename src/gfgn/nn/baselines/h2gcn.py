@@ -11,29 +11,22 @@ from gfgn import ops
 from gfgn.graph import Graph, per_graph
 from gfgn.nn.baselines.common import GraphNetwork
 from gfgn.nn.entry import Model, Parameter, hidden
-from gfgn.nn.linear import Linear
+from gfgn.nn.linear import Linear, Rate
 
 
 class H2GCN(GraphNetwork):
-    """The network of *Beyond Homophily in Graph Neural Networks* (Zhu et al., 2020).
+    """*Beyond Homophily in Graph Neural Networks* (Zhu et al., 2020).
 
     With `N_1` the neighbors of a node and `N_2` the nodes exactly two hops away, both without the node itself, and
     `Ā_k` the symmetrically normalized adjacency of each:
 
         R^(0) = ReLU(X W_e),    R^(k) = [Ā_1 R^(k−1) ‖ Ā_2 R^(k−1)],    Y = [R^(0) ‖ R^(1) ‖ … ‖ R^(K)] W_c
 
-    `Ā_2` is computed once per `Graph` and has far more entries than `A`: on a dense graph nearly `N²`.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of both linear maps.
-        hidden: Hidden units; the last linear map has `hidden (2^(K+1) − 1)` inputs.
-        rounds: K.
+    with `K = rounds`. `Ā_2` is computed once per `Graph` and has far more entries than `A`, up to nearly `N²`.
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hidden: int = 64, rounds: int = 2
+        self, in_channels: int, out_channels: int, dropout: Rate = 0.5, *, hidden: int = 64, rounds: int = 2
     ) -> None:
         super().__init__(dropout)
         self.rounds = rounds

@@ -13,12 +13,8 @@ from gfgn.graph import Graph
 
 Points: TypeAlias = npt.NDArray[np.float64]
 
-EXACT = 4096
-"""Components up to this size use all pairwise distances; larger ones use landmarks."""
-LANDMARKS = 1024
 
-
-def isomap(graph: Graph, exact: int = EXACT, landmarks: int = LANDMARKS) -> Points:
+def isomap(graph: Graph, exact: int = 4096, landmarks: int = 1024) -> Points:
     """Isomap (Tenenbaum et al., 2000) of the shortest-path distances in the graph: `[N, 2]`, one point per node.
 
     Edges count in both directions and without weights. Each connected component is embedded separately around `(0, 0)`.

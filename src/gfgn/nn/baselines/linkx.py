@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import glorot
+from torch_geometric.nn.inits import glorot, reset
 
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import GraphNetwork
 from gfgn.nn.entry import Model, Parameter, hidden
-from gfgn.nn.linear import Linear
+from gfgn.nn.linear import Linear, Rate
 from gfgn.nn.mlp import MLP
 
 
 class LINKX(GraphNetwork):
-    """The model of *Large Scale Learning on Non-Homophilous Graphs* (Lim et al., 2021).
+    """*Large Scale Learning on Non-Homophilous Graphs* (Lim et al., 2021).
 
         h_A = A W_A + b_A,    h_X = X W_X + b_X,    Y = MLP(ReLU(W [h_A ‖ h_X] + h_A + h_X))
 
     with one layer each for `h_A` and `h_X`, as in most of the paper's models, and no batch normalization. `W_A` has one
-    row per node, so the model applies to the nodes of one graph only.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the features and of the input of every layer of the last MLP.
-        num_nodes: Number of nodes of the graph.
-        hidden: Hidden units.
-        layers: Layers of the last MLP.
+    row for each of the `num_nodes` nodes, so the model applies to one graph only. `layers` are those of the MLP.
     """
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        dropout: float | Tensor = 0.5,
+        dropout: Rate = 0.5,
         *,
         num_nodes: int,
         hidden: int = 64,
@@ -51,10 +43,11 @@ class LINKX(GraphNetwork):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Re-initializes all parameters."""
+        """Re-initializes all parameters, those of the nodes first."""
         glorot(self.nodes)
         nn.init.zeros_(self.nodes_bias)
-        super().reset_parameters()
+        for child in self.children():
+            reset(child)
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         by_nodes = ops.neighbor_sum(self.nodes, graph) + self.nodes_bias

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from gfgn import ops
 from gfgn.graph import Graph, per_graph
-from gfgn.nn.baselines.common import ResettableModule, UniformConvNetwork
-from gfgn.nn.entry import Model, hidden, layers
-from gfgn.nn.linear import StackedLinear
+from gfgn.nn.baselines.common import UniformConvNetwork
+from gfgn.nn.entry import SIZES, Model
+from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
 
 class ResGatedLayer(ResettableModule):
@@ -25,7 +25,7 @@ class ResGatedLayer(ResettableModule):
         names = ("skip", "key", "query", "value")
         self.lin = StackedLinear(in_channels, dict.fromkeys(names, out_channels), bias=names)
 
-    def forward(self, x: Tensor, unscaled: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, unscaled: Graph, dropout: Rate = 0.0) -> Tensor:
         """Runs the layer on a graph that `unscaled` returned."""
         skip, key, query, value = self.lin(x, dropout)
         # With norm = 1 and row_norm = 0 the pair operator gives z_i + Σ_j σ(a_i + b_j) z_j.
@@ -40,11 +40,7 @@ def unscaled(graph: Graph) -> Graph:
 
 
 class ResGated(UniformConvNetwork):
-    """The network of *Residual Gated Graph ConvNets* (Bresson and Laurent, 2017): layers as in `ResGatedLayer` with
-    ReLU between them.
-
-    The arguments are those of `UniformConvNetwork`.
-    """
+    """*Residual Gated Graph ConvNets* (Bresson and Laurent, 2017)."""
 
     layer = ResGatedLayer
 
@@ -52,8 +48,4 @@ class ResGated(UniformConvNetwork):
         return unscaled(graph)
 
 
-ENTRY = Model(
-    ResGated,
-    "Bresson and Laurent, Residual Gated Graph ConvNets, 2017",
-    {"hidden": hidden(), "layers": layers()},
-)
+ENTRY = Model(ResGated, "Bresson and Laurent, Residual Gated Graph ConvNets, 2017", SIZES)

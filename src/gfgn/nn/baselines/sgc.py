@@ -8,23 +8,17 @@ from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import GraphNetwork
 from gfgn.nn.entry import Model, Parameter
-from gfgn.nn.linear import Linear
+from gfgn.nn.linear import Linear, Rate
 
 
 class SGC(GraphNetwork):
-    """The linear model of *Simplifying Graph Convolutional Networks* (Wu et al., 2019).
+    """*Simplifying Graph Convolutional Networks* (Wu et al., 2019), a linear model.
 
-    `Y = (D̃^(−1/2) Ã D̃^(−1/2))^K X W + b` with `Ã = A + I`. The product with `W` is computed first, so that only one
-    column per class is propagated.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the features.
-        hops: K.
+    `Y = (D̃^(−1/2) Ã D̃^(−1/2))^K X W + b` with `Ã = A + I` and `K = hops`. The product with `W` is computed first, so
+    that only one column per class is propagated.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: float | Tensor = 0.5, *, hops: int = 2) -> None:
+    def __init__(self, in_channels: int, out_channels: int, dropout: Rate = 0.5, *, hops: int = 2) -> None:
         super().__init__(dropout)
         self.hops = hops
         self.lin = Linear(in_channels, out_channels)

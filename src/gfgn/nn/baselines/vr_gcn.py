@@ -12,13 +12,14 @@ from gfgn.nn.baselines.common import ConvNetwork
 from gfgn.nn.baselines.gcn import GCNLayer
 from gfgn.nn.baselines.graphsaint import SaintLayer, mean_weighted
 from gfgn.nn.entry import Model, Parameter, hidden, layers
+from gfgn.nn.linear import Rate
 from gfgn.nn.mlp import layer_sizes
 
 
 class SumLayer(GCNLayer):
     """GCN's layer, `Â H W + b`."""
 
-    def combine(self, own: Tensor, propagated: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
+    def combine(self, own: Tensor, propagated: Tensor, dropout: Rate = 0.0) -> Tensor:
         """The output from `ÂH`, `propagated`; the nodes' `own` values are ignored."""
         return self.lin(propagated, dropout)
 
@@ -30,10 +31,10 @@ class ConcatLayer(SaintLayer):
         super().__init__(in_channels, out_channels)
         self.norm = None if last else nn.LayerNorm(out_channels)
 
-    def forward(self, x: Tensor, graph: Graph, dropout: float | Tensor = 0.0) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         return self._normalize(super().forward(x, graph, dropout))
 
-    def combine(self, own: Tensor, propagated: Tensor, dropout: float | Tensor = 0.0) -> Tensor:
+    def combine(self, own: Tensor, propagated: Tensor, dropout: Rate = 0.0) -> Tensor:
         """The output from the nodes' `own` values and from `D⁻¹A H`, `propagated`."""
         first, second = self.lin["own"], self.lin["neighbor"]
         out = ops.linear(own, first.weight, first.bias, dropout, self.training)
@@ -44,7 +45,7 @@ class ConcatLayer(SaintLayer):
 
 
 class VRGCN(ConvNetwork):
-    """The network of *Stochastic Training of Graph Convolutional Networks with Variance Reduction* (Chen et al., 2018).
+    """*Stochastic Training of Graph Convolutional Networks with Variance Reduction* (Chen et al., 2018).
 
     It is GCN, `H^(l+1) = ReLU(Â H^(l) W^(l))`, and `forward` computes it exactly, as the paper does for testing. In
     training, `gfgn.train.minibatch.ControlVariateBatches` samples two neighbors per node and estimates `Â H` by
@@ -52,21 +53,13 @@ class VRGCN(ConvNetwork):
 
     With `concat` it is the network that the authors train on PPI and Reddit,
     `H^(l+1) = ReLU(N([H^(l) ‖ D⁻¹A H^(l)] W^(l)))`, with `N` a `LayerNorm`.
-
-    Args:
-        in_channels: Number of features.
-        out_channels: Number of classes.
-        dropout: Dropout rate of the input of every layer.
-        hidden: Hidden units.
-        layers: Number of layers.
-        concat: Whether a node's values are concatenated with the mean over its neighbors, or part of the sum.
     """
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        dropout: float | Tensor = 0.5,
+        dropout: Rate = 0.5,
         *,
         hidden: int = 64,
         layers: int = 2,
@@ -82,7 +75,7 @@ class VRGCN(ConvNetwork):
 
     @property
     def layers(self) -> list[SumLayer | ConcatLayer]:
-        """The layers."""
+        """The layers, typed."""
         return cast("list[SumLayer | ConcatLayer]", list(self.convs))
 
     def prepare(self, graph: Graph) -> Graph:
