@@ -19,7 +19,7 @@ from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.random import GOLDEN, keyed, mix
 from gfgn.train import Replica, Run, Status, TrainConfig, train_replicas
 from gfgn.train.batch import Batch
-from gfgn.train.torch_settings import num_threads, precision
+from gfgn.train.settings import num_threads, precision
 from gfgn.train.trainer import _even_chunks
 
 BATCHED = [name for name, model in MODELS.items() if model.replicas]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gfgn.train import keep_freed_memory
-from gfgn.train.memory import KEEP, LARGEST_DYNAMIC
+from gfgn.train.settings import KEEP, LARGEST_DYNAMIC
 
 if platform.libc_ver()[0] != "glibc":
     pytest.skip("needs glibc", allow_module_level=True)

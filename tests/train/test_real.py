@@ -11,7 +11,7 @@ import torch
 from gfgn.data import Dataset, load
 from gfgn.nn.registry import MODELS
 from gfgn.train import Replica, train_replicas
-from gfgn.train.torch_settings import num_threads
+from gfgn.train.settings import num_threads
 
 REPLICAS = [Replica(split=0, seed=0), Replica(split=0, seed=1, lr=0.005, dropout=0.2)]
 FEW_LAYERS = {"gcnii": (("layers", 4),)}

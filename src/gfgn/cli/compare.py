@@ -48,7 +48,7 @@ def compare(
     from gfgn.report import write_report
     from gfgn.report.terminal import print_comparisons
     from gfgn.runs import Store, read_comparisons
-    from gfgn.train.device import choose_device
+    from gfgn.train.settings import choose_device
 
     start, console = time.perf_counter(), Console(stderr=True)
     with user_errors():

@@ -31,7 +31,7 @@ from gfgn.runs.study_runner import LOG, Log, select_cells
 from gfgn.runs.table import read_runs
 from gfgn.runs.views import View, load_view
 from gfgn.train.config import TrainConfig
-from gfgn.train.dispatch import train_runs
+from gfgn.train.loop import train_runs
 
 RERUN = ("texas", "cornell", "wisconsin", "cora")
 """Datasets whose runs are repeated by default: those that a CPU trains on quickly."""

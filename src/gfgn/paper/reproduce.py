@@ -14,7 +14,7 @@ from gfgn.runs.study_file import did_you_mean
 from gfgn.runs.study_files import CHOSEN, RUNS, TIMES, chosen_csv, read_times, write_study_files
 from gfgn.runs.study_runner import LOG, Log, Outcome, run_study
 from gfgn.runs.table import read_runs
-from gfgn.train.device import choose_device
+from gfgn.train.settings import choose_device
 
 PAGE = "README.md"
 

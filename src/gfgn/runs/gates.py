@@ -17,7 +17,7 @@ from gfgn.data.diagnosis import smoothness
 from gfgn.graph import Graph
 from gfgn.nn import GFGNConv
 from gfgn.runs.store import Store
-from gfgn.train.torch_settings import fitting_threads
+from gfgn.train.settings import fitting_threads
 
 LEVELS = ("graph", "neighbor", "pair")
 MAX_DIMENSIONS = 1024

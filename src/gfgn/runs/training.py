@@ -10,7 +10,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row
 from gfgn.runs.store import Store
 from gfgn.train.config import TrainConfig
-from gfgn.train.dispatch import train_runs
+from gfgn.train.loop import train_runs
 from gfgn.train.replica import Replica, Run, Status
 
 

@@ -21,14 +21,10 @@ Ints = NDArray[np.int64]
 class Sample(NamedTuple):
     """A sampled neighborhood."""
 
-    node: Ints
-    """The nodes: first the seeds, then those that each hop adds."""
-    row: Ints
-    """The source of each edge, an index into `node`."""
-    col: Ints
-    """The target of each edge, an index into `node`."""
-    edge: Ints
-    """The index of each edge in the graph."""
+    node: Ints  # first the seeds, then the nodes that each hop adds
+    row: Ints  # the source of each edge, an index into `node`
+    col: Ints  # the target of each edge, an index into `node`
+    edge: Ints  # the index of each edge in the graph
     nodes_per_hop: list[int]
     edges_per_hop: list[int]
 

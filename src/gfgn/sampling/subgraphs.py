@@ -27,8 +27,7 @@ def draw_by_weight(cumulative: Any, count: int, key: Any) -> Any:
 
 @compiled
 def walk(ptr: Any, idx: Any, roots: Any, length: int, key: Any) -> Any:
-    """The nodes of random walks of `length` steps from the roots, roots included. A walk stays on a node without
-    neighbors."""
+    """The nodes of walks of `length` steps from the roots, which are included; a node without neighbors is not left."""
     out = np.empty((roots.size, length + 1), np.int64)
     for k in range(roots.size):
         walk_key = derive(key, k)
@@ -70,26 +69,16 @@ def induced(ptr: Any, idx: Any, nodes: Any, local: Any) -> Any:
 class Subgraph(NamedTuple):
     """Sampled nodes and the edges between them."""
 
-    node: Ints
-    """The nodes, in ascending order."""
-    row: Ints
-    """The source of each edge, an index into `node`."""
-    col: Ints
-    """The target of each edge, an index into `node`."""
-    edge: Ints
-    """The index of each edge in the graph."""
+    node: Ints  # in ascending order
+    row: Ints  # the source of each edge, an index into `node`
+    col: Ints  # the target of each edge, an index into `node`
+    edge: Ints  # the index of each edge in the graph
 
 
 class SubgraphSampler(ABC):
-    """Samples nodes of a graph and the edges between them.
+    """Samples nodes and the edges between them; `budget` nodes, edges or roots of walks are drawn with replacement."""
 
-    Args:
-        graph: The graph.
-        budget: How many nodes, edges or roots of walks are drawn, with replacement.
-    """
-
-    default_budget: int
-    """Budget for large graphs, from the paper."""
+    default_budget: int  # for large graphs, from the paper
 
     def __init__(self, graph: Graph, budget: int) -> None:
         check_positive(budget=budget)

@@ -1,11 +1,10 @@
 """Training: many replicas at once, mini-batches, and the statistics of runs."""
 
 from gfgn.train.config import TrainConfig
-from gfgn.train.dispatch import train_runs
-from gfgn.train.loop import train_replicas
-from gfgn.train.memory import keep_freed_memory
+from gfgn.train.loop import train_replicas, train_runs
 from gfgn.train.minibatch import train_minibatch
 from gfgn.train.replica import Replica, Run, Status
+from gfgn.train.settings import keep_freed_memory
 from gfgn.train.statistics import (
     PairedTest,
     Summary,

@@ -4,9 +4,8 @@ The parameters of all replicas are stacked, the forward pass is `vmap`ped over t
 between replicas (split, learning rate, dropout, λ, best epoch) is a vector. An epoch does not synchronize with the
 device, so that on CUDA it is captured once and replayed.
 
-Replicas are independent: each has its own initial parameters, its dropout is a hash of its seed, the step, the layer
-and the position, and all else is arithmetic on its own values. Alone or among many, in any order, a replica has the
-same result up to rounding.
+Replicas are independent: alone or among many, in any order, a replica has the same result up to rounding. Its dropout
+is a hash of its seed, the step, the layer and the position.
 """
 
 from __future__ import annotations
@@ -27,29 +26,22 @@ from gfgn.graph import Graph
 from gfgn.ops.adam import BETAS, adam_, copy_where_
 from gfgn.ops.random import GOLDEN, mix, rate_dtype
 from gfgn.train import metrics
-from gfgn.train.config import TrainConfig
-from gfgn.train.early_stopping import initial_best, update_best_
+from gfgn.train.config import TrainConfig, initial_best, update_best_
 from gfgn.train.program import Program
 from gfgn.train.replica import Replica
 from gfgn.train.task import Part, Task
 
 HISTORY = ("train_loss", "val_loss", "val")
 GATES = ("min", "mean", "max", "std", "below_055")
-GATE_BYTES = 1 << 30
-"""Memory that the gates of several replicas may take at a time."""
+GATE_BYTES = 1 << 30  # memory that the gates of several replicas may take at a time
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a parameter of all replicas, `[R, …]`, is stored: as a contiguous `[outer, R, inner]`.
+    """How a parameter of all replicas, `[R, …]`, is stored: as a contiguous `[outer, R, inner]`."""
 
-    Attributes:
-        shape: Shape of one replica's parameter.
-        by_feature: Whether features are the outer dimension, see `Program.is_by_feature`.
-    """
-
-    shape: torch.Size
-    by_feature: bool
+    shape: torch.Size  # of one replica's parameter
+    by_feature: bool  # whether features are the outer dimension, see `Program.is_by_feature`
 
     def view(self, flat: Tensor) -> Tensor:
         """The stored parameter as `[R, …]`."""
@@ -63,16 +55,7 @@ class Layout:
 
 
 class Batch:
-    """Replicas in training, from their first epoch to their last.
-
-    Args:
-        program: The model.
-        task: What to train, validate and test on.
-        data: The dataset, for its metric.
-        replicas: The replicas.
-        splits: For every replica, the index of its split in the task's masks.
-        config: How to train.
-    """
+    """Replicas in training, from their first epoch to their last; `splits` has their indices in the task's masks."""
 
     def __init__(
         self,

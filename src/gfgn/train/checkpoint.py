@@ -27,11 +27,6 @@ class Checkpoint:
     Two files per batch: `NAME.safetensors` with the tensors of the replicas in training, and `NAME.json` with their
     indices and the finished runs. The name is a hash of everything that determines the training, so that many calls can
     share a folder.
-
-    Args:
-        folder: Where the files are.
-        model, data, replicas, config: What is trained, and how.
-        every: Epochs between two checkpoints.
     """
 
     def __init__(
@@ -39,8 +34,7 @@ class Checkpoint:
     ) -> None:
         if every < 1:
             raise ValueError(f"checkpoint_every must be 1 or larger, got {every}")
-        self.folder, self.every = folder, every
-        self.replicas = replicas
+        self.folder, self.replicas, self.every = folder, replicas, every
         self._identity = [
             gfgn.__version__,
             model,
@@ -48,25 +42,16 @@ class Checkpoint:
             [data.split_fingerprint(split) for split in sorted({replica.split for replica in replicas})],
             dataclasses.asdict(config),
         ]
-        self._saved: dict[str, int] = {}
-        """The epoch of each batch's last checkpoint."""
-        self._batches: dict[Batch, tuple[Path, list[int]]] = {}
-        """The file of each batch, and the replicas it started with."""
-
-    def _path(self, indices: Sequence[int]) -> Path:
-        """The file of the batch that starts with these replicas, without its suffix."""
-        replicas = [dataclasses.asdict(self.replicas[index]) for index in indices]
-        key = hashlib.blake2b(json.dumps([*self._identity, replicas]).encode(), digest_size=10).hexdigest()
-        return self.folder / f"batch-{key}"
+        self._saved: dict[str, int] = {}  # the epoch of each batch's last checkpoint
+        self._batches: dict[Batch, tuple[Path, list[int]]] = {}  # the file of each, and the replicas it started with
 
     def resume(self, batch: Batch, indices: list[int]) -> dict[int, Run]:
-        """Restores a new batch from its checkpoint, if there is one.
-
-        Finished replicas are removed from `batch` and `indices`; their runs are returned.
-        """
+        """Restores a new batch from its checkpoint, if any; finished replicas are removed, their runs returned."""
         from safetensors.torch import load_file
 
-        path, started = self._path(indices), list(indices)
+        replicas = [dataclasses.asdict(self.replicas[index]) for index in indices]
+        key = hashlib.blake2b(json.dumps([*self._identity, replicas]).encode(), digest_size=10).hexdigest()
+        path, started = self.folder / f"batch-{key}", list(indices)
         self._batches[batch] = (path, started)
         if not path.with_suffix(".json").is_file():
             return {}
@@ -117,9 +102,7 @@ def _temporary(path: Path) -> Path:
 
 
 def _fields(run: Run) -> dict[str, object]:
-    fields = {f.name: getattr(run, f.name) for f in dataclasses.fields(run)}
-    del fields["replica"], fields["state"]
-    return fields
+    return {f.name: getattr(run, f.name) for f in dataclasses.fields(run) if f.name not in ("replica", "state")}
 
 
 def _tensors(batch: Batch, ended: Mapping[int, Run]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""`TrainConfig`: how runs are trained."""
+"""`TrainConfig`: how runs are trained; and the best epoch of each replica, with early stopping by it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+# The factor of the learning rate as a function of the fraction of steps done.
 SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
     "constant": torch.ones_like,
     "cosine": lambda progress: (1 + torch.cos(torch.pi * progress)) / 2,
     "step": lambda progress: 0.1 ** (progress * 3).floor(),
 }
-"""The factor of the learning rate as a function of the fraction of steps done."""
+# Whether an epoch with `score` and `loss` is better than the best one so far, with score `top` and loss `low`.
 BEST: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "score": lambda score, loss, top, low: (score > top) | ((score == top) & (loss < low)),
     "loss": lambda score, loss, top, low: loss < low,
     "last": lambda score, loss, top, low: torch.ones_like(score, dtype=torch.bool),
 }
-"""Whether an epoch with `score` and `loss` is better than the best one so far, with score `top` and loss `low`."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,6 @@ class TrainConfig:
     """How runs are trained and when they end.
 
     Attributes:
-        max_epochs: Largest number of epochs.
         patience: Epochs without improvement of the validation score after which a run ends.
         clip: Largest norm of a replica's gradient, or `None`.
         schedule: Of the learning rate: `"constant"`, `"cosine"` (to 0 at the last epoch) or `"step"` (divided by 10
@@ -63,3 +62,28 @@ class TrainConfig:
     def learning_rates(self, steps: int) -> Tensor:
         """The factor of the learning rate at each of `steps` steps."""
         return SCHEDULES[self.schedule](torch.arange(steps, dtype=torch.float64) / steps)
+
+
+def initial_best(count: int, dtype: torch.dtype, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """The state of `count` replicas that `update_best_` keeps, before the first epoch."""
+    worst = torch.full((count,), torch.inf, dtype=dtype, device=device)
+    return {
+        "best_score": -worst,
+        "best_loss": worst,
+        "best_epoch": torch.full((count,), -1, device=device),
+        "alive": torch.ones(count, dtype=torch.bool, device=device),
+    }
+
+
+def update_best_(state: dict[str, Tensor], epoch: Tensor, score: Tensor, loss: Tensor, config: TrainConfig) -> Tensor:
+    """Updates best epochs and early stopping in place after an epoch, `[1]`, with `[R]` validation scores and losses.
+
+    The first epoch always counts as the best so far, even if its loss is not finite. Returns a mask, `[R]`, of the
+    replicas whose best epoch this is.
+    """
+    better = BEST[config.best](score, loss, state["best_score"], state["best_loss"])
+    better = state["alive"] & (better | (epoch == 0))
+    for name, value in (("best_score", score), ("best_loss", loss), ("best_epoch", epoch.expand_as(better))):
+        state[name].copy_(torch.where(better, value, state[name]))
+    state["alive"].logical_and_(epoch - state["best_epoch"] < config.patience)
+    return better

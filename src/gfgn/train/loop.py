@@ -1,9 +1,11 @@
-"""`train_replicas`: trains one model for every replica of a list, many at a time."""
+"""`train_replicas`: one model for every replica of a list, many at a time. `train_runs`: all kinds of training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,10 +13,11 @@ from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import find_model
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.config import TrainConfig
+from gfgn.train.minibatch import is_sampled, train_minibatch
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run, Status
+from gfgn.train.settings import precision
 from gfgn.train.task import check_splits, with_sparse_features
-from gfgn.train.torch_settings import precision
 from gfgn.train.trainer import Prune, Trainer
 
 
@@ -73,7 +76,13 @@ def train_replicas(
         checkpoint_every: Epochs between two checkpoints.
     """
     config = TrainConfig(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best, tf32)
-    _check(model, data, replicas, config, batch_size, rungs, prune)
+    _check(model, data, replicas, config)
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size must be 1 or larger, got {batch_size}")
+    if bool(rungs) != (prune is not None):
+        raise ValueError(f"rungs and prune must be given together, got rungs={list(rungs)} and prune={prune}")
+    if any(rung < 1 for rung in rungs):
+        raise ValueError(f"rungs must be epochs from 1 on, got {list(rungs)}")
     if not replicas:
         return []
     saves = None
@@ -87,27 +96,41 @@ def train_replicas(
     return [reports.runs[index] for index in range(len(replicas))]
 
 
-def _check(
+def train_runs(
     model: str,
     data: Dataset,
     replicas: Sequence[Replica],
     config: TrainConfig,
-    batch_size: int | None,
-    rungs: Sequence[int],
-    prune: Prune | None,
-) -> None:
+    device: torch.device | str = "cpu",
+    *,
+    progress: Callable[[Run], None] | None = None,
+    status: Callable[[Status], None] | None = None,
+    batch_size: int | None = None,
+) -> list[Run]:
+    """Trains `model` for every replica and returns one `Run` per replica, in order, without histories.
+
+    Runs that train on samples of the graph (`is_sampled`) go to `train_minibatch`, all others to `train_replicas`; see
+    these for the arguments.
+    """
+    options: dict[str, Any] = {"device": device, "progress": progress, "status": status, "history": False}
+    runs: dict[Replica, Run] = {}
+    together = [replica for replica in replicas if not is_sampled(model, replica)]
+    if together:
+        made = train_replicas(model, data, together, **asdict(config), batch_size=batch_size, **options)
+        runs.update(zip(together, made, strict=True))
+    sampled = [replica for replica in replicas if is_sampled(model, replica)]
+    if sampled:
+        runs.update(zip(sampled, train_minibatch(model, data, sampled, config, **options), strict=True))
+    return [runs[replica] for replica in replicas]
+
+
+def _check(model: str, data: Dataset, replicas: Sequence[Replica], config: TrainConfig) -> None:
     entry = find_model(model)
     if not entry.replicas:
         raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
     if data.inductive and not entry.inductive:
         raise ValueError(f"model must run on graphs it has not seen for {data.name!r}, got {model!r}, which does not")
     check_splits(data, (replica.split for replica in replicas))
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be 1 or larger, got {batch_size}")
-    if bool(rungs) != (prune is not None):
-        raise ValueError(f"rungs and prune must be given together, got rungs={list(rungs)} and prune={prune}")
-    if any(rung < 1 for rung in rungs):
-        raise ValueError(f"rungs must be epochs from 1 on, got {list(rungs)}")
     if config.class_weights and data.multilabel:
         raise ValueError(f"class_weights must be False for multi-label data, got True for {data.name!r}")
     if config.graphs_per_step is not None and not data.inductive:

@@ -13,12 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 
 def node_losses(logits: Tensor, y: Tensor) -> Tensor:
-    """The cross-entropy of each node, or, for multi-label `y`, its mean over the labels.
-
-    Args:
-        logits: `[N, C]`, or `[R, N, C]` for multi-label `y`.
-        y: `[N]` of int64, or `[N, C]` of bool.
-    """
+    """The cross-entropy of each node, or, for multi-label `y` (`[N, C]` of bool), its mean over the labels."""
     if y.dim() == 2:
         target = y.to(logits.dtype).expand_as(logits)
         return binary_cross_entropy_with_logits(logits, target, reduction="none").mean(-1)
@@ -26,13 +21,7 @@ def node_losses(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """`[R]`: the weighted sum of the nodes' losses.
-
-    Args:
-        logits: `[R, N, C]`.
-        y: `[N]` of int64, not negative where a weight is not 0, or `[N, C]` of bool.
-        weight: `[R, N]`.
-    """
+    """`[R]`: the weighted sum of the nodes' losses; the weight of a node without a label (−1) must be 0."""
     if y.dim() == 2:
         losses = node_losses(logits, y)
     else:

@@ -26,14 +26,7 @@ def seeded_module(
 
 
 class Program:
-    """A model, vectorized over replicas.
-
-    Args:
-        model: Entry of the registry.
-        settings: The model's own parameters.
-        data: The dataset, for its sizes.
-        device: Where to train.
-    """
+    """A model with its own parameters `settings`, vectorized over replicas; `data` has its sizes."""
 
     def __init__(self, model: Model, settings: dict[str, Any], data: Dataset, device: torch.device) -> None:
         self.model = model
@@ -66,12 +59,7 @@ class Program:
     ) -> Any:
         """`[R, N, C]` logits, and with `scores` also the gates of the first layer.
 
-        Args:
-            parameters: `[R, …]` by name.
-            own: `"key"` (of the random numbers), `"dropout"` and `"lam"` of each replica, `[R]`.
-            part: The nodes and their graph.
-            training: Whether dropout is on.
-            scores: Whether to return gates.
+        `parameters` are `[R, …]` by name; `own` has each replica's `"key"` of random numbers, `"dropout"` and `"lam"`.
         """
         self.module.train(training)
         options = {"return_scores": True} if scores else {}

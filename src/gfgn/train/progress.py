@@ -24,12 +24,9 @@ class Progress:
     ) -> None:
         self.replicas, self.max_epochs = replicas, max_epochs
         self.on_run, self.on_status = on_run, on_status
-        self.runs: dict[int, Run] = {}
-        """Finished runs by the index of their replica."""
-        self.lock = threading.RLock()
-        """Held by the thread that changes what other threads read."""
-        self.stopped = False
-        """Set when a callback or a job raised: jobs in progress return early, and no others start."""
+        self.runs: dict[int, Run] = {}  # finished runs by the index of their replica
+        self.lock = threading.RLock()  # held by the thread that changes what other threads read
+        self.stopped = False  # set when a callback or a job raised: jobs in progress return early, and no others start
         self._start = time.perf_counter()
         self._trained = 0  # epochs, summed over replicas
         self._events: queue.SimpleQueue[Any] | None = None  # while jobs run in threads: callbacks and finished jobs

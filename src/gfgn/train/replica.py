@@ -18,8 +18,7 @@ class Replica:
     Attributes:
         split: Index into the dataset's `splits`.
         seed: Seed of initialization and dropout.
-        lr: Learning rate of Adam.
-        weight_decay: L2 penalty on all parameters.
+        lr, weight_decay: Learning rate of Adam, and L2 penalty on all parameters.
         dropout: Dropout rate on the input of every layer.
         lam: λ, the largest value of a gate; models without gates ignore it.
         options: Further parameters of the model as `(name, value)` pairs, see `gfgn.nn.MODELS`; sorted by name.
@@ -62,15 +61,11 @@ class Run:
     """A finished run.
 
     Attributes:
-        replica: What was run.
-        model: Name of the model.
         val: Validation score at the best epoch.
         test: Test score at the best epoch, evaluated once; NaN for a run that was dropped.
-        epoch: The best epoch, counted from 0.
-        epochs: Number of epochs trained.
+        epoch, epochs: The best epoch, counted from 0, and the number of epochs trained.
         history: `"train_loss"`, `"val_loss"` and `"val"`, one value per epoch; empty if not requested.
         seconds: Wall-clock time; for runs that trained together, this run's fraction of it.
-        num_parameters: Number of learned values.
         state: Parameters at the best epoch, if requested.
         gates: For a model with gates, the distribution of the first layer's gates at the best epoch: `"min"`,
             `"mean"`, `"max"`, `"std"` and `"below_055"`, the fraction below 0.55.
@@ -96,13 +91,10 @@ class Status:
     """The progress of a training call.
 
     Attributes:
-        replicas: Number of requested runs.
-        finished: Number of finished runs.
-        alive: Number of runs in the batch that reports.
-        epoch: Epochs that batch has trained.
+        replicas, finished: Number of requested and of finished runs.
+        alive, epoch: Number of runs in the batch that reports, and epochs it has trained.
         best_val: The best validation score so far.
-        seconds: Time since the call.
-        seconds_left: Estimate of the remaining time, or `None` if unknown.
+        seconds, seconds_left: Time since the call, and estimate of the remaining time, or `None` if unknown.
     """
 
     replicas: int

@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gfgn.data.streams import Stream
 from gfgn.train.replica import Replica
 
-Floats = NDArray[np.float64]
 RESAMPLES = 10_000
 
 
@@ -29,8 +27,7 @@ class Tested(Protocol):
     def test(self) -> float: ...
 
 
-Scored = Tested | tuple[int, int, float]
-"""A finished run, or a tuple of split, seed and score."""
+Scored = Tested | tuple[int, int, float]  # or split, seed and score
 
 
 class Summary(NamedTuple):
@@ -82,12 +79,15 @@ def summarize(runs: Sequence[Scored]) -> Summary:
     """Summary of the test scores."""
     if not runs:
         raise ValueError("runs must hold at least one run, got none")
-    return _summary([(split, score) for split, _, score in map(_as_tuple, runs)])
+    values = np.array([score for _, _, score in map(_as_tuple, runs)])
+    low, high = bootstrap_interval(list(split_means(runs).values()))
+    std = float(values.std(ddof=1)) if values.size > 1 else 0.0
+    return Summary(float(values.mean()), std, low, high, values.size)
 
 
 def difference(runs: Sequence[Scored], others: Sequence[Scored]) -> Summary:
     """Summary of the test scores of `runs` minus those of `others`, paired by split and seed."""
-    return _summary([(split, score) for (split, _), score in _differences(runs, others).items()])
+    return summarize(_differences(runs, others))
 
 
 def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: float | None = None) -> PairedTest:
@@ -104,8 +104,7 @@ def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: 
     """
     if test_share is not None and not (math.isfinite(test_share) and test_share >= 0):
         raise ValueError(f"test_share must be a finite number, 0 or larger, got {test_share}")
-    by_split = split_means([(split, seed, gap) for (split, seed), gap in _differences(runs, baseline).items()])
-    gaps = np.array(list(by_split.values()))
+    gaps = np.array(list(split_means(_differences(runs, baseline)).values()))
     mean, count = float(gaps.mean()), gaps.size
     if count < 2:
         return PairedTest(mean, math.nan, math.nan, math.nan, math.nan, count)
@@ -113,7 +112,8 @@ def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: 
         return PairedTest(mean, 0.0, 1.0, 0.0, 1.0, count)
     from scipy.stats import t, wilcoxon  # slow to import
 
-    statistic = mean / _standard_error(gaps, test_share)
+    spread = max(float(gaps.var(ddof=1)), np.finfo(np.float64).tiny)
+    statistic = mean / math.sqrt(spread * (1 / count + (test_share or 0.0)))
     ranked = wilcoxon(gaps)
     p = 2 * float(t.sf(abs(statistic), count - 1))
     return PairedTest(mean, statistic, p, float(ranked.statistic), float(ranked.pvalue), count)
@@ -157,7 +157,8 @@ def _as_tuple(run: Scored) -> tuple[int, int, float]:
     return run if isinstance(run, tuple) else (run.replica.split, run.replica.seed, run.test)
 
 
-def _differences(runs: Sequence[Scored], others: Sequence[Scored]) -> dict[tuple[int, int], float]:
+def _differences(runs: Sequence[Scored], others: Sequence[Scored]) -> list[tuple[int, int, float]]:
+    """Split, seed and difference of the scores of each pair of runs."""
     first, second = ({(split, seed): score for split, seed, score in map(_as_tuple, each)} for each in (runs, others))
     if not first or first.keys() != second.keys():
         raise ValueError(
@@ -165,17 +166,4 @@ def _differences(runs: Sequence[Scored], others: Sequence[Scored]) -> dict[tuple
         )
     if len(first) < len(runs) or len(second) < len(others):
         raise ValueError("runs and others must hold each split and seed once, got duplicates")
-    return {key: first[key] - second[key] for key in first}
-
-
-def _standard_error(gaps: Floats, test_share: float | None) -> float:
-    """Standard error of the mean difference, see `paired_test` for `test_share`."""
-    spread = max(float(gaps.var(ddof=1)), np.finfo(np.float64).tiny)
-    return math.sqrt(spread * (1 / gaps.size + (test_share or 0.0)))
-
-
-def _summary(scores: list[tuple[int, float]]) -> Summary:
-    values = np.array([score for _, score in scores])
-    low, high = bootstrap_interval(list(split_means([(split, 0, score) for split, score in scores]).values()))
-    std = float(values.std(ddof=1)) if values.size > 1 else 0.0
-    return Summary(float(values.mean()), std, low, high, values.size)
+    return [(split, seed, score - second[split, seed]) for (split, seed), score in first.items()]

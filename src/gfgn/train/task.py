@@ -14,14 +14,11 @@ import torch
 from torch import Tensor
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.splits import Split
 from gfgn.graph import Graph
 from gfgn.ops.features import take_rows
 
-SPARSE = 0.2
-"""Fraction of nonzero values up to which features are stored as a sparse tensor."""
-FEW_FEATURES = 32
-"""Below this number of features they stay dense."""
+SPARSE = 0.2  # fraction of nonzero values up to which features are stored as a sparse tensor
+FEW_FEATURES = 32  # below this number of features they stay dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +28,10 @@ class Part:
     x: Tensor
     graph: Graph
     y: Tensor
-    masks: Tensor
-    """`[S, N]`, boolean: the nodes that count in each of the `S` splits."""
+    masks: Tensor  # [S, N], boolean: the nodes that count in each of the S splits
 
     def weights(self, balanced: bool = False) -> Tensor:
-        """`[S, N]`: the weight of each node's loss. They sum to 1 for every split, and with `balanced` every class has
-        the same total weight."""
+        """`[S, N]` weights of the nodes' losses. They sum to 1 per split, and if `balanced` equally per class."""
         weight = self.masks.to(self.x.dtype)
         if balanced:
             classes = torch.nn.functional.one_hot(self.y.clamp(min=0)).to(weight.dtype)
@@ -54,8 +49,7 @@ class Task:
 
 
 def with_sparse_features(data: Dataset) -> Dataset:
-    """The dataset with mostly-zero features as a sparse tensor: products with weights are cheaper, and dropout takes no
-    memory."""
+    """The dataset with mostly-zero features as a sparse tensor, whose products with weights and dropout are cheaper."""
     if data.x.layout != torch.strided or data.num_features < FEW_FEATURES:
         return data
     if data.x.count_nonzero() > SPARSE * data.x.numel():
@@ -66,29 +60,21 @@ def with_sparse_features(data: Dataset) -> Dataset:
 
 
 def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None = None) -> Task:
-    """The task of a dataset for some of its splits.
+    """The task of a dataset for the splits at the given indices: a single one if the dataset is inductive.
 
-    Args:
-        data: The dataset; if inductive, `splits` must be a single one.
-        splits: Indices into the dataset's `splits`.
-        graphs_per_step: For inductive data, the number of training graphs per step; `None` for all.
+    `graphs_per_step` is the number of training graphs per step of inductive data; `None` for all.
     """
     chosen = [data.splits[k] for k in splits]
     if not data.inductive:
         whole = (data.x, data.graph, data.y)
         train, val, test = (torch.stack([split[part] for split in chosen]) for part in range(3))
         return Task((Part(*whole, train),), Part(*whole, val), Part(*whole, test))
-    (split,) = chosen
-    steps = tuple(graphs_with(data, nodes) for nodes in _steps(data, split, graphs_per_step))
+    (split,), batch = chosen, data.graph.batch
+    assert batch is not None
+    graphs = batch[split.train].unique()
+    subsets = graphs.split(graphs_per_step or graphs.numel())
+    steps = tuple(graphs_with(data, torch.isin(batch, subset) & split.train) for subset in subsets)
     return Task(steps, graphs_with(data, split.val), graphs_with(data, split.test))
-
-
-def _steps(data: Dataset, split: Split, graphs_per_step: int | None) -> list[Tensor]:
-    """The training nodes of each step: those of `graphs_per_step` whole graphs, in the order of the graphs."""
-    assert data.graph.batch is not None
-    graphs = data.graph.batch[split.train].unique()
-    size = graphs.numel() if graphs_per_step is None else graphs_per_step
-    return [torch.isin(data.graph.batch, subset) & split.train for subset in graphs.split(size)]
 
 
 def graphs_with(data: Dataset, nodes: Tensor) -> Part:
@@ -98,11 +84,11 @@ def graphs_with(data: Dataset, nodes: Tensor) -> Part:
     ids = batch[nodes].unique()
     kept = torch.isin(batch, ids)
     new_index = kept.cumsum(0) - 1
-    source, target = data.graph.edge_index
-    inside = kept[target]
+    edges = data.graph.edge_index
+    inside = kept[edges[1]]
     weight = None if data.graph.weight is None else data.graph.weight[inside]
     graph = Graph.from_edge_index(
-        new_index[torch.stack([source, target])[:, inside]],
+        new_index[edges[:, inside]],
         int(kept.sum()),
         weight,
         batch=torch.searchsorted(ids, batch[kept]),

@@ -21,15 +21,13 @@ from gfgn.train.config import TrainConfig
 from gfgn.train.program import Program
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run
+from gfgn.train.settings import fitting_threads, num_threads
 from gfgn.train.task import Task, make_task
-from gfgn.train.torch_settings import fitting_threads, num_threads
 
-EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}
-"""Epochs between two checks for finished replicas: a check waits for the GPU."""
+EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}  # for finished replicas: a check waits for the GPU
+# Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again.
 COMPACT_BELOW = {"cpu": 0.9, "cuda": 0.6}
-"""Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again."""
-CACHE_BYTES = 1 << 22
-"""Hidden units of a batch on the CPU: about the size of a cache."""
+CACHE_BYTES = 1 << 22  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
 
@@ -87,8 +85,8 @@ class Trainer:
         return list(groups.values())
 
     def _group(self, indices: list[int]) -> Group:
-        facts = {"num_nodes": self.data.num_nodes}
-        settings = self.model.settings(self.name, self.replicas[indices[0]].options, facts)
+        options = self.replicas[indices[0]].options
+        settings = self.model.settings(self.name, options, {"num_nodes": self.data.num_nodes})
         program = Program(self.model, settings, self.data, self.device)
         splits = sorted({self.replicas[index].split for index in indices})
         return Group(program, make_task(self.data, splits, self.config.graphs_per_step), splits, indices)
@@ -129,8 +127,7 @@ class Trainer:
                 self._prune(batches, rung, prune)
 
     def _train_in_threads(self, threads: int) -> None:
-        """Trains one batch per thread: threads that divide the work of one batch would wait for each other at every
-        step of it, and on a busy machine for very long."""
+        """Trains one batch per thread: threads that divide the work of one batch would often wait for each other."""
         jobs = []
         for group in self._same_program():
             if self.batch_size:
@@ -157,7 +154,10 @@ class Trainer:
         if self.device.type != "cuda":
             return min(count, 16)
         free, _ = torch.cuda.mem_get_info(self.device)
-        if self._estimated_bytes(group) * count < 0.1 * free:
+        # Upper estimate of a replica's memory: parameters, Adam's state, and what layers keep per node and edge.
+        parameters = sum(parameter.numel() for parameter in group.program.module.parameters())
+        values = 8 * parameters + HIDDEN * (32 * self.data.num_nodes + 12 * self.data.graph.num_edges)
+        if 4 * values * count < 0.1 * free:
             return count
         before = torch.cuda.memory_allocated(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
@@ -174,13 +174,6 @@ class Trainer:
         """Number of replicas whose hidden units fit into a CPU's cache together; at least one."""
         return max(1, CACHE_BYTES // (4 * HIDDEN * (self.data.num_nodes + 1)))
 
-    def _estimated_bytes(self, group: Group) -> int:
-        """Upper estimate of a replica's memory: parameters with Adam's state and those of the best epoch, and what
-        layers keep for every node and edge."""
-        parameters = sum(parameter.numel() for parameter in group.program.module.parameters())
-        graph = self.data.graph
-        return 4 * (8 * parameters + HIDDEN * (32 * graph.num_nodes + 12 * graph.num_edges))
-
     # --- one batch --------------------------------------------------------------------------------
 
     def _train_batch(self, batch: Batch, indices: list[int], until: int) -> None:
@@ -194,18 +187,16 @@ class Trainer:
             start, epoch = time.perf_counter(), batch.epoch
             batch.run(min(every, until - batch.epoch))
             alive = batch.alive()
-            self._count(indices, batch.epoch - epoch, time.perf_counter() - start)
+            self.progress.add_epochs((batch.epoch - epoch) * len(indices))
+            seconds = (time.perf_counter() - start) / len(indices)
+            for index in indices:
+                self.seconds[index] += seconds
             if sum(alive) <= few * len(indices) or batch.epoch >= until:
                 self._remove(batch, indices, alive)
             with self.progress.lock:
                 self.progress.report(batch.epoch, batch.scores)
                 if self.checkpoint is not None:
                     self.checkpoint.save(batch, indices, self.progress.runs)
-
-    def _count(self, indices: list[int], epochs: int, seconds: float) -> None:
-        self.progress.add_epochs(epochs * len(indices))
-        for index in indices:
-            self.seconds[index] += seconds / len(indices)
 
     def _remove(self, batch: Batch, indices: list[int], kept: Sequence[bool], dropped: bool = False) -> None:
         """Finishes the replicas that are not `kept` and removes them."""

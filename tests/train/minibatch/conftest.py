@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gfgn.train.torch_settings import num_threads
+from gfgn.train.settings import num_threads
 
 
 @pytest.fixture(autouse=True)

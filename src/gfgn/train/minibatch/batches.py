@@ -15,19 +15,10 @@ from gfgn.sampling.subgraphs import check_positive
 
 
 class Minibatches(ABC):
-    """The steps of an epoch, and the loss of each.
+    """The steps of an epoch, and the loss of each; `train` is the mask of the training nodes, `[N]`."""
 
-    Args:
-        net: The model; it must have what `requires` names.
-        data: The dataset.
-        train: `[N]`, mask of the training nodes.
-        seed: Seed of the samples.
-    """
-
-    options: ClassVar[tuple[str, ...]] = ()
-    """Keyword arguments that the `options` of a `Replica` can set."""
-    requires: ClassVar[tuple[str, ...]] = ()
-    """Attributes of the model that the method uses."""
+    options: ClassVar[tuple[str, ...]] = ()  # keyword arguments that the `options` of a `Replica` can set
+    requires: ClassVar[tuple[str, ...]] = ()  # attributes of the model that the method uses
 
     def __init__(self, net: Any, data: Dataset, train: Tensor, seed: int) -> None:
         missing = [name for name in self.requires if not hasattr(net, name)]

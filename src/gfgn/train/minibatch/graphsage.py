@@ -12,23 +12,19 @@ from torch import Tensor
 from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
 from gfgn.ops.features import take_rows
-from gfgn.sampling.neighbors import NeighborSampler, Sample
+from gfgn.sampling.neighbors import NeighborSampler
 from gfgn.train.metrics import node_losses
 from gfgn.train.minibatch.batches import NodeBatches
 
-FANOUTS = (25, 10)
-"""Neighbors per node in the last layers, from the paper; further layers below have the last number."""
+FANOUTS = (25, 10)  # in the last layers, from the paper; further layers below have the last number
 
 
 class NeighborBatch(NamedTuple):
     """Training nodes and a sample of their neighborhood."""
 
-    x: Tensor
-    """Features of all sampled nodes, the training nodes first."""
-    graphs: list[Graph]
-    """The sampled edges, one graph per layer: all of them for the first layer, one hop less for each further one."""
-    y: Tensor
-    """Labels of the training nodes."""
+    x: Tensor  # features of all sampled nodes, the training nodes first
+    graphs: list[Graph]  # one per layer: all sampled edges for the first layer, one hop less for each further one
+    y: Tensor  # labels of the training nodes
 
 
 class NeighborBatches(NodeBatches):
@@ -65,15 +61,13 @@ class NeighborBatches(NodeBatches):
         self.sampler.set_epoch(epoch)
         sample = self.sampler.sample(nodes, step)
         sampled = torch.from_numpy(sample.node).to(self.x.device)
-        return NeighborBatch(take_rows(self.x, sampled), self._graphs(sample), self.y[nodes])
-
-    def _graphs(self, sample: Sample) -> list[Graph]:
-        edges = torch.stack([torch.from_numpy(sample.row), torch.from_numpy(sample.col)]).to(self.x.device)
+        edges = torch.from_numpy(np.stack([sample.row, sample.col])).to(self.x.device)
         num_edges, num_nodes = np.cumsum(sample.edges_per_hop), np.cumsum(sample.nodes_per_hop)
-        return [
+        graphs = [
             Graph.from_edge_index(edges[:, : num_edges[hop]], int(num_nodes[hop + 1]), dtype=self.dtype)
             for hop in reversed(range(len(sample.edges_per_hop)))
         ]
+        return NeighborBatch(take_rows(self.x, sampled), graphs, self.y[nodes])
 
     def loss(self, batch: NeighborBatch) -> Tensor:
         """The mean loss of the training nodes."""

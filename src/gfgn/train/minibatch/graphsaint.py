@@ -24,12 +24,9 @@ class SaintBatch(NamedTuple):
     """A subgraph with its normalization."""
 
     x: Tensor
-    graph: Graph
-    """Its `norm` is `Ã_vu / α_uv`: the expected sum over sampled neighbors is the mean over all neighbors."""
+    graph: Graph  # its norm is Ã_vu / α_uv: the expected sum over sampled neighbors is the mean over all neighbors
     y: Tensor
-    weight: Tensor
-    """`1 / (λ_v T)` for the `T` training nodes, 0 for others: the expected weighted sum of losses is the mean loss of
-    the training nodes."""
+    weight: Tensor  # 1 / (λ_v T) for the T training nodes, 0 for others: the expected sum of losses is their mean
 
 
 class SaintBatches(Minibatches):

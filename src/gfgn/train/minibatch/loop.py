@@ -14,8 +14,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import find_model
 from gfgn.train import metrics
 from gfgn.train.batch import HISTORY
-from gfgn.train.config import TrainConfig
-from gfgn.train.early_stopping import initial_best, update_best_
+from gfgn.train.config import TrainConfig, initial_best, update_best_
 from gfgn.train.minibatch.batches import Minibatches
 from gfgn.train.minibatch.graphsage import NeighborBatches
 from gfgn.train.minibatch.graphsaint import SaintBatches
@@ -23,17 +22,17 @@ from gfgn.train.minibatch.vr_gcn import ControlVariateBatches
 from gfgn.train.program import seeded_module
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run, Status
+from gfgn.train.settings import fitting_threads, precision
 from gfgn.train.task import Part, check_splits, make_task, with_sparse_features
-from gfgn.train.torch_settings import fitting_threads, precision
 
+# How each model that can train on samples does so.
 METHODS: Mapping[str, type[Minibatches]] = {
     "graphsage": NeighborBatches,
     "graphsaint": SaintBatches,
     "vr-gcn": ControlVariateBatches,
 }
-"""How each model that can train on samples does so."""
+# Options of a `Replica` that configure the sampling, by model.
 SAMPLING: Mapping[str, tuple[str, ...]] = {model: method.options for model, method in METHODS.items()}
-"""Options of a `Replica` that configure the sampling, by model."""
 
 
 def is_sampled(model: str, replica: Replica) -> bool:
@@ -78,10 +77,7 @@ def train_minibatch(
         config: How to train; `clip`, `schedule`, `class_weights` and `best` must have their defaults, and
             `graphs_per_step` is ignored.
         device: `"cpu"` or `"cuda"`.
-        progress: Called with each run as it finishes.
-        status: Called with the progress of training after every epoch.
-        history: Whether runs keep their losses and scores of every epoch.
-        keep_state: Whether runs keep the parameters of their best epoch.
+        progress, status, history, keep_state: See `train_replicas`.
     """
     if model not in METHODS:
         raise ValueError(f"model must be one of {', '.join(map(repr, METHODS))}, got {model!r}")
@@ -91,12 +87,11 @@ def train_minibatch(
     data = with_sparse_features(data.to(device))
     reports = Progress(len(replicas), config.max_epochs, progress, status)
     for index, replica in enumerate(replicas):
+        start = time.perf_counter()
         with fitting_threads(data), precision(config, data.y.device):
-            start = time.perf_counter()
             run = fit(model, *_prepare(model, data, replica), data, replica, config, reports)
-            seconds = time.perf_counter() - start
         kept: dict[str, Any] = {"history": run.history if history else {}, "state": run.state if keep_state else None}
-        reports.finish(index, replace(run, seconds=seconds, **kept))
+        reports.finish(index, replace(run, seconds=time.perf_counter() - start, **kept))
     return [reports.runs[index] for index in range(len(replicas))]
 
 

@@ -23,24 +23,15 @@ from gfgn.train.minibatch.batches import NodeBatches
 class Field(NamedTuple):
     """The inputs of one layer for a set of nodes: a sample of their neighbors, and all neighbors for the history."""
 
-    source: Tensor
-    """The source of each sampled edge, an index into `below`."""
-    target: Tensor
-    """The target of each sampled edge, an index into the nodes of the layer."""
-    weight: Tensor
-    """`Â_ij` of each sampled edge."""
-    scale: Tensor
-    """`n(i) / D(i)` of each sampled edge: `n(i)` neighbors, `D(i)` of them sampled."""
-    below: Tensor
-    """The nodes of the layer below; with `concat` it starts with the nodes of this layer."""
-    all_source: Tensor
-    """The source of each edge, a node of the graph."""
-    all_target: Tensor
-    """The target of each edge, an index into the nodes of the layer."""
-    all_weight: Tensor
-    """`Â_ij` of each edge."""
-    size: int
-    """Number of nodes of the layer."""
+    source: Tensor  # of each sampled edge, an index into `below`
+    target: Tensor  # of each sampled edge, an index into the nodes of the layer
+    weight: Tensor  # Â_ij of each sampled edge
+    scale: Tensor  # n(i) / D(i) of each sampled edge: n(i) neighbors, D(i) of them sampled
+    below: Tensor  # the nodes of the layer below; with `concat` it starts with the nodes of this layer
+    all_source: Tensor  # of each edge, a node of the graph
+    all_target: Tensor  # of each edge, an index into the nodes of the layer
+    all_weight: Tensor  # Â_ij of each edge
+    size: int  # number of nodes of the layer
 
 
 class ControlVariateBatch(NamedTuple):
