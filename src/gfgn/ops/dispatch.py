@@ -32,11 +32,11 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Backend:
-    """One implementation of the operators, and whether it can run here."""
+    """One implementation of the operators, whether it can run here, and what it is, or why it cannot."""
 
     name: str
     available: bool
-    detail: str  # what it is, or why it is not available
+    detail: str
 
 
 def backends() -> dict[str, Backend]:
