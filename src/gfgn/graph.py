@@ -149,13 +149,8 @@ class Graph:
     ) -> Graph:
         """Builds the graph of the given edges and their opposites, each once and without self-loops.
 
-        It needs a fraction of the memory of `from_edge_index`, and does not check its arguments.
-
-        Args:
-            source: `[E]`, integers from 0 to `num_nodes` − 1.
-            target: `[E]`, the same.
-            num_nodes: Number of nodes.
-            batch: `[N]`, the graph each node belongs to, where there are several; every graph has a node.
+        It needs a fraction of the memory of `from_edge_index`, and does not check its arguments: `source` and `target`
+        hold integers from 0 to `num_nodes` − 1, and every graph of `batch` has a node.
         """
         return Graph.from_csr(symmetrize(merge_edges(source, target, None, num_nodes)), undirected=True, batch=batch)
 
@@ -189,11 +184,8 @@ class Graph:
         symmetric: bool = False,
         batch: Tensor | None = None,
     ) -> Graph:
-        """Builds the graph from edges that are already sorted; the arguments are attributes of `Graph`.
-
-        Args:
-            symmetric: States that every edge has the weight of its opposite, so that `norm` serves both orders.
-        """
+        """Builds the graph from edges that are already sorted; the arguments are attributes of `Graph`. `symmetric`
+        states that every edge has the weight of its opposite, so that `norm` serves both orders."""
         if by_source.same_pattern(by_target):
             by_source = by_target
         transpose = transpose.long()
@@ -438,23 +430,15 @@ def _order(minor: Tensor, major: Tensor, num_nodes: int) -> Tensor:
 def _(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
     size = torch.library.get_ctx().new_dynamic_size
 
-    def rows(entries: int | torch.SymInt) -> list[Tensor]:
+    def ids(length: int | torch.SymInt) -> Tensor:
+        return edges.new_empty(length, dtype=torch.int64)
+
+    def rows() -> list[Tensor]:
         hubs, segments = size(), size()
-        return [
-            edges.new_empty(num_nodes + 1, dtype=torch.int64),
-            edges.new_empty(entries, dtype=torch.int32),
-            edges.new_empty(hubs, dtype=torch.int64),
-            edges.new_empty(hubs + 1, dtype=torch.int64),
-            edges.new_empty(segments, dtype=torch.int64),
-        ]
+        return [ids(num_nodes + 1), ids(entries).int(), ids(hubs), ids(hubs + 1), ids(segments)]
 
     entries = size()
-    return [
-        *rows(entries),
-        *rows(entries),
-        edges.new_empty(entries, dtype=torch.int64),
-        edges.new_empty(edges.size(1), dtype=torch.int64),
-    ]
+    return [*rows(), *rows(), ids(entries), ids(edges.size(1))]
 
 
 def _csr(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:

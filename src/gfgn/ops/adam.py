@@ -37,7 +37,6 @@ def adam_(
         decay: `[R]`, the L2 penalty.
         rate: `[R]`, the learning rate over `1 − β₁ᵗ`.
         correction: `[1]`, `√(1 − β₂ᵗ)`.
-        backend: `None` for the automatic choice.
     """
     backend = choose(p.device.type, p.dtype, backend)
     if backend != "reference":

@@ -4,16 +4,18 @@
 each is the other's gradient. `gfgn.ops.edges` has the softmax between them.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gfgn.ops.csr import Adjacency, per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
-from gfgn.ops.registration import Operator, Tensors
+from gfgn.ops.registration import Tensors, empty_rows, operator, save
 
 
 def attend(alpha: Tensor, z: Tensor, graph: Adjacency) -> Tensor:
@@ -22,14 +24,14 @@ def attend(alpha: Tensor, z: Tensor, graph: Adjacency) -> Tensor:
         raise ValueError(
             f"z must have a multiple of alpha's columns, got {list(z.shape)} for alpha of {list(alpha.shape)}"
         )
-    return cast(Tensor, attend_op(alpha, z, *_edges(graph), choose(z.device.type, z.dtype, None)))
+    return attend_op(alpha, z, *_edges(graph), choose(z.device.type, z.dtype, None))
 
 
 def edge_dot(q: Tensor, k: Tensor, heads: int, graph: Adjacency) -> Tensor:
     """`⟨q_i, k_j⟩` for every edge from `j` to `i` and every head: two `[N, heads·d]` give `[E, heads]`."""
     if q.shape != k.shape or q.dim() != 2 or q.size(1) % heads:
         raise ValueError(f"q and k must have shape [N, {heads}·d], got {list(q.shape)} and {list(k.shape)}")
-    return cast(Tensor, edge_dot_op(q, k, *_edges(graph), q.size(1) // heads, choose(q.device.type, q.dtype, None)))
+    return edge_dot_op(q, k, *_edges(graph), q.size(1) // heads, choose(q.device.type, q.dtype, None))
 
 
 @per_graph
@@ -41,45 +43,30 @@ def _edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _attend(alpha: Tensor, z: Tensor, edges: Tensors, reverse: Tensors, backend: str) -> Tensor:
+@operator(empty_rows(2), features=2)
+def attend_op(alpha: Tensor, z: Tensor, edges: Tensors, reverse: Tensors, backend: str) -> Tensor:
     rows, (entry,) = unpack(edges)
     return kernels(backend).attend(alpha, z, rows, entry)
-
-
-def _attend_fake(alpha: Tensor, z: Tensor, edges: Tensors, *_: Any) -> Tensor:
-    return z.new_empty(edges[0].size(0) - 1, z.size(1))
-
-
-def _attend_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    alpha, z, ctx.edges, ctx.reverse, ctx.backend = inputs
-    ctx.save_for_backward(alpha, z)
-
-
-def _attend_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (alpha, z), grad = ctx.saved_tensors, grad.contiguous()
-    grad_alpha = edge_dot_op(grad, z, ctx.edges, ctx.reverse, z.size(1) // alpha.size(1), ctx.backend)
-    return grad_alpha, attend_op(alpha, grad, ctx.reverse, ctx.edges, ctx.backend)
-
-
-def _edge_dot(q: Tensor, k: Tensor, edges: Tensors, reverse: Tensors, width: int, backend: str) -> Tensor:
-    rows, (entry,) = unpack(edges)
-    return kernels(backend).edge_dot(q, k, rows, entry, width)
 
 
 def _edge_dot_fake(q: Tensor, k: Tensor, edges: Tensors, reverse: Tensors, width: int, backend: str) -> Tensor:
     return q.new_empty(edges[-1].size(0), q.size(1) // width)
 
 
-def _edge_dot_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    q, k, ctx.edges, ctx.reverse, _, ctx.backend = inputs
-    ctx.save_for_backward(q, k)
+@operator(_edge_dot_fake, features=2)
+def edge_dot_op(q: Tensor, k: Tensor, edges: Tensors, reverse: Tensors, width: int, backend: str) -> Tensor:
+    rows, (entry,) = unpack(edges)
+    return kernels(backend).edge_dot(q, k, rows, entry, width)
 
 
-def _edge_dot_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (q, k), grad = ctx.saved_tensors, grad.contiguous()
-    grad_q = attend_op(grad, k, ctx.edges, ctx.reverse, ctx.backend)
-    return grad_q, attend_op(grad, q, ctx.reverse, ctx.edges, ctx.backend)
+@attend_op.gradient(save(0, 1, rest=2))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (alpha, z), (edges, reverse, backend), grad = ctx.saved_tensors, ctx.rest, grad.contiguous()
+    grad_alpha = edge_dot_op(grad, z, edges, reverse, z.size(1) // alpha.size(1), backend)
+    return grad_alpha, attend_op(alpha, grad, reverse, edges, backend)
 
 
-attend_op = Operator(_attend, _attend_fake, _attend_context, _attend_backward, features=2)
-edge_dot_op = Operator(_edge_dot, _edge_dot_fake, _edge_dot_context, _edge_dot_backward, features=2)
+@edge_dot_op.gradient(save(0, 1, rest=2))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (q, k), (edges, reverse, _, backend), grad = ctx.saved_tensors, ctx.rest, grad.contiguous()
+    return attend_op(grad, k, edges, reverse, backend), attend_op(grad, q, reverse, edges, backend)

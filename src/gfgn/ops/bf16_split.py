@@ -11,8 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-FEWEST_COLUMNS = 1024
-"""Columns from which splitting a matrix is worth its cost."""
+FEWEST_COLUMNS = 1024  # from which splitting a matrix is worth its cost
 
 
 def split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

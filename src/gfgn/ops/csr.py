@@ -15,8 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-SEGMENT = 512
-"""Entries in one segment of a long row; part of the definition of the summation order."""
+SEGMENT = 512  # entries in one segment of a long row; part of the definition of the summation order
 
 
 class CSR(NamedTuple):
@@ -27,16 +26,11 @@ class CSR(NamedTuple):
     first of which is `ptr[hub_rows[h]] + (s - hub_ptr[h]) * SEGMENT`.
     """
 
-    ptr: Tensor
-    """`[rows + 1]`, int64."""
-    idx: Tensor
-    """`[entries]`, int32."""
-    hub_rows: Tensor
-    """`[hubs]`, int64: the rows with more than `SEGMENT` entries, ascending."""
-    hub_ptr: Tensor
-    """`[hubs + 1]`, int64."""
-    seg_hub: Tensor
-    """`[segments]`, int64."""
+    ptr: Tensor  # [rows + 1], int64
+    idx: Tensor  # [entries], int32
+    hub_rows: Tensor  # [hubs], int64: the rows with more than SEGMENT entries, ascending
+    hub_ptr: Tensor  # [hubs + 1], int64
+    seg_hub: Tensor  # [segments], int64
 
     @staticmethod
     def from_pointers(ptr: Tensor, idx: Tensor) -> CSR:

@@ -4,9 +4,11 @@ A single model uses PyTorch's own functions. Under `vmap`, replicas are concaten
 with a hash and a linear map one product for all replicas, without moving or expanding anything in between.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from gfgn.ops import reference
 from gfgn.ops.dispatch import choose, elementwise
 from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient
 from gfgn.ops.random import is_keyed, keep, next_key, rate_dtype
-from gfgn.ops.registration import Operator, empty_like
+from gfgn.ops.registration import empty_like, operator, save
 from gfgn.ops.sparse import shared_linear_op, sparse_linear
 from gfgn.ops.torch_internals import is_batched
 
@@ -32,7 +34,6 @@ def dropout(
         training: Whether anything is dropped.
         key: A 32-bit number in an int64 tensor; a hash of it and of a value's index decides what is dropped. If
             `None`, see `gfgn.ops.keyed`; outside of it, PyTorch's generator decides.
-        backend: `None` for the automatic choice.
     """
     if not isinstance(rate, Tensor):
         if not 0 <= rate < 1:
@@ -54,8 +55,8 @@ def dropout(
         entry = torch.arange(x.numel(), device=x.device).view(x.shape)
         return x * (keep(entry, key, rate) / (1 - rate)).to(x.dtype)
     if not is_batched(x) and not x.requires_grad and (is_batched(key) or is_batched(rate)):
-        return cast(Tensor, dropout_shared_op(key.reshape(1), rate.reshape(1), x, backend))
-    return cast(Tensor, dropout_op(x, key.reshape(1), rate.reshape(1), backend))
+        return dropout_shared_op(key.reshape(1), rate.reshape(1), x, backend)
+    return dropout_op(x, key.reshape(1), rate.reshape(1), backend)
 
 
 def linear(
@@ -84,8 +85,8 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
     if not (is_batched(x) or is_batched(weight)):
         return functional.linear(x, weight)
     if not is_batched(x):  # all replicas have the same features: one product with all their weights
-        return cast(Tensor, shared_linear_op(weight.t(), x, None))
-    return cast(Tensor, head_linear_op(x, weight.t().unsqueeze(0)))
+        return shared_linear_op(weight.t(), x, None)
+    return head_linear_op(x, weight.t().unsqueeze(0))
 
 
 def head_linear(x: Tensor, weight: Tensor, backend: str | None = None) -> Tensor:
@@ -94,49 +95,42 @@ def head_linear(x: Tensor, weight: Tensor, backend: str | None = None) -> Tensor
         raise ValueError(f"head_linear: x {list(x.shape)} must have heads·d columns for weight {list(weight.shape)}")
     if choose(x.device.type, x.dtype, backend) == "reference":
         return reference.head_linear(x, weight.to(x.dtype))
-    return cast(Tensor, head_linear_op(x, weight.to(x.dtype)))
+    return head_linear_op(x, weight.to(x.dtype))
 
 
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _dropout(x: Tensor, keys: Tensor, rate: Tensor, backend: str) -> Tensor:
+@operator(empty_like(0), features=1, columns=(1, 2))
+def dropout_op(x: Tensor, keys: Tensor, rate: Tensor, backend: str) -> Tensor:
     """Dropout by hash: `x` is `[N, R·D]`, one block of columns for each of the `R` keys; whether value `n D + d` of
     block `r` is kept depends on a hash of that number and `keys[r]`."""
     return elementwise(backend).dropout(x, keys, rate, shared=False)
 
 
-def _dropout_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, keys, rate, ctx.backend = inputs
-    ctx.save_for_backward(keys, rate)
+@dropout_op.gradient(save(1, 2, rest=3))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (dropout_op(grad.contiguous(), *ctx.saved_tensors, *ctx.rest),)
 
 
-def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (dropout_op(grad.contiguous(), *ctx.saved_tensors, ctx.backend),)
-
-
-def _dropout_shared(keys: Tensor, rate: Tensor, x: Tensor, backend: str) -> Tensor:
+@operator(lambda keys, rate, x, _: x.new_empty(x.size(0), x.size(1) * keys.numel()), features=0, columns=(0, 1))
+def dropout_shared_op(keys: Tensor, rate: Tensor, x: Tensor, backend: str) -> Tensor:
     """`dropout` where all replicas have the same `x`, `[N, D]`, which is data: `[N, R·D]`."""
     return elementwise(backend).dropout(x, keys, rate, shared=True)
 
 
-def _dropout_shared_fake(keys: Tensor, rate: Tensor, x: Tensor, backend: str) -> Tensor:
-    return x.new_empty(x.size(0), x.size(1) * keys.numel())
-
-
-def _head_linear(x: Tensor, weight: Tensor) -> Tensor:
+@operator(lambda x, weight: x.new_empty(x.size(0), weight.size(0) * weight.size(2)), features=1, heads=(1,))
+def head_linear_op(x: Tensor, weight: Tensor) -> Tensor:
     return head_matmul(x, weight)
 
 
-def _head_linear_fake(x: Tensor, weight: Tensor) -> Tensor:
-    return x.new_empty(x.size(0), weight.size(0) * weight.size(2))
+@operator(empty_like(1, 2), features=2, heads=(2,))
+def head_linear_gradient_op(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return head_matmul(grad, weight.transpose(1, 2)), head_weight_gradient(x, grad, weight.size(0))
 
 
-def _head_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _head_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+@head_linear_op.gradient(save(0, 1, rest=2))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     grad, heads = grad.contiguous(), weight.size(0)
     if torch.is_grad_enabled():  # to be differentiated again
@@ -144,16 +138,4 @@ def _head_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         return head_linear_op(grad, weight.transpose(1, 2)), grad_weight
     if not ctx.needs_input_grad[0]:  # features that are data
         return None, head_weight_gradient(x, grad, heads)
-    return tuple(head_linear_gradient_op(grad, x, weight))
-
-
-def _head_linear_gradient(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    return head_matmul(grad, weight.transpose(1, 2)), head_weight_gradient(x, grad, weight.size(0))
-
-
-dropout_op = Operator(_dropout, empty_like(0), _dropout_context, _dropout_backward, features=1, columns=(1, 2))
-dropout_shared_op = Operator(_dropout_shared, _dropout_shared_fake, features=0, columns=(0, 1))
-head_linear_op = Operator(
-    _head_linear, _head_linear_fake, _head_linear_context, _head_linear_backward, features=1, heads=(1,)
-)
-head_linear_gradient_op = Operator(_head_linear_gradient, empty_like(1, 2), features=2, heads=(2,))
+    return head_linear_gradient_op(grad, x, weight)

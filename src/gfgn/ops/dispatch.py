@@ -2,6 +2,13 @@
 
 A backend that is requested by name and cannot run is an error; the automatic choice falls back to the reference and
 warns once.
+
+A backend is modules of plain functions on tensors, without gradients:
+
+- `kernels` walk a `CSR`. All have `spmm`, `attend` and `edge_dot`. Numba and Triton have `spmm_pair`, `pair_forward`,
+  their gradients and `sparse_linear`. Triton alone has `gated_propagate`, `softmax` and their gradients: on a CPU the
+  sum over neighbors takes most of the time, and fusing gains little.
+- `elementwise`, of Numba and Triton, have `gated_neighbor`, its gradient, `dropout`, `adam` and `copy_where`.
 """
 
 from __future__ import annotations
@@ -11,12 +18,10 @@ import importlib
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from gfgn.ops.csr import CSR
 from gfgn.ops.torch_internals import constant_under_compile
 
 DESCRIPTIONS = {"reference": "plain PyTorch, any device", "numba": "fused CPU kernels", "triton": "fused CUDA kernels"}
@@ -27,12 +32,11 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Backend:
-    """One implementation of the operators, and whether it can run here."""
+    """One implementation of the operators, whether it can run here, and what it is, or why it cannot."""
 
     name: str
     available: bool
     detail: str
-    """What it is, or why it is not available."""
 
 
 def backends() -> dict[str, Backend]:
@@ -41,150 +45,28 @@ def backends() -> dict[str, Backend]:
     return {name: Backend(name, problem is None, problem or DESCRIPTIONS[name]) for name, problem in problems.items()}
 
 
-class Kernels(Protocol):
-    """The functions of a backend that walk a `CSR`: plain functions on tensors, without gradients."""
-
-    # The reference has these three.
-    def spmm(self, x: Tensor, rows: CSR, values: Tensor | None) -> Tensor: ...
-
-    def attend(self, alpha: Tensor, z: Tensor, rows: CSR, entry: Tensor) -> Tensor: ...
-
-    def edge_dot(self, q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tensor: ...
-
-    # The CPU and CUDA have these.
-    def spmm_pair(self, x: Tensor, rows: CSR, values: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]: ...
-
-    def spmm_pair_backward(
-        self, g_weighted: Tensor, g_mean: Tensor, rows_t: CSR, values_t: Tensor, inverse: Tensor
-    ) -> Tensor: ...
-
-    def pair_forward(
-        self, a: Tensor, b: Tensor, z: Tensor, lam: Tensor, norm: Tensor, row_norm: Tensor, rows: CSR, save: bool
-    ) -> tuple[Tensor, Tensor, Tensor]: ...
-
-    def pair_backward(
-        self,
-        grad: Tensor,
-        a: Tensor,
-        b: Tensor,
-        z: Tensor,
-        p: Tensor,
-        q: Tensor,
-        lam: Tensor,
-        norm_t: Tensor,
-        row_norm_t: Tensor,
-        rows_t: CSR,
-        reuse: bool = False,
-    ) -> tuple[Tensor, Tensor, Tensor]: ...
-
-    def sparse_linear(
-        self,
-        weight: Tensor,
-        rows: CSR,
-        values: Tensor,
-        keys: Tensor,
-        rate: Tensor,
-        entry: Tensor | None,
-        out_columns: int,
-    ) -> Tensor: ...
-
-    # CUDA alone has these. On a CPU the sum over neighbors takes most of the time, and fusing gains little.
-    def gated_propagate(self, z: Tensor, s: Tensor, rows: CSR, norm: Tensor, save: bool) -> tuple[Tensor, Tensor]: ...
-
-    def gated_propagate_backward(
-        self, grad: Tensor, s: Tensor, diff: Tensor, rows_t: CSR, norm_t: Tensor
-    ) -> tuple[Tensor, Tensor]: ...
-
-    def softmax(self, scores: Tensor, rows: CSR) -> Tensor: ...
-
-    def softmax_backward(self, grad: Tensor, alpha: Tensor, rows: CSR) -> Tensor: ...
-
-
-class NeighborGate(Protocol):
-    """The gate of the neighbor level."""
-
-    def gated_neighbor(self, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor: ...
-
-    def gated_neighbor_backward(
-        self, grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
-
-
-class Elementwise(NeighborGate, Protocol):
-    """The functions of a backend on dense tensors of replicas: plain functions, without gradients."""
-
-    def dropout(self, x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor: ...
-
-    def adam(
-        self,
-        p: Tensor,
-        grad: Tensor,
-        m: Tensor,
-        v: Tensor,
-        scale: Tensor,
-        decay: Tensor,
-        rate: Tensor,
-        correction: Tensor,
-        beta1: float,
-        beta2: float,
-        eps: float,
-    ) -> None: ...
-
-    def copy_where(self, source: Tensor, target: Tensor, chosen: Tensor) -> None: ...
-
-
-class SmallProducts(Protocol):
-    """Products with one small matrix per head, on the CPU. See `gfgn.ops.heads`."""
-
-    def head_matmul(self, x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None: ...
-
-    def head_weight_gradient(self, x: Tensor, grad: Tensor, heads: int) -> Tensor: ...
-
-
-class SmallGates(NeighborGate, Protocol):
-    """Gates of small heads, on the CPU. See `gfgn.ops.heads`."""
-
-    def halves(self, z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]: ...
-
-    def halves_backward(
-        self, grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gate: Tensor
-    ) -> tuple[Tensor, Tensor]: ...
-
-
 @functools.cache
-def kernels(name: str) -> Kernels:
+def kernels(name: str) -> Any:
     """The functions of a backend that walk a `CSR`."""
-    return cast(Kernels, importlib.import_module(f"gfgn.ops.{KERNELS[name]}"))
+    return importlib.import_module(f"gfgn.ops.{KERNELS[name]}")
 
 
 @functools.cache
-def elementwise(name: str) -> Elementwise:
+def elementwise(name: str) -> Any:
     """The functions of a backend on dense tensors."""
-    return cast(Elementwise, importlib.import_module(f"gfgn.ops.{ELEMENTWISE[name]}"))
+    return importlib.import_module(f"gfgn.ops.{ELEMENTWISE[name]}")
 
 
 @functools.cache
-def small_gates() -> SmallGates | None:
-    """The CPU kernels for the gates of small heads, or `None` without Numba."""
-    return None if _missing("numba") else cast(SmallGates, importlib.import_module("gfgn.ops.cpu.small_gates"))
-
-
-@functools.cache
-def small_products() -> SmallProducts | None:
-    """The CPU kernels for the products of small heads, or `None` without Numba."""
-    return None if _missing("numba") else cast(SmallProducts, importlib.import_module("gfgn.ops.cpu.heads"))
+def small_kernels(module: str) -> Any:
+    """The CPU kernels of small heads, for products (`"heads"`) or gates (`"small_gates"`), or `None` without Numba."""
+    return None if _missing("numba") else importlib.import_module(f"gfgn.ops.cpu.{module}")
 
 
 @constant_under_compile
 def choose(device: str, dtype: torch.dtype, requested: str | None, differentiable: str | None = None) -> str:
-    """The backend that runs on tensors of this device and dtype.
-
-    Args:
-        device: Type of the device.
-        dtype: Dtype of the features.
-        requested: The caller's choice, or `None` for the environment's (`GFGN_BACKEND`) or the automatic one.
-        differentiable: Name of an argument that only the reference can differentiate, or `None`.
-    """
+    """The backend for tensors of this device and dtype; `differentiable` names what only the reference can
+    differentiate."""
     return _choose(device, dtype, requested, os.environ.get("GFGN_BACKEND") or None, differentiable)
 
 
@@ -211,10 +93,8 @@ def _choose(
 
 
 def _cannot_run(name: str, device: str, dtype: torch.dtype, differentiable: str | None) -> str | None:
-    if name == "reference":
-        return None
     problem = _missing(name)
-    if problem is not None:
+    if name == "reference" or problem is not None:
         return problem
     home = {"numba": "cpu", "triton": "cpu" if interpreted() else "cuda"}[name]
     if device != home:

@@ -4,16 +4,18 @@ Edges are in the order of `graph.by_target`. Moving a node's value to its edges 
 runs in the same kernels as the sums over neighbors, in a fixed order. Each move is the other's gradient.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gfgn.ops.csr import Adjacency, per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
-from gfgn.ops.registration import Operator, Tensors, empty_like
+from gfgn.ops.registration import Operator, Tensors, empty_like, empty_rows, operator, save
 
 
 @per_graph
@@ -49,7 +51,7 @@ def edge_softmax(scores: Tensor, graph: Adjacency) -> Tensor:
     ends = target_ends(graph)
     backend = choose(scores.device.type, scores.dtype, None)
     if backend == "triton":  # fused where that is faster: on a GPU
-        return cast(Tensor, edge_softmax_op(scores, ends, backend))
+        return edge_softmax_op(scores, ends, backend)
     index = ends[-1].unsqueeze(1).expand(-1, scores.size(1))
     top = scores.new_zeros(graph.num_nodes, scores.size(1))
     top = top.scatter_reduce(0, index, scores.detach(), "amax", include_self=False)
@@ -58,79 +60,60 @@ def edge_softmax(scores: Tensor, graph: Adjacency) -> Tensor:
 
 
 def _move(operator: Operator, x: Tensor, ends: list[Tensor]) -> Tensor:
-    return cast(Tensor, operator(x.contiguous(), ends, choose(x.device.type, x.dtype, None)))
+    return operator(x.contiguous(), ends, choose(x.device.type, x.dtype, None))
 
 
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _to_edges(x: Tensor, ends: Tensors, backend: str) -> Tensor:
+@operator(lambda x, ends, backend: x.new_empty(ends[-1].size(0), x.size(1)), features=1)
+def to_edges_op(x: Tensor, ends: Tensors, backend: str) -> Tensor:
     return x.index_select(0, ends[-1])
 
 
-def _to_edges_fake(x: Tensor, ends: Tensors, backend: str) -> Tensor:
-    return x.new_empty(ends[-1].size(0), x.size(1))
-
-
-def _to_edges_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (to_nodes_op(grad.contiguous(), *ctx.ends),)
-
-
-def _to_nodes(values: Tensor, ends: Tensors, backend: str) -> Tensor:
+@operator(empty_rows(1), features=1)
+def to_nodes_op(values: Tensor, ends: Tensors, backend: str) -> Tensor:
     return kernels(backend).spmm(values, unpack(ends)[0], None)
 
 
-def _to_nodes_fake(values: Tensor, ends: Tensors, backend: str) -> Tensor:
-    return values.new_empty(ends[0].size(0) - 1, values.size(1))
+@to_edges_op.gradient(save(rest=1))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (to_nodes_op(grad.contiguous(), *ctx.rest),)
 
 
-def _to_nodes_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (to_edges_op(grad.contiguous(), *ctx.ends),)
+@to_nodes_op.gradient(save(rest=1))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (to_edges_op(grad.contiguous(), *ctx.rest),)
 
 
-def _ends_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, *ctx.ends = inputs
-
-
-to_edges_op = Operator(_to_edges, _to_edges_fake, _ends_context, _to_edges_backward, features=1)
-to_nodes_op = Operator(_to_nodes, _to_nodes_fake, _ends_context, _to_nodes_backward, features=1)
-
-
-def _edge_softmax(scores: Tensor, ends: Tensors, backend: str) -> Tensor:
+@operator(empty_like(0), features=1)
+def edge_softmax_op(scores: Tensor, ends: Tensors, backend: str) -> Tensor:
     return kernels(backend).softmax(scores, unpack(ends)[0])
 
 
-def _softmax_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, *ctx.ends = inputs
-    ctx.save_for_backward(output)
-
-
-def _softmax_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (edge_softmax_backward_op(grad.contiguous(), *ctx.saved_tensors, *ctx.ends),)
-
-
-def _edge_softmax_backward(grad: Tensor, alpha: Tensor, ends: Tensors, backend: str) -> Tensor:
+@operator(empty_like(0), features=2)
+def edge_softmax_backward_op(grad: Tensor, alpha: Tensor, ends: Tensors, backend: str) -> Tensor:
     return kernels(backend).softmax_backward(grad, alpha, unpack(ends)[0])
 
 
-def _second_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    grad, alpha, *ctx.ends = inputs
-    ctx.save_for_backward(grad, alpha)
+def _save_result(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output)
+    ctx.rest = inputs[1:]
 
 
-def _second_backward(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
+@edge_softmax_op.gradient(_save_result)
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (edge_softmax_backward_op(grad.contiguous(), *ctx.saved_tensors, *ctx.rest),)
+
+
+@edge_softmax_backward_op.gradient(save(0, 1, rest=2))
+def _(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
     """The gradients of `y = α (g − Σ αg)`: for `g` the same function of `upstream`, for `α` by the product rule."""
     grad, alpha = ctx.saved_tensors
 
     def total(values: Tensor) -> Tensor:
-        return cast(Tensor, to_edges_op(to_nodes_op(values, *ctx.ends), *ctx.ends))
+        return to_edges_op(to_nodes_op(values, *ctx.rest), *ctx.rest)
 
-    for_grad = edge_softmax_backward_op(upstream.contiguous(), alpha, *ctx.ends)
+    for_grad = edge_softmax_backward_op(upstream.contiguous(), alpha, *ctx.rest)
     for_alpha = upstream * (grad - total(alpha * grad)) - total(alpha * upstream) * grad
     return for_grad, for_alpha
-
-
-edge_softmax_op = Operator(_edge_softmax, empty_like(0), _softmax_context, _softmax_backward, features=1)
-edge_softmax_backward_op = Operator(
-    _edge_softmax_backward, empty_like(0), _second_context, _second_backward, features=2
-)

@@ -4,9 +4,11 @@ Gates are recomputed inside the kernels, forward and backward: no `[E, D]` tenso
 differentiated again is that of the reference, since the kernels of the backward pass have no gradient themselves.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from gfgn.ops.csr import Adjacency, unpack
 from gfgn.ops.dense import head_linear_op
 from gfgn.ops.dispatch import choose, elementwise, kernels
 from gfgn.ops.heads import halves, halves_backward
-from gfgn.ops.registration import Operator, Tensors, empty_like, is_plain
+from gfgn.ops.registration import Tensors, empty_like, is_plain, operator, save
 from gfgn.ops.sums import check_features, needs_reference, propagate, spmm_op, weighted_edges
 from gfgn.ops.torch_internals import graph_is_retained, is_batched, unwrapped
 
@@ -28,8 +30,6 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None 
     Args:
         z: `[N, D]`, the features that are gated.
         s: Gates: `[N, D]`, one row per node, or `[1, D]`, the same for all nodes.
-        graph: The edges.
-        backend: `None` for the automatic choice.
     """
     check_features("gated_propagate", graph, z=z)
     if s.dim() != 2 or s.size(0) not in (1, z.size(0)) or s.size(1) != z.size(1):
@@ -37,8 +37,7 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None 
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph))
     if backend != "triton":
         return torch.lerp(z, propagate(z, graph, backend), s)
-    out: Tensor = gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), _needs_gradient(z, s), backend)[0]
-    return out
+    return gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), _needs_gradient(z, s), backend)[0]
 
 
 def gated_neighbor(
@@ -52,7 +51,6 @@ def gated_neighbor(
         mean: `[N, heads·d]`, `neighbor_mean` of `z`.
         gate: `[heads, 2d, d]`, one `W_s` per head.
         lam: λ, one number or a `[heads·d]` tensor with one value per column.
-        backend: `None` for the automatic choice.
     """
     _check_gate("gated_neighbor", z, gate)
     for name, value in (("propagated", propagated), ("mean", mean)):
@@ -63,8 +61,7 @@ def gated_neighbor(
     if backend == "reference":
         return reference.gated_neighbor(z, propagated, mean, gate, lam)
     lam = _lam_by_column(lam, z, reference.compute_dtype(z.dtype))
-    out: Tensor = gated_neighbor_op(z, propagated, mean, gate.to(z.dtype), lam, backend)
-    return out
+    return gated_neighbor_op(z, propagated, mean, gate.to(z.dtype), lam, backend)
 
 
 def gated_pair(
@@ -77,9 +74,7 @@ def gated_pair(
     Args:
         z: `[N, heads·d]`, the features that are gated.
         gate: `[heads, 2d, d]`, `U` above `V` for each head.
-        graph: The edges.
         lam: λ, one number or a `[heads·d]` tensor with one value per column.
-        backend: `None` for the automatic choice.
     """
     check_features("gated_pair", graph, z=z)
     _check_gate("gated_pair", z, gate)
@@ -88,8 +83,7 @@ def gated_pair(
     if backend == "reference":
         a, b = (reference.head_linear(z, half) for half in gate.chunk(2, dim=1))
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
-    out: Tensor = gated_pair_op(z, gate, *_pair_edges(lam, z, graph), _needs_gradient(z, gate), backend)[0]
-    return out
+    return gated_pair_op(z, gate, *_pair_edges(lam, z, graph), _needs_gradient(z, gate), backend)[0]
 
 
 def pair_aggregate(
@@ -103,17 +97,14 @@ def pair_aggregate(
         a: `[N, D]`, the target's part of the gate.
         b: `[N, D]`, the source's part of the gate.
         z: `[N, D]`, the features that are gated.
-        graph: The edges.
         lam: λ, one number or a `[D]` tensor with one value per column.
-        backend: `None` for the automatic choice.
     """
     check_features("pair_aggregate", graph, z=z, a=a, b=b)
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
     if backend == "reference":
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
     save, edges = _needs_gradient(a, b, z), _pair_edges(lam, z, graph)
-    out: Tensor = pair_aggregate_op(a.to(z.dtype), b.to(z.dtype), z, *edges, save, backend)[0]
-    return out
+    return pair_aggregate_op(a.to(z.dtype), b.to(z.dtype), z, *edges, save, backend)[0]
 
 
 def pair_scores(a: Tensor, b: Tensor, graph: Adjacency, lam: float | Tensor = 1.0) -> Tensor:
@@ -154,10 +145,28 @@ def _needs_gradient(*inputs: Tensor) -> bool:
     return any(x.requires_grad or (is_batched(x) and unwrapped(x).requires_grad) for x in inputs)
 
 
+def _fake(sums: int) -> Callable[..., Any]:
+    """The shapes of a result and of sums that are empty unless the last argument but one, `save`, is true."""
+
+    def fake(features: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+        saved = features.shape if rest[-2] else (0,)
+        return torch.empty_like(features), *[features.new_empty(saved) for _ in range(sums)]
+
+    return fake
+
+
+def _context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.edges, ctx.reverse, _, ctx.backend = inputs
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)  # no zeros for their gradients
+    ctx.save_for_backward(*tensors, *output[1:])
+
+
 # --- pair level -----------------------------------------------------------------------------------
 
 
-def _pair_aggregate(
+@operator(_fake(sums=2), features=3, columns=(3,))
+def pair_aggregate_op(
     a: Tensor, b: Tensor, z: Tensor, lam: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`out_i = z_i + λ Σ_j σ(a_i + b_j)(Â_ij z_j − A_ij/d_i z_i)`, with one `λ` per column.
@@ -169,7 +178,8 @@ def _pair_aggregate(
     return kernels(backend).pair_forward(a, b, z, lam, norm, row_norm, rows, save)
 
 
-def _pair_gradient(
+@operator(empty_like(1, 2, 3), features=6, columns=(6,))
+def pair_gradient_op(
     grad: Tensor, a: Tensor, b: Tensor, z: Tensor, p: Tensor, q: Tensor, lam: Tensor, reverse: Tensors, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients with respect to `a`, `b` and `z`, from one pass over the edges by source."""
@@ -177,16 +187,29 @@ def _pair_gradient(
     return kernels(backend).pair_backward(grad, a, b, z, p, q, lam, norm, row_norm, rows)
 
 
-def _gated_pair(
+@pair_aggregate_op.gradient(_context)
+def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return ()
+    a, b, z, lam, p, q = ctx.saved_tensors
+    if torch.is_grad_enabled():  # the gradient is to be differentiated again
+        return _reference_gradient(grad, (a, b, z), lam, ctx.edges, lambda a, b, z: (a, b, z))
+    if p.dim() != 2:  # the forward pass did not expect a gradient
+        _, p, q = pair_aggregate_op(a, b, z, lam, ctx.edges, ctx.reverse, True, ctx.backend)
+    return pair_gradient_op(grad, a, b, z, p, q, lam, ctx.reverse, ctx.backend)
+
+
+@operator(_fake(sums=2), features=1, columns=(2,), heads=(1,))
+def gated_pair_op(
     z: Tensor, gate: Tensor, lam: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`pair_aggregate` with `a` and `b` computed from `z` by the halves of the gate."""
     rows, (norm, row_norm) = unpack(edges)
-    a, b = halves(z, gate)
-    return kernels(backend).pair_forward(a, b, z, lam, norm, row_norm, rows, save)
+    return kernels(backend).pair_forward(*halves(z, gate), z, lam, norm, row_norm, rows, save)
 
 
-def _gated_pair_gradient(
+@operator(empty_like(1, 4), features=4, columns=(5,), heads=(4,))
+def gated_pair_gradient_op(
     grad: Tensor,
     z: Tensor,
     p: Tensor,
@@ -206,31 +229,8 @@ def _gated_pair_gradient(
     return halves_backward(grad_a, grad_b, grad_z, z, gate)
 
 
-def _pair_fake(features: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    saved = features.shape if rest[-2] else (0,)
-    return torch.empty_like(features), features.new_empty(saved), features.new_empty(saved)
-
-
-def _pair_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    *tensors, ctx.edges, ctx.reverse, _, ctx.backend = inputs
-    _, p, q = output
-    ctx.mark_non_differentiable(p, q)
-    ctx.set_materialize_grads(False)  # no zeros for their gradients
-    ctx.save_for_backward(*tensors, p, q)
-
-
-def _pair_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
-    if grad is None:
-        return ()
-    a, b, z, lam, p, q = ctx.saved_tensors
-    if torch.is_grad_enabled():  # the gradient is to be differentiated again
-        return _reference_gradient(grad, (a, b, z), lam, ctx.edges, lambda a, b, z: (a, b, z))
-    if p.dim() != 2:  # the forward pass did not expect a gradient
-        _, p, q = pair_aggregate_op(a, b, z, lam, ctx.edges, ctx.reverse, True, ctx.backend)
-    return tuple(pair_gradient_op(grad, a, b, z, p, q, lam, ctx.reverse, ctx.backend))
-
-
-def _gated_pair_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+@gated_pair_op.gradient(_context)
+def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if grad is None:
         return ()
     z, gate, lam, p, q = ctx.saved_tensors
@@ -240,7 +240,7 @@ def _gated_pair_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, .
     reuse = not torch.compiler.is_compiling() and not graph_is_retained() and is_plain(grad)
     if p.dim() != 2:  # the forward pass did not expect a gradient
         _, p, q = gated_pair_op(z, gate, lam, ctx.edges, ctx.reverse, True, ctx.backend)
-    return tuple(gated_pair_gradient_op(grad, z, p, q, gate, lam, ctx.reverse, reuse, ctx.backend))
+    return gated_pair_gradient_op(grad, z, p, q, gate, lam, ctx.reverse, reuse, ctx.backend)
 
 
 def _halves_and_features(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -259,58 +259,36 @@ def _reference_gradient(
     return torch.autograd.grad(out, inputs, grad, create_graph=True)
 
 
-pair_aggregate_op = Operator(_pair_aggregate, _pair_fake, _pair_context, _pair_backward, features=3, columns=(3,))
-pair_gradient_op = Operator(_pair_gradient, empty_like(1, 2, 3), features=6, columns=(6,))
-gated_pair_op = Operator(
-    _gated_pair, _pair_fake, _pair_context, _gated_pair_backward, features=1, columns=(2,), heads=(1,)
-)
-gated_pair_gradient_op = Operator(_gated_pair_gradient, empty_like(1, 4), features=4, columns=(5,), heads=(4,))
-
-
 # --- neighbor level -------------------------------------------------------------------------------
 
 
-def _gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor, backend: str) -> Tensor:
+@operator(empty_like(0), features=3, columns=(4,), heads=(3,))
+def gated_neighbor_op(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor, backend: str) -> Tensor:
     return elementwise(backend).gated_neighbor(z, propagated, mean, gate, lam)
 
 
-def _gated_neighbor_gradient(
+@operator(empty_like(1, 1, 1, 4), features=4, columns=(5,), heads=(4,))
+def gated_neighbor_gradient_op(
     grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor, backend: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return elementwise(backend).gated_neighbor_backward(grad, z, propagated, mean, gate, lam)
 
 
-def _gated_neighbor_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.backend = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _gated_neighbor_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    z, propagated, mean, gate, lam = ctx.saved_tensors
+@gated_neighbor_op.gradient(save(0, 1, 2, 3, 4, rest=5))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    *inputs, lam = ctx.saved_tensors
     if torch.is_grad_enabled():  # to be differentiated again
-        inputs = (z.clone(), propagated.clone(), mean.clone(), gate.clone())
-        return torch.autograd.grad(reference.gated_neighbor(*inputs, lam), inputs, grad, create_graph=True)
-    return tuple(gated_neighbor_gradient_op(grad.contiguous(), z, propagated, mean, gate, lam, ctx.backend))
-
-
-gated_neighbor_op = Operator(
-    _gated_neighbor,
-    empty_like(0),
-    _gated_neighbor_context,
-    _gated_neighbor_backward,
-    features=3,
-    columns=(4,),
-    heads=(3,),
-)
-gated_neighbor_gradient_op = Operator(
-    _gated_neighbor_gradient, empty_like(1, 1, 1, 4), features=4, columns=(5,), heads=(4,)
-)
+        z, propagated, mean, gate = inputs = [x.clone() for x in inputs]
+        out = reference.gated_neighbor(z, propagated, mean, gate, lam)
+        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+    return gated_neighbor_gradient_op(grad.contiguous(), *inputs, lam, *ctx.rest)
 
 
 # --- graph level ----------------------------------------------------------------------------------
 
 
-def _gated_propagate(
+@operator(_fake(sums=1), features=2)
+def gated_propagate_op(
     z: Tensor, s: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
 ) -> tuple[Tensor, Tensor]:
     """`z + s (Âz − z)`, and with `save` also `Âz − z`; `s` has one row per node, or one for all."""
@@ -318,24 +296,15 @@ def _gated_propagate(
     return kernels(backend).gated_propagate(z, s, rows, norm, save)
 
 
-def _gated_propagate_fake(z: Tensor, s: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(z), z.new_empty(z.shape if rest[-2] else (0,))
-
-
-def _gated_gradient(grad: Tensor, s: Tensor, diff: Tensor, reverse: Tensors, backend: str) -> tuple[Tensor, Tensor]:
+@operator(empty_like(0, 0), features=3)
+def gated_gradient_op(grad: Tensor, s: Tensor, diff: Tensor, reverse: Tensors, backend: str) -> tuple[Tensor, Tensor]:
     """The gradients with respect to `z` and to `s`, the latter with one row per node."""
     rows, (norm,) = unpack(reverse)
     return kernels(backend).gated_propagate_backward(grad, s, diff, rows, norm)
 
 
-def _gated_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    z, s, ctx.edges, ctx.reverse, _, ctx.backend = inputs
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(z, s, output[1])
-
-
-def _gated_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+@gated_propagate_op.gradient(_context)
+def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if grad is None:
         return ()
     z, s, diff = ctx.saved_tensors
@@ -346,7 +315,3 @@ def _gated_backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     else:
         grad_z, grad_s = gated_gradient_op(grad, s, diff, ctx.reverse, ctx.backend)
     return grad_z, grad_s if s.size(0) == z.size(0) else grad_s.sum(0, keepdim=True)
-
-
-gated_propagate_op = Operator(_gated_propagate, _gated_propagate_fake, _gated_context, _gated_backward, features=2)
-gated_gradient_op = Operator(_gated_gradient, empty_like(0, 0), features=3)

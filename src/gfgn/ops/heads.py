@@ -1,19 +1,19 @@
 """Products with one small matrix per head, without copying the columns of a head."""
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gfgn.ops.dispatch import SmallGates, SmallProducts, small_gates, small_products
+from gfgn.ops.dispatch import small_kernels
 
-MANY_NODES = 16_384
-"""Nodes from which a GPU computes the gradient of a weight as one large product."""
-MANY_HEADS = 64
-"""Heads from which their number alone keeps a GPU busy."""
-SMALL = 16
-"""Columns of a head up to which the CPU has its own kernels for products with the head's matrix, which may have at most
-four times as many rows."""
+MANY_NODES = 16_384  # from which a GPU computes the gradient of a weight as one large product
+MANY_HEADS = 64  # from which their number alone keeps a GPU busy
+SMALL = 16  # columns of a head up to which the CPU has its own kernels, for matrices of at most four times as many rows
 
 
 def by_head(x: Tensor, heads: int) -> Tensor:
@@ -48,14 +48,14 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     return blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1).contiguous()
 
 
-def _small_products(x: Tensor, depth: int, width: int) -> SmallProducts | None:
-    """The kernels for products that are too small for a BLAS library, if they apply."""
-    return small_products() if _has_small_kernels(x, width) and depth <= 4 * SMALL else None
+def _small_products(x: Tensor, depth: int, width: int) -> Any:
+    """The kernels for products that are too small for a BLAS library, or `None`."""
+    return small_kernels("heads") if _has_small_kernels(x, width) and depth <= 4 * SMALL else None
 
 
-def _small_gates(x: Tensor, gate: Tensor) -> SmallGates | None:
-    """The kernels for the gates of small heads, if they apply."""
-    return small_gates() if _has_small_kernels(x, gate.size(2)) else None
+def _small_gates(x: Tensor, gate: Tensor) -> Any:
+    """The kernels for the gates of small heads, or `None`."""
+    return small_kernels("small_gates") if _has_small_kernels(x, gate.size(2)) else None
 
 
 def _has_small_kernels(x: Tensor, width: int) -> bool:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from gfgn.ops.csr import CSR
 
-CHUNK_BYTES = 256 << 20
-"""Memory for the messages of the heads that `attend` and `edge_dot` process at a time."""
+CHUNK_BYTES = 256 << 20  # memory for the messages of the heads that `attend` and `edge_dot` process at a time
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -40,8 +40,6 @@ class Operator:
     Args:
         kernel: The function. Arguments that have a gradient come first: feature matrices, then matrices of heads.
         fake: Takes the same arguments and returns empty tensors of the result's shapes.
-        context: Saves what the gradient needs, as for `torch.library.register_autograd`.
-        backward: Returns the gradients of the arguments that have one.
         features: How many of the first arguments are feature matrices; their replicas are concatenated by columns.
         columns: Indices of the arguments that hold one value per column (or per replica).
         heads: Indices of the arguments that hold one matrix per head; replicas are further heads.
@@ -51,26 +49,33 @@ class Operator:
         self,
         kernel: Callable[..., Any],
         fake: Callable[..., Any],
-        context: Context | None = None,
-        backward: Backward | None = None,
-        *,
         features: int,
         columns: Sequence[int] = (),
         heads: Sequence[int] = (),
     ) -> None:
         self.kernel, self.features, self.stacked = kernel, features, (*columns, *heads)
         self.differentiable = features + len(heads)
-        name = kernel.__name__.removeprefix("_")
-        registered = torch.library.custom_op(f"gfgn::{name}", kernel, mutates_args=())
-        registered.register_fake(fake)
-        registered.register_vmap(self._batched)
-        self.function: Any = None
-        if context is not None and backward is not None:
-            self._register_gradient(registered, context, backward)
-            self.function = _eager_function(name, kernel, context, backward)
-        self.registered = overload(registered)
+        self.name = kernel.__name__.removesuffix("_op")
+        self.library = torch.library.custom_op(f"gfgn::{self.name}", kernel, mutates_args=())
+        self.library.register_fake(fake)
+        self.library.register_vmap(lambda info, in_dims, *args: self._batch(info.batch_size, in_dims, *args))
+        self.registered = overload(self.library)
+        self.function: Any = None  # the `autograd.Function`, if there is a gradient
 
-    def _register_gradient(self, registered: Any, context: Context, backward: Backward) -> None:
+    def gradient(self, context: Context) -> Callable[[Backward], Backward]:
+        """Registers the decorated function, which returns the gradients of the arguments that have one.
+
+        `context` saves what it needs, as for `torch.library.register_autograd`.
+        """
+
+        def register(backward: Backward) -> Backward:
+            self._register_gradient(context, backward)
+            self.function = _eager_function(self.name, self.kernel, context, backward)
+            return backward
+
+        return register
+
+    def _register_gradient(self, context: Context, backward: Backward) -> None:
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             # `torch.library` expects a gradient for every tensor of a list.
             ctx.none = [[None] * len(x) if isinstance(x, list) else None for x in inputs]
@@ -80,7 +85,7 @@ class Operator:
             result = backward(ctx, *grads)
             return *result, *ctx.none[len(result) :]
 
-        registered.register_autograd(padded, setup_context=setup_context)
+        self.library.register_autograd(padded, setup_context=setup_context)
 
     def __call__(self, *args: Any) -> Any:
         if torch.compiler.is_compiling() or not is_plain(args[0]):
@@ -92,8 +97,7 @@ class Operator:
         return self.kernel(*args)
 
     def _inside_vmap(self, level: int, args: tuple[Any, ...]) -> Any:
-        """Batches a call inside one `vmap` without PyTorch's machinery, which costs many times the kernels' time on
-        small graphs."""
+        """Batches a call inside one `vmap` without PyTorch's machinery, which is slower than small kernels."""
         dims = tuple(batch_dim(x) if is_batched(x) else None for x in args)
         if all(dim is None for dim in dims):
             with outside_of_transforms():
@@ -101,14 +105,14 @@ class Operator:
         inner = [x if dim is None else unwrapped(x) for x, dim in zip(args, dims, strict=True)]
         size = next(x.size(dim) for x, dim in zip(inner, dims, strict=True) if dim is not None)
         with outside_of_transforms():
-            out, out_dims = self._batched(_BatchInfo(size), dims, *inner)
+            out, out_dims = self._batch(size, dims, *inner)
         if isinstance(out, Tensor):
             return add_batch_dim(out, out_dims, level)
         return tuple(x if dim is None else add_batch_dim(x, dim, level) for x, dim in zip(out, out_dims, strict=True))
 
-    def _batched(self, info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
-        """The batching rule, as for `torch.library.register_vmap`."""
-        size, wide = info.batch_size, list(args)
+    def _batch(self, size: int, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        """The result for a batch of `size` replicas, and which of its dimensions holds them."""
+        wide = list(args)
         for k in range(self.features):
             x, dim = args[k], in_dims[k]
             x = x.unsqueeze(1).expand(-1, size, -1) if dim is None else x.movedim(dim, 1)
@@ -122,12 +126,6 @@ class Operator:
             return _split_replicas(out, size)
         results = [_split_replicas(one, size) for one in out]
         return tuple(one for one, _ in results), tuple(dim for _, dim in results)
-
-
-class _BatchInfo(NamedTuple):
-    """What a batching rule reads of `torch.library`'s argument `info`."""
-
-    batch_size: int
 
 
 def _split_replicas(out: Tensor, size: int) -> tuple[Tensor, int | None]:
@@ -160,11 +158,39 @@ def is_plain(x: Tensor) -> bool:
     return type(x) in (Tensor, nn.Parameter) and not has_dispatch_modes() and not has_transforms()
 
 
+def operator(
+    fake: Callable[..., Any], features: int, columns: Sequence[int] = (), heads: Sequence[int] = ()
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Makes an `Operator` of the decorated kernel; the operator's name is the kernel's, less its `_op`."""
+    return lambda kernel: Operator(kernel, fake, features, columns, heads)
+
+
+def save(*indices: int, rest: int) -> Context:
+    """A `context` that saves the tensors with these indices; `ctx.rest` are the arguments from index `rest` on."""
+
+    def context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*[inputs[k] for k in indices])
+        ctx.rest = inputs[rest:]
+
+    return context
+
+
 def empty_like(*indices: int) -> Callable[..., Any]:
     """A `fake` whose results have the shapes of the arguments with these indices."""
 
     def fake(*args: Any) -> Any:
         results = tuple(torch.empty_like(args[k]) for k in indices)
         return results[0] if len(results) == 1 else results
+
+    return fake
+
+
+def empty_rows(pattern: int, results: int = 1) -> Callable[..., Any]:
+    """A `fake` whose results have one row per row of the `CSR` with this index, and the columns of what precedes it."""
+
+    def fake(*args: Any) -> Any:
+        shape = args[pattern][0].size(0) - 1, args[pattern - 1].size(1)
+        out = tuple(args[pattern - 1].new_empty(shape) for _ in range(results))
+        return out[0] if results == 1 else out
 
     return fake

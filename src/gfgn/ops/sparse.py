@@ -5,10 +5,12 @@ no mask. Dropout is a function of the key alone: the same key drops the same val
 on any device.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,14 +19,12 @@ from gfgn.ops import bf16_split, reference
 from gfgn.ops.csr import CSR, compress, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.random import keep, next_key, rate_dtype
-from gfgn.ops.registration import Operator, Tensors
-from gfgn.ops.sums import spmm_op, sum_fake
+from gfgn.ops.registration import Tensors, empty_rows, operator, save
+from gfgn.ops.sums import spmm_op
 from gfgn.ops.torch_internals import WeakIdKeyDictionary, in_place_version
 
-DENSE_FROM = 0.05
-"""Fraction of stored values from which a GPU is faster with a dense product."""
-LARGEST_DENSE = 2**26
-"""Values that a dense copy may have."""
+DENSE_FROM = 0.05  # fraction of stored values from which a GPU is faster with a dense product
+LARGEST_DENSE = 2**26  # values that a dense copy may have
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class _BothOrders:
     values: Tensor
     reverse_rows: CSR
     reverse_values: Tensor
-    reverse_entry: Tensor
-    """For every entry by columns its index by rows."""
+    reverse_entry: Tensor  # for every entry by columns its index by rows
     version: int
     _dense: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
 
@@ -45,8 +44,7 @@ class _BothOrders:
         return [*self.rows, self.values], [*self.reverse_rows, self.reverse_values, self.reverse_entry]
 
     def dense(self, x: Tensor) -> tuple[Tensor, Tensor | None] | None:
-        """The dense matrix and, where it is faster, its bfloat16 split, if a GPU is faster with a dense product; built
-        once."""
+        """If a GPU is faster with a dense product: the dense matrix and, where faster, its bfloat16 split."""
         if self.values.numel() < DENSE_FROM * x.numel() or x.numel() > LARGEST_DENSE:
             return None
         if not self._dense:
@@ -68,7 +66,6 @@ def sparse_linear(
         weight: `[F, D]`.
         dropout: Rate, at least 0 and below 1.
         key: A 32-bit number in an int64 tensor that decides which values are dropped; if `None`, see `gfgn.ops.keyed`.
-        backend: `None` for the automatic choice.
     """
     _check(x, weight, dropout)
     matrix = _both_orders(x)
@@ -86,7 +83,7 @@ def sparse_linear(
         entry = torch.arange(matrix.values.numel(), device=weight.device)
         kept = keep(entry, key, rate).to(weight.dtype) / (1 - rate).to(weight.dtype)
         return reference.spmm(weight, matrix.rows, matrix.values.to(weight.dtype) * kept)
-    return cast(Tensor, sparse_linear_op(weight, *matrix.orders(), key.reshape(1), rate.reshape(1), backend))
+    return sparse_linear_op(weight, *matrix.orders(), key.reshape(1), rate.reshape(1), backend)
 
 
 def _without_dropout(x: Tensor, matrix: _BothOrders, weight: Tensor, backend: str) -> Tensor:
@@ -94,8 +91,8 @@ def _without_dropout(x: Tensor, matrix: _BothOrders, weight: Tensor, backend: st
         return reference.spmm(weight, matrix.rows, matrix.values)
     dense = matrix.dense(x) if weight.is_cuda else None
     if dense is not None:
-        return cast(Tensor, shared_linear_op(weight, dense[0].to(weight.dtype), dense[1]))
-    return cast(Tensor, spmm_op(weight, *matrix.orders(), backend))
+        return shared_linear_op(weight, dense[0].to(weight.dtype), dense[1])
+    return spmm_op(weight, *matrix.orders(), backend)
 
 
 def _check(x: Tensor, weight: Tensor, dropout: float | Tensor) -> None:
@@ -119,14 +116,9 @@ def _both_orders(x: Tensor) -> _BothOrders:
     ptr, idx = x.crow_indices().long(), x.col_indices().long()
     rows = CSR.from_pointers(ptr, idx)
     column, entry = torch.sort(idx, stable=True)
-    matrix = _BothOrders(
-        rows=rows,
-        values=values.clone(),  # a view would keep the tensor alive
-        reverse_rows=compress(column, rows.row_of_each_entry()[entry], x.size(1)),
-        reverse_values=values[entry],
-        reverse_entry=entry,
-        version=version,
-    )
+    reverse_rows = compress(column, rows.row_of_each_entry()[entry], x.size(1))
+    # A view of the values would keep the tensor alive.
+    matrix = _BothOrders(rows, values.clone(), reverse_rows, values[entry], entry, version)
     _both_orders_of[x] = matrix
     return matrix
 
@@ -134,7 +126,8 @@ def _both_orders(x: Tensor) -> _BothOrders:
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _sparse_linear(
+@operator(empty_rows(1), features=1, columns=(3, 4))
+def sparse_linear_op(
     weight: Tensor, matrix: Tensors, reverse: Tensors, keys: Tensor, rate: Tensor, backend: str
 ) -> Tensor:
     """`X W` with dropout on the stored values of `X`: `weight` is `[F, R·C]`, one block of columns for each of the `R`
@@ -145,37 +138,20 @@ def _sparse_linear(
     return kernels(backend).sparse_linear(weight, rows, values, keys, rate, entry[0] if entry else None, columns)
 
 
-def _sparse_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, ctx.matrix, ctx.reverse, keys, rate, ctx.backend = inputs
-    ctx.save_for_backward(keys, rate)
+@sparse_linear_op.gradient(save(3, 4, rest=1))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    matrix, reverse, _, _, backend = ctx.rest
+    return (sparse_linear_op(grad, reverse, matrix, *ctx.saved_tensors, backend),)
 
 
-def _sparse_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (sparse_linear_op(grad, ctx.reverse, ctx.matrix, *ctx.saved_tensors, ctx.backend),)
-
-
-def _shared_linear(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
+@operator(lambda weight, x, left: weight.new_empty(x.size(0), weight.size(1)), features=1)
+def shared_linear_op(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
     """`x W`, where every replica has its own `W`, `[F, D]`, and all have the same `x`; `left`: `x` split into parts."""
     if left is not None and weight.dtype == torch.float32 and weight.size(1) >= bf16_split.FEWEST_COLUMNS:
         return bf16_split.product(left, weight)
     return x @ weight
 
 
-def _shared_linear_fake(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
-    return weight.new_empty(x.size(0), weight.size(1))
-
-
-def _shared_linear_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.x = inputs[1]
-
-
-def _shared_linear_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (shared_linear_op(grad, ctx.x.t(), None),)
-
-
-sparse_linear_op = Operator(
-    _sparse_linear, sum_fake, _sparse_linear_context, _sparse_linear_backward, features=1, columns=(3, 4)
-)
-shared_linear_op = Operator(
-    _shared_linear, _shared_linear_fake, _shared_linear_context, _shared_linear_backward, features=1
-)
+@shared_linear_op.gradient(save(rest=1))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (shared_linear_op(grad, ctx.rest[0].t(), None),)

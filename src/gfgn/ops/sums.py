@@ -3,9 +3,11 @@
 The operators take the pattern by target and by source: the gradient is the same operator on the other one.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from gfgn.ops import reference
 from gfgn.ops.csr import Adjacency, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.edges import to_edges_op
-from gfgn.ops.registration import Operator, Tensors
+from gfgn.ops.registration import Tensors, empty_rows, operator, save
 
 
 def propagate(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -23,7 +25,7 @@ def propagate(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor
     backend = choose(x.device.type, x.dtype, backend, needs_reference(graph))
     if backend == "reference":
         return reference.spmm(x, graph.by_target, graph.norm)
-    return cast(Tensor, spmm_op(x, *weighted_edges(graph), backend))
+    return spmm_op(x, *weighted_edges(graph), backend)
 
 
 def neighbor_sum(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -32,7 +34,7 @@ def neighbor_sum(x: Tensor, graph: Adjacency, backend: str | None = None) -> Ten
     backend = choose(x.device.type, x.dtype, backend)
     if backend == "reference":
         return reference.spmm(x, graph.by_target, None)
-    return cast(Tensor, spmm_op(x, list(graph.by_target), list(graph.by_source), backend))
+    return spmm_op(x, list(graph.by_target), list(graph.by_source), backend)
 
 
 def neighbor_mean(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -66,8 +68,7 @@ def propagate_and_mean(x: Tensor, graph: Adjacency, backend: str | None = None) 
     backend = choose(x.device.type, x.dtype, backend, needs_reference(graph))
     if backend == "reference":
         return propagate(x, graph, backend), neighbor_mean(x, graph, backend)
-    both: tuple[Tensor, Tensor] = propagate_and_mean_op(x, *weighted_edges(graph), _inverse_count(graph), backend)
-    return both
+    return propagate_and_mean_op(x, *weighted_edges(graph), _inverse_count(graph), backend)
 
 
 def weighted_edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
@@ -102,26 +103,21 @@ def check_features(operator: str, graph: Adjacency, **features: Tensor) -> None:
 # --- the operators --------------------------------------------------------------------------------
 
 
-def _spmm(x: Tensor, edges: Tensors, reverse: Tensors, backend: str) -> Tensor:
+@operator(empty_rows(1), features=1)
+def spmm_op(x: Tensor, edges: Tensors, reverse: Tensors, backend: str) -> Tensor:
     """`out_i = Σ_j v_ij x_j`, with `v = 1` if `edges` holds no values."""
     rows, values = unpack(edges)
     return kernels(backend).spmm(x, rows, values[0] if values else None)
 
 
-def sum_fake(x: Tensor, edges: Tensors, *_: Any) -> Tensor:
-    """The shape of a sum over the entries of each row."""
-    return x.new_empty(edges[0].size(0) - 1, x.size(1))
+@spmm_op.gradient(save(rest=1))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    edges, reverse, backend = ctx.rest
+    return (spmm_op(grad, reverse, edges, backend),)
 
 
-def _spmm_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, ctx.edges, ctx.reverse, ctx.backend = inputs
-
-
-def _spmm_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (spmm_op(grad, ctx.reverse, ctx.edges, ctx.backend),)
-
-
-def _propagate_and_mean(
+@operator(empty_rows(1, results=2), features=1)
+def propagate_and_mean_op(
     x: Tensor, edges: Tensors, reverse: Tensors, inverse: Tensor, backend: str
 ) -> tuple[Tensor, Tensor]:
     """`Σ_j v_ij x_j` and `inverse_i Σ_j x_j` from one pass."""
@@ -129,20 +125,8 @@ def _propagate_and_mean(
     return kernels(backend).spmm_pair(x, rows, values, inverse)
 
 
-def _propagate_and_mean_fake(x: Tensor, edges: Tensors, *_: Any) -> tuple[Tensor, Tensor]:
-    return sum_fake(x, edges), sum_fake(x, edges)
-
-
-def _both_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    *_, edges, reverse, inverse, backend = inputs
-    ctx.transposed = (reverse, edges, inverse, backend)
-
-
-def _propagate_and_mean_backward(ctx: Any, weighted: Tensor, mean: Tensor) -> tuple[Any, ...]:
-    return (propagate_and_mean_transposed_op(weighted, mean, *ctx.transposed),)
-
-
-def _propagate_and_mean_transposed(
+@operator(empty_rows(2), features=2)
+def propagate_and_mean_transposed_op(
     weighted: Tensor, mean: Tensor, edges: Tensors, reverse: Tensors, inverse: Tensor, backend: str
 ) -> Tensor:
     """`Σ_i v_ij weighted_i + inverse_i mean_i` from one pass: the transpose of `propagate_and_mean`."""
@@ -150,22 +134,13 @@ def _propagate_and_mean_transposed(
     return kernels(backend).spmm_pair_backward(weighted, mean, rows, values, inverse)
 
 
-def _propagate_and_mean_transposed_fake(weighted: Tensor, mean: Tensor, edges: Tensors, *_: Any) -> Tensor:
-    return sum_fake(weighted, edges)
+@propagate_and_mean_op.gradient(save(rest=1))
+def _(ctx: Any, weighted: Tensor, mean: Tensor) -> tuple[Any, ...]:
+    edges, reverse, *rest = ctx.rest
+    return (propagate_and_mean_transposed_op(weighted, mean, reverse, edges, *rest),)
 
 
-def _propagate_and_mean_transposed_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return tuple(propagate_and_mean_op(grad, *ctx.transposed))
-
-
-spmm_op = Operator(_spmm, sum_fake, _spmm_context, _spmm_backward, features=1)
-propagate_and_mean_op = Operator(
-    _propagate_and_mean, _propagate_and_mean_fake, _both_context, _propagate_and_mean_backward, features=1
-)
-propagate_and_mean_transposed_op = Operator(
-    _propagate_and_mean_transposed,
-    _propagate_and_mean_transposed_fake,
-    _both_context,
-    _propagate_and_mean_transposed_backward,
-    features=2,
-)
+@propagate_and_mean_transposed_op.gradient(save(rest=2))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    edges, reverse, *rest = ctx.rest
+    return propagate_and_mean_op(grad, reverse, edges, *rest)

@@ -16,8 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
 _functorch = torch._C._functorch
-outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack
-"""A context manager that suspends the innermost functorch transform."""
+outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack  # suspends the innermost functorch transform
 
 
 def is_batched(x: Any) -> bool:

@@ -15,8 +15,7 @@ from torch import Tensor
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import checked, empty_result, launch, span
 
-WIDEST = 128
-"""Columns of a head that are read at once; a wider head is read in parts."""
+WIDEST = 128  # columns of a head that are read at once; a wider head is read in parts
 
 
 @triton.jit(do_not_specialize=["rows", "segments"])
@@ -102,14 +101,7 @@ def _softmax_backward(grad, alpha, out, ptr, heads, TILE: tl.constexpr, HEADS: t
 
 
 def attend(alpha: Tensor, x: Tensor, rows: CSR, entry: Tensor) -> Tensor:
-    """`out_i = Σ_e α_e x[idx_e]` over the entries of row `i`, with one weight per head.
-
-    Args:
-        alpha: `[E, heads]`.
-        x: `[N, heads * d]`.
-        rows: The pattern.
-        entry: `[E]`, int64, the row of `alpha` for each entry of `rows`.
-    """
+    """`out_i = Σ_e α[entry_e] x[idx_e]` over the entries of row `i`: `alpha` is `[E, heads]`, `x` `[N, heads * d]`."""
     alpha, x = checked(alpha, x)
     out, heads = empty_result(x, rows), alpha.shape[1]
     width = x.shape[1] // heads
@@ -118,17 +110,7 @@ def attend(alpha: Tensor, x: Tensor, rows: CSR, entry: Tensor) -> Tensor:
 
 
 def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tensor:
-    """`⟨q_i, k[idx_e]⟩` for each entry of each row `i` and each head of `width` columns.
-
-    Args:
-        q, k: `[rows, heads * width]` and `[columns, heads * width]`.
-        rows: The pattern.
-        entry: `[E]`, int64, the row of the result for each entry of `rows`.
-        width: Columns of a head.
-
-    Returns:
-        `[E, heads]`.
-    """
+    """`out[entry_e] = ⟨q_i, k[idx_e]⟩`, `[E, heads]`, for the entries of every row `i` and heads of `width` columns."""
     q, k = checked(q, k)
     columns = q.shape[1]
     heads = columns // width

@@ -8,10 +8,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gfgn.ops.cuda.gates import gated_neighbor, gated_neighbor_backward
-from gfgn.ops.cuda.gather import checked, hash_bits
-
-__all__ = ["adam", "copy_where", "dropout", "gated_neighbor", "gated_neighbor_backward"]
+from gfgn.ops.cuda.gates import gated_neighbor as gated_neighbor
+from gfgn.ops.cuda.gates import gated_neighbor_backward as gated_neighbor_backward
+from gfgn.ops.cuda.gather import checked, dropout_masks, hash_bits
 
 BLOCK = 1024
 
@@ -39,11 +38,10 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
     out = x.new_empty(rows, columns)
     if out.numel() == 0:
         return out
-    threshold = (rate * 2.0**32).floor().to(torch.int64)
-    scale = (1.0 / (1.0 - rate)).to(torch.float32)
     block = min(BLOCK, triton.next_power_of_2(columns))
     grid = (rows, triton.cdiv(columns, block))
-    _dropout[grid](x, out, keys, threshold, scale, columns, columns // keys.numel(), SHARED=shared, BLOCK=block)
+    masks = dropout_masks(keys, rate)
+    _dropout[grid](x, out, *masks, columns, columns // keys.numel(), SHARED=shared, BLOCK=block)
     return out
 
 
@@ -67,26 +65,12 @@ def _adam(
     tl.store(p + at, value, mask=present)
 
 
-def adam(
-    p: Tensor,
-    grad: Tensor,
-    m: Tensor,
-    v: Tensor,
-    scale: Tensor,
-    decay: Tensor,
-    rate: Tensor,
-    correction: Tensor,
-    beta1: float,
-    beta2: float,
-    eps: float,
-) -> None:
+def adam(p: Tensor, *rest: Tensor | float) -> None:
     """One step of Adam, in place, on parameters `[outer, R, inner]`; see `gfgn.ops.adam.adam_`."""
     if p.numel() == 0:
         return
     _, replicas, inner = p.shape
-    _adam[(triton.cdiv(p.numel(), BLOCK),)](
-        p, grad, m, v, scale, decay, rate, correction, beta1, beta2, eps, p.numel(), replicas, inner=inner, BLOCK=BLOCK
-    )  # fmt: skip
+    _adam[(triton.cdiv(p.numel(), BLOCK),)](p, *rest, p.numel(), replicas, inner=inner, BLOCK=BLOCK)
 
 
 @triton.jit(do_not_specialize=["size", "replicas"])

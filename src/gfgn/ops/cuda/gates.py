@@ -3,8 +3,6 @@
 # Triton's own functions cannot be annotated; the functions that launch them are.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
@@ -20,18 +18,8 @@ from gfgn.ops.cuda.gather import checked, launch, sigmoid
 def pair_forward(
     a: Tensor, b: Tensor, z: Tensor, lam: Tensor, norm: Tensor, row_norm: Tensor, rows: CSR, save: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`out_i = z_i + λ Σ_j s t` with `s = σ(a_i + b_j)` and `t = norm_ij z_j - row_norm_ij z_i`.
-
-    Args:
-        a, b, z: `[N, D]`.
-        lam: `[D]`, float32.
-        norm, row_norm: `[E]`, float32, in the order of `rows.idx`.
-        rows: The pattern by target.
-        save: Also return what the backward pass needs; otherwise the last two results are empty.
-
-    Returns:
-        `out`, `p = Σ_j s (1 - s) t` and `q = Σ_j s row_norm_ij`, each `[N, D]`.
-    """
+    """`out_i = z_i + λ Σ_j s t` with `s = σ(a_i + b_j)` and `t = norm_ij z_j - row_norm_ij z_i`; with `save` also
+    `p = Σ_j s (1 - s) t` and `q = Σ_j s row_norm_ij`, which are empty otherwise. All are `[N, D]`."""
     a, b, z = checked(a, b, z)
     out = torch.empty_like(z)
     p, q = (torch.empty_like(z) if save else z.new_empty(0) for _ in range(2))
@@ -41,23 +29,11 @@ def pair_forward(
 
 
 def pair_backward(
-    grad: Tensor,
-    a: Tensor,
-    b: Tensor,
-    z: Tensor,
-    p: Tensor,
-    q: Tensor,
-    lam: Tensor,
-    norm_t: Tensor,
-    row_norm_t: Tensor,
-    rows_t: CSR,
-    reuse: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of `pair_forward` for `a`, `b` and `z`.
-
-    `p` and `q` are saved by the forward pass; `rows_t` is by source, and `norm_t`, `row_norm_t` are in its order. With
-    `reuse` the gradients overwrite `p`, `b` and `q`: each of their rows is read only by the program that writes it.
-    """
+    grad: Tensor, a: Tensor, b: Tensor, z: Tensor, p: Tensor, q: Tensor, lam: Tensor,
+    norm_t: Tensor, row_norm_t: Tensor, rows_t: CSR, reuse: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of `pair_forward` for `a`, `b` and `z`; `rows_t` is by source, as are `norm_t` and `row_norm_t`.
+    With `reuse` they overwrite `p`, `b` and `q`: each of their rows is read only by the program that writes it."""
     grad, a, b, z, p, q = checked(grad, a, b, z, p, q)
     outs = (p, b, q) if reuse else (torch.empty_like(a), torch.empty_like(b), torch.empty_like(z))
     own = (b, z, grad, p, q)
@@ -185,23 +161,15 @@ def _gated_neighbor_backward(
     tl.store(partial + at + d * d, sum_other, mask=gate_inside)
 
 
+# The largest head whose gate, gradient and rows in flight fit into the shared memory of any GPU; wider heads use
+# PyTorch's products.
 WIDEST_HEAD = 32
-"""Largest head whose gate, gradient and rows in flight fit into the shared memory of any GPU; wider heads use PyTorch's
-products."""
 
 
-class NeighborProgram(NamedTuple):
-    """The shape of one program of the neighbor level."""
-
-    columns: int
-    rows: int
-    warps: int
-
-
-def _neighbor_program(d: int) -> NeighborProgram:
-    """The fastest on an H200 for heads of up to 16 columns, where wider matrices cost more than they gain; for wider
-    heads, half of the rows that would fit."""
-    return NeighborProgram(16, 32, 1) if d <= 16 else NeighborProgram(32, 32, 2)
+def _neighbor_program(d: int) -> tuple[int, int, int]:
+    """Columns, rows and warps of a program: the fastest on an H200 for heads of up to 16 columns, where wider matrices
+    cost more than they gain; for wider heads, half of the rows that would fit."""
+    return (16, 32, 1) if d <= 16 else (32, 32, 2)
 
 
 def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ in order by `_join`. There are no atomics: the same input gives the same bits. O
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
@@ -81,11 +81,8 @@ def _columns(width, group_blocks, GROUPED: tl.constexpr, BLOCK_D: tl.constexpr):
 
 @triton.jit
 def span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS: tl.constexpr):
-    """Row, first entry and number of entries of work item `v`, and whether it is an ordinary row.
-
-    Work items are the segments of the hubs, first because they take longest, and then all rows; the row of a hub is
-    empty.
-    """
+    """Row, first entry and number of entries of work item `v`, and whether it is an ordinary row. Work items are the
+    segments of the hubs, first because they take longest, and then all rows; the row of a hub is empty."""
     if HUBS:
         is_segment = v < segments
         hub = tl.load(seg_hub + v, mask=is_segment, other=0)
@@ -327,12 +324,9 @@ def plan(op: str, rows: CSR, dtype: torch.dtype, columns: int) -> Tile:
     return Tile(lanes, unroll, block)
 
 
-class DropoutMasks(NamedTuple):
-    """What decides the dropout of `sparse_linear`; one value per replica."""
-
-    key: Tensor
-    threshold: Tensor
-    scale: Tensor
+def dropout_masks(keys: Tensor, rate: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What decides dropout, one value per replica: keys, the least hash that is kept, and the factor of what is."""
+    return keys, (rate * 2.0**32).floor().to(torch.int64), (1.0 / (1.0 - rate)).to(torch.float32)
 
 
 def _pad(tensors: tuple[Tensor | None, ...], count: int) -> tuple[Tensor | None, ...]:
@@ -351,7 +345,7 @@ def launch(
     save: bool = True,
     lam: Tensor | None = None,
     gate_stride: int = 0,
-    dropout: DropoutMasks | None = None,
+    dropout: tuple[Tensor, Tensor, Tensor] | None = None,
     entry: Tensor | None = None,
     width: int = 0,
 ) -> None:
@@ -368,35 +362,19 @@ def launch(
     group_width = width if dropout is not None and not by_column else columns
     group_blocks = triton.cdiv(group_width, tile.block)
     blocks = columns // group_width * group_blocks
-    finish: dict[str, Any] = dict(zip(("y0", "y1", "y2", "y3", "y4"), _pad(own, 5), strict=True))
-    finish |= dict(zip(("out0", "out1", "out2"), _pad(outs, 3), strict=True))
-    finish |= {"lam": lam, "scale": dropout.scale if dropout else None, "partial": partial, "plane": plane}
-    finish |= {"hub_rows": rows.hub_rows, "hub_ptr": rows.hub_ptr, "columns": columns, "width": width}
-    finish |= {"gate_stride": gate_stride, "OP": op, "SAVE": save, "SUMS": sums}
+    key, threshold, scale = dropout or (None, None, None)
+    shape = (plane, columns, width, gate_stride)
     _gather[(count + segments, blocks)](
-        *_pad(gathered, 3),
-        w0=values[0] if values else None,
-        w1=values[1] if len(values) > 1 else None,
-        key=dropout.key if dropout else None,
-        threshold=dropout.threshold if dropout else None,
-        entry=entry,
-        ptr=rows.ptr,
-        idx=rows.idx,
-        seg_hub=rows.seg_hub,
-        rows=count,
-        segments=segments,
-        group_width=group_width,
-        group_blocks=group_blocks,
-        HUBS=hubs > 0,
-        BY_COLUMN=by_column,
-        LANES=tile.lanes,
-        UNROLL=tile.unroll,
-        BLOCK_D=tile.block,
-        num_warps=tile.warps,
-        **finish,
-    )
+        *_pad(gathered, 3), *_pad(own, 5), *_pad(values, 2), lam, key, threshold, scale, entry, *_pad(outs, 3), partial,
+        *rows, count, segments, *shape, group_width, group_blocks,
+        OP=op, SAVE=save, SUMS=sums, HUBS=hubs > 0, BY_COLUMN=by_column,
+        LANES=tile.lanes, UNROLL=tile.unroll, BLOCK_D=tile.block, num_warps=tile.warps,
+    )  # fmt: skip
     if hubs:
-        _join[(hubs, triton.cdiv(columns, 32))](TILE=16, BLOCK_D=32, num_warps=1, **finish)
+        _join[(hubs, triton.cdiv(columns, 32))](
+            partial, *_pad(own, 5), lam, scale, *_pad(outs, 3), rows.hub_rows, rows.hub_ptr, *shape,
+            OP=op, SAVE=save, SUMS=sums, TILE=16, BLOCK_D=32, num_warps=1,
+        )  # fmt: skip
 
 
 def checked(*tensors: Tensor) -> list[Tensor]:
@@ -437,29 +415,12 @@ def spmm_pair_backward(g_weighted: Tensor, g_mean: Tensor, rows_t: CSR, values_t
 def sparse_linear(
     weight: Tensor, rows: CSR, values: Tensor, keys: Tensor, rate: Tensor, entry: Tensor | None, out_columns: int
 ) -> Tensor:
-    """A sparse matrix times a dense one, with dropout on the sparse values, for several replicas at once.
-
-    Replica `r` keeps entry `e` where a hash of its number and the replica's key reaches a threshold: no mask is stored,
-    and the backward pass recomputes the same one.
-
-    Args:
-        weight: `[F, R * out_columns]`; replica `r` owns `out_columns` consecutive columns.
-        rows, values: The sparse matrix.
-        keys: `[R]`, int64, 32-bit unsigned keys.
-        rate: `[R]`, float64, the dropout rates, in `[0, 1)`.
-        entry: `[E]`, int64, the number of each entry in the matrix that is not transposed; `None` for `0 … E - 1`.
-        out_columns: Columns of one replica.
-
-    Returns:
-        `[rows, R * out_columns]`.
-    """
+    """A sparse matrix times `[F, R * out_columns]`, with dropout on the sparse values: replica `r` owns `out_columns`
+    consecutive columns. `entry` numbers the entries as in the matrix that is not transposed; `None` for `0 … E - 1`."""
     (weight,) = checked(weight)
     if weight.shape[1] != keys.numel() * out_columns:
-        expected = f"{keys.numel()} replicas of {out_columns} columns"
-        raise ValueError(f"weight has {weight.shape[1]} columns, expected {expected}")
+        raise ValueError(f"weight has {weight.shape[1]} columns, expected {keys.numel()} replicas of {out_columns}")
     out = empty_result(weight, rows)
-    threshold = (rate * 2.0**32).floor().to(torch.int64)
-    scale = (1.0 / (1.0 - rate)).to(torch.float32)
-    dropout = DropoutMasks(keys, threshold, scale)
+    dropout = dropout_masks(keys, rate)
     launch("sparse_linear", rows, (out,), (weight,), (), (values,), dropout=dropout, entry=entry, width=out_columns)
     return out

@@ -1,20 +1,6 @@
-"""The functions of the CUDA backend that walk a `CSR`: see `gfgn.ops.dispatch.Kernels`."""
+"""The functions of the CUDA backend that walk a `CSR`: see `gfgn.ops.dispatch`."""
+# ruff: noqa: F401
 
 from gfgn.ops.cuda.attention import attend, edge_dot, softmax, softmax_backward
 from gfgn.ops.cuda.gates import gated_propagate, gated_propagate_backward, pair_backward, pair_forward
 from gfgn.ops.cuda.gather import sparse_linear, spmm, spmm_pair, spmm_pair_backward
-
-__all__ = [
-    "attend",
-    "edge_dot",
-    "gated_propagate",
-    "gated_propagate_backward",
-    "pair_backward",
-    "pair_forward",
-    "softmax",
-    "softmax_backward",
-    "sparse_linear",
-    "spmm",
-    "spmm_pair",
-    "spmm_pair_backward",
-]
