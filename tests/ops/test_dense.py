@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.ops import registration
 from gfgn.ops.adam import adam_, copy_where_
-from gfgn.ops.cpu.dense import Dropout, drop_run
-from gfgn.ops.cpu.kernels import bare
+from gfgn.ops.cpu.dense import Dropout, drop_consecutive
+from gfgn.ops.cpu.numba_internals import as_pointers
 from gfgn.ops.dispatch import elementwise
 from gfgn.ops.random import keep, keyed
 
@@ -77,7 +77,7 @@ def test_dropout_beyond_two_to_the_32() -> None:
     one, out = np.ones(2 * width, dtype=np.float32), np.zeros(2 * width, dtype=np.float32)
     vectors = (np.array([12345], np.uint32), np.array([2**31], np.uint32), np.array([1], np.float32))
     op = Dropout(one, out, *vectors, 2, 1, width, False)
-    run = njit(lambda op, place, number, count: drop_run(bare(op), place, place, number, count, 0))
+    run = njit(lambda op, place, number, count: drop_consecutive(as_pointers(op), place, place, number, count, 0))
     run(op, 0, row * width, crossing)
     run(op, crossing, 2**32, 2 * width - crossing)
     assert out.astype(bool).tolist() == expected.tolist()

@@ -1,44 +1,42 @@
-"""CPU kernels of attention, in Numba: weighted sums over neighbours and dot products along edges, a head at a time.
+"""Attention: weighted sums over neighbors and dot products along edges, one head at a time.
 
-Rows are dealt to threads in chunks. A row's sum is taken by one thread in the order of its entries, so bits do not
-depend on the number of threads.
+The rows are split into tasks of about as many entries each. One thread sums a row in the order of its entries, so the
+bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
-from typing import Any, TypeVar, cast
+import functools
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
+from gfgn.ops.cpu.threads import for_each_task, run_tasks
 from gfgn.ops.csr import CSR
 
-F = TypeVar("F", bound=Callable[..., Any])
 SMALL = 1 << 18
-"""Products below which one thread is the better choice."""
+"""Products below which one thread is faster."""
+
+# `bounds`: `[tasks + 1]`, the first row of each task.
+Attend = namedtuple("Attend", "alpha z ptr idx entry out bounds")
+Dot = namedtuple("Dot", "q k ptr idx entry out bounds")
+
+contracted = functools.partial(inlined, fastmath={"contract"})
 
 
-def kernel(function: F) -> F:
-    """Compiled on its first call, kept on disk, run without the interpreter lock."""
-    return cast(F, njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function))
-
-
-@kernel
-def attend_kernel(alpha: Any, z: Any, ptr: Any, idx: Any, entry: Any, out: Any, first: int, last: int) -> None:
-    heads = alpha.shape[1]
-    width = z.shape[1] // heads
-    for i in range(first, last):
-        row = out[i]
+@contracted
+def attend_task(op: Any, task: int) -> None:
+    heads = op.alpha.shape[1]
+    width = op.z.shape[1] // heads
+    for i in range(op.bounds[task], op.bounds[task + 1]):
+        row = op.out[i]
         row[:] = 0
-        for e in range(ptr[i], ptr[i + 1]):
-            weight, source = alpha[entry[e]], z[idx[e]]
+        for e in range(op.ptr[i], op.ptr[i + 1]):
+            weight, source = op.alpha[op.entry[e]], op.z[op.idx[e]]
             for head in range(heads):
                 factor, start = weight[head], head * width
                 for c in range(start, start + width):
@@ -46,14 +44,19 @@ def attend_kernel(alpha: Any, z: Any, ptr: Any, idx: Any, entry: Any, out: Any, 
 
 
 @kernel
-def dot_kernel(q: Any, k: Any, ptr: Any, idx: Any, entry: Any, out: Any, first: int, last: int) -> None:
-    heads = out.shape[1]
-    width = q.shape[1] // heads
-    products = np.empty(width, q.dtype)
-    for i in range(first, last):
-        row = q[i]
-        for e in range(ptr[i], ptr[i + 1]):
-            source, target = k[idx[e]], out[entry[e]]
+def attend_kernel(op: Any, work: Any) -> None:
+    for_each_task(attend_task, op, as_pointers(work))
+
+
+@contracted
+def dot_task(op: Any, task: int) -> None:
+    heads = op.out.shape[1]
+    width = op.q.shape[1] // heads
+    products = np.empty(width, op.q.dtype)
+    for i in range(op.bounds[task], op.bounds[task + 1]):
+        row = op.q[i]
+        for e in range(op.ptr[i], op.ptr[i + 1]):
+            source, target = op.k[op.idx[e]], op.out[op.entry[e]]
             for head in range(heads):
                 start = head * width
                 for c in range(width):
@@ -64,44 +67,40 @@ def dot_kernel(q: Any, k: Any, ptr: Any, idx: Any, entry: Any, out: Any, first: 
                 target[head] = total
 
 
+@kernel
+def dot_kernel(op: Any, work: Any) -> None:
+    for_each_task(dot_task, op, as_pointers(work))
+
+
 def attend(alpha: Tensor, z: Tensor, rows: CSR, entry: Tensor) -> Tensor:
-    """`out_i = Σ_e α_e z_{idx(e)}` over the entries of each row, a head at a time."""
+    """`out_i = Σ_e α_e z_{idx(e)}` over the entries of each row, for each head."""
     out = z.new_empty(rows.ptr.numel() - 1, z.size(1))
-    _run(attend_kernel, (alpha.contiguous(), z.contiguous()), rows, entry, out)
+    _run(attend_kernel, Attend, (alpha, z), rows, entry, out)
     return out
 
 
 def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tensor:
     """`⟨q_i, k_{idx(e)}⟩` for each entry of each row and each head of `width` columns."""
     out = q.new_empty(entry.numel(), q.size(1) // width)
-    _run(dot_kernel, (q.contiguous(), k.contiguous()), rows, entry, out)
+    _run(dot_kernel, Dot, (q, k), rows, entry, out)
     return out
 
 
-def _run(function: Callable[..., None], inputs: tuple[Tensor, Tensor], rows: CSR, entry: Tensor, out: Tensor) -> None:
+def _run(function: Any, record: Any, inputs: tuple[Tensor, Tensor], rows: CSR, entry: Tensor, out: Tensor) -> None:
     half = out.dtype in (torch.bfloat16, torch.float16)
     result = out.float() if half else out
-    tensors = [value.detach().float() if half else value.detach() for value in inputs]
-    arrays = [value.numpy() for value in (*tensors, rows.ptr, rows.idx, entry, result)]
-    size = rows.ptr.numel() - 1
-    threads = torch.get_num_threads()
-    if threads == 1 or rows.idx.numel() * inputs[1].size(1) < SMALL:
-        function(*arrays, 0, size)
-    else:
-        # Chunks of about as many entries each, several a thread.
-        cuts = np.searchsorted(arrays[2], np.linspace(0, rows.idx.numel(), 4 * threads + 1)[1:-1])
-        bounds = [0, *np.unique(cuts).tolist(), size]
-        jobs = [_pool(threads).submit(function, *arrays, *pair) for pair in pairwise(bounds)]
-        for job in jobs:
-            job.result()
+    operands = [(x.float() if half else x).detach().contiguous() for x in inputs]
+    bounds = _task_bounds(rows, rows.idx.numel() * inputs[1].size(1))
+    op = record._make(x.numpy() for x in (*operands, rows.ptr, rows.idx, entry, result, bounds))
+    run_tasks(function, result.dtype, op, bounds.numel() - 1)
     if half:
         out.copy_(result)
 
 
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="gfgn-attention")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child process has none of its parent's threads
+def _task_bounds(rows: CSR, products: int) -> Tensor:
+    """Splits the rows into tasks of about as many entries each, several per thread."""
+    size, threads = rows.ptr.numel() - 1, torch.get_num_threads()
+    if threads == 1 or products < SMALL:
+        return torch.tensor([0, size])
+    cuts = np.searchsorted(rows.ptr.numpy(), np.linspace(0, rows.idx.numel(), 4 * threads + 1)[1:-1])
+    return torch.tensor([0, *np.unique(cuts).tolist(), size])
