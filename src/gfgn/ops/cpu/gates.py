@@ -173,8 +173,8 @@ def backward_step(op: Any, walk: Any, packed: int, e: int, s: Any, sums: Any) ->
     x, y, r = sums
     slope = s - s * s
     message = load(walk.table, packed + LANES) * read(op.norm, e)
-    own = load(walk.table, packed + 2 * LANES) * read(op.row_norm, e)
-    return x + s * message, y + slope * message, r + slope * own
+    own = load(walk.table, packed + 2 * LANES)
+    return x + s * message, y + slope * message, r + slope * (own * read(op.row_norm, e))
 
 
 @inlined
