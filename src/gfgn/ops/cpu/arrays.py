@@ -1,7 +1,5 @@
 """Tensors as the flat arrays that kernels take, and memory for their results."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 
@@ -38,16 +36,9 @@ def compute_dtype(x: Tensor) -> torch.dtype:
 
 
 def dropout_arrays(keys: Tensor, rate: Tensor, dtype: torch.dtype) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """What a kernel needs to drop values by their hash, each `[R]`.
+    """Keys, thresholds and scales of `R` replicas that drop values by their hash; see `gfgn.ops.random.keep`.
 
-    Args:
-        keys: `[R]`, int64, of which the low 32 bits count.
-        rate: `[R]`, in [0, 1).
-        dtype: The dtype of the values.
-
-    Returns:
-        The keys, uint32; the thresholds, uint32: a value is kept where its hash is at least this; the factors of the
-        values that are kept, `1 / (1 − rate)`.
+    A value is kept where its hash with the low 32 bits of the key is at least `⌊rate 2³²⌋`, and divided by `1 − rate`.
     """
     rate = rate.double()
     threshold = (rate * 2.0**32).floor().to(torch.int64)

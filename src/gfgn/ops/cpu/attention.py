@@ -4,8 +4,6 @@ The rows are split into tasks of about as many entries each. One thread sums a r
 bits do not depend on the number of threads.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import namedtuple
 from typing import Any
@@ -98,7 +96,13 @@ def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tens
 
 
 def _run(
-    function: Any, record: Any, inputs: tuple[Tensor, Tensor], rows: CSR, entry: Tensor, shape: tuple[int, int], heads: int
+    function: Any,
+    record: Any,
+    inputs: tuple[Tensor, Tensor],
+    rows: CSR,
+    entry: Tensor,
+    shape: tuple[int, int],
+    heads: int,
 ) -> Tensor:
     x = inputs[1]
     dtype = arrays.compute_dtype(x)

@@ -3,8 +3,6 @@
 Each is one pass over memory, cut into tasks that threads share.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 from math import sqrt
 from typing import Any
@@ -23,9 +21,6 @@ __all__ = ["adam", "copy_where", "dropout", "gated_neighbor", "gated_neighbor_ba
 
 CHUNK = 1 << 14
 """Elements in one task."""
-
-
-# ------------------------------------------------------------------------------------------------------------- dropout
 
 # `keys`, `threshold`, `scale`: `[replicas]`, see `arrays.dropout_arrays`. `shared`: whether all replicas read the same
 # values.
@@ -71,14 +66,8 @@ def dropout_kernel(op: Any, work: Any) -> None:
 
 
 def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
-    """Drops values of `x`, `[N, R·D]`: number `n D + d` of replica `r` by a hash of it and `keys[r]`.
-
-    Args:
-        x: `[N, R·D]`; replica `r` owns the `r`-th run of `D` columns. If `shared`, `[N, D]`, the same for all.
-        keys: `[R]`, int64, of which the low 32 bits count.
-        rate: `[R]`, in [0, 1).
-        shared: Whether all replicas have the same values.
-    """
+    """Drops values of `x`, `[N, R·D]` or, if all replicas share it, `[N, D]`: value `n D + d` of replica `r` by a hash
+    of this number and `keys[r]`."""
     dtype, replicas = arrays.compute_dtype(x), keys.numel()
     rows, columns = x.size(0), x.size(1) * (replicas if shared else 1)
     out = arrays.empty(rows, columns, dtype=dtype)
@@ -88,8 +77,6 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
         run_tasks(dropout_kernel, dtype, op, -(-rows // max(1, CHUNK // columns)))
     return out.to(x.dtype)
 
-
-# ---------------------------------------------------------------------------------------------------------------- Adam
 
 # All of `[replicas]` but the first four and `correction`, `[1]`. `scale`: the factor of the gradient; `rate`: the
 # learning rate over the first bias correction; `correction`: the square root of the second.
@@ -147,8 +134,6 @@ def adam(
         op = Adam._make((*tensors, beta1, beta2, eps, p.numel(), *p.shape[1:]))
         run_tasks(adam_kernel, p.dtype, op, -(-p.numel() // CHUNK))
 
-
-# ----------------------------------------------------------------------------------------------------- chosen replicas
 
 Copy = namedtuple("Copy", "source target chosen runs runs_per_task replicas inner")
 

@@ -5,8 +5,6 @@ per entry, and the exponentials are computed per node. In the kernels `exp_a` an
 `exp(−b)`.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 from typing import Any
 
@@ -47,8 +45,6 @@ def safe_gate(a: Any, b: Any, exp_a: Any, exp_b: Any) -> Any:
     """
     return 1.0 / select_within(a, b, product_limit(a), multiply_add(exp_a, exp_b, 1.0), exp((a + b) * -1.0) + 1.0)
 
-
-# ------------------------------------------------------------------------------------------------------------- forward
 
 # `large`: `[blocks]`, 1 where some `b` of the block exceeds `product_limit`.
 PairForward = namedtuple("PairForward", "a b z lam norm row_norm large out p q save")
@@ -129,14 +125,12 @@ def pair_forward(
     """`out_i = z_i + λ Σ_j s t` with `s = σ(a_i + b_j)` and `t = norm_ij z_j − row_norm_ij z_i`.
 
     Args:
-        a, b, z: `[N, D]`.
-        lam: λ, `[D]`.
-        norm, row_norm: `[E]`, in the order of `rows.idx`.
-        rows: The sources of each target.
-        save: Whether to return what the backward needs.
+        a, b, z, lam: `[N, D]`, and `[D]`.
+        norm, row_norm, rows: The sources of each target, with two values per entry.
+        save: Whether to return `p` and `q` for the backward; they are empty otherwise.
 
     Returns:
-        `out`, `p = Σ_j s (1 − s) t` and `q = Σ_j s row_norm_ij`, all `[N, D]`; `p` and `q` are empty unless `save`.
+        `out`, `p = Σ_j s (1 − s) t` and `q = Σ_j s row_norm_ij`, all `[N, D]`.
     """
     dtype = arrays.compute_dtype(z)
     walk = plan_walk(rows, z, fields=2, sums=4 if save else 2)
@@ -148,8 +142,6 @@ def pair_forward(
     run_kernel(pair_forward_kernel, dtype, op, walk)
     return out.to(z.dtype), p.to(z.dtype), q.to(z.dtype)
 
-
-# ------------------------------------------------------------------------------------------------------------ backward
 
 # `large`: `[blocks]`, 1 where some `a` of the block exceeds `product_limit`.
 PairBackward = namedtuple("PairBackward", "grad a b z p q lam norm row_norm large grad_a grad_b grad_z")
@@ -233,11 +225,9 @@ def pair_backward(
     """The gradients of `pair_forward` with respect to `a`, `b` and `z`.
 
     Args:
-        grad: The gradient of `out`, `[N, D]`.
-        a, b, z, lam: As given to `pair_forward`.
-        p, q: As returned by it.
-        norm_t, row_norm_t: `[E]`, in the order of `rows_t.idx`.
-        rows_t: The targets of each source.
+        grad: The gradient of `out`.
+        a, b, z, p, q, lam: As given to `pair_forward`, and as returned by it.
+        norm_t, row_norm_t, rows_t: The targets of each source, with two values per entry.
         reuse: Whether `p`, `b` and `q` may be overwritten; unused here.
     """
     dtype = arrays.compute_dtype(z)

@@ -6,8 +6,6 @@ rows one by one, all in registers. Sums over rows are computed per task and adde
 threads.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import namedtuple
 from typing import Any, NamedTuple
@@ -63,8 +61,6 @@ def _blocks(heads: int, depth: int, width: int) -> Blocks:
     index = (head.unsqueeze(1) * depth + source % depth) * width + (column % width).unsqueeze(1)
     return Blocks(first, span, torch.where(exists, index, heads * depth * width))
 
-
-# ------------------------------------------------------------------------------------------------------------- product
 
 # `matrix`: `[blocks, span, LANES]`; `depth`, `columns`: the columns of `x` and `out`; `add`: whether to add to `out`.
 Product = namedtuple("Product", "x matrix first out rows depth columns span add")
@@ -133,8 +129,6 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
     op = Product._make((*map(arrays.flat, tensors), *sizes, add))
     run_tasks(product_kernel, x.dtype, op, num_tasks(x.size(0)))
 
-
-# ------------------------------------------------------------------------------------------------------------ gradient
 
 # `sums`: `[tasks, blocks, span, LANES]`; `depth`, `columns`: the columns of `x` and `grad`.
 Gradient = namedtuple("Gradient", "x grad first sums rows depth columns span")

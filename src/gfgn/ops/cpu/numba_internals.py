@@ -13,14 +13,13 @@ list and says which of them is gone.
   `numba.core.types.ExternalFunction`: types of kernel arguments
 - `numba.extending.models.PrimitiveModel`, `numba.extending.register_model`, `numba.extending.intrinsic`,
   `numba.extending.overload`: the vector type and its operations
-- `numba.core.options.TargetOptions.forceinline`: the `njit` option behind `inlined`
+- `numba.core.options.DefaultOptions.forceinline`, `numba.core.options.DefaultOptions.no_cpython_wrapper`,
+  `numba.core.options.DefaultOptions.no_cfunc_wrapper`: `njit` options that inline and save a third of the compile time
 - `numba.core.caching.Cache.load_overload`, `numba.core.caching.IndexDataCacheFile`: the on-disk cache, whose
   `_source_stamp` is extended to the files that a kernel inlines code from
 - `llvmlite.ir.IRBuilder.atomic_rmw`, `llvmlite.ir.IRBuilder.shuffle_vector`, `llvmlite.ir.IRBuilder.insert_element`,
   `llvmlite.ir.IRBuilder.extract_element`, `llvmlite.ir.IRBuilder.cttz`, `llvmlite.ir.IRBuilder.fneg`: LLVM instructions
 """
-
-from __future__ import annotations
 
 import functools
 import hashlib
@@ -41,17 +40,15 @@ LANES = 16
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-# --------------------------------------------------------------------------------------------------------- decorators
-
-
 def inlined(function: F, *, fastmath: Any = False) -> F:
-    """Compiles a function that only kernels call; it is inlined into them."""
-    return cast(F, njit(forceinline=True, error_model="numpy", fastmath=fastmath)(function))
+    """Compiles a function that only kernels call; it is inlined into them, and cannot be called from Python."""
+    options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(F, njit(error_model="numpy", fastmath=fastmath, **options)(function))
 
 
 def kernel(function: F, *, error_model: str = "numpy") -> F:
     """Compiles an entry point on its first call, caches it on disk, and runs it without the interpreter lock."""
-    compiled = njit(nogil=True, cache=True, error_model=error_model)(function)
+    compiled = njit(nogil=True, cache=True, error_model=error_model, no_cfunc_wrapper=True)(function)
     if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT
         compiled._cache._cache_file._source_stamp = _source_stamp(Path(function.__code__.co_filename).parent)
     return cast(F, compiled)
@@ -70,7 +67,7 @@ def instruction(typing: Callable[..., Any]) -> Callable[..., Any]:
 
     Args:
         typing: Maps the argument types to a Numba signature and `emit(llvm, *values)`, which writes the code with an
-            `Emitter` and returns the resulting value, or `None`.
+            `Emitter` and returns the result.
     """
 
     def definition(context: Any, *arguments: Any) -> Any:
@@ -78,7 +75,7 @@ def instruction(typing: Callable[..., Any]) -> Callable[..., Any]:
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             result = emit(Emitter(context, builder), *values)
-            return context.get_dummy_value() if result is None else result
+            return context.get_dummy_value() if signature.return_type == types.void else result
 
         return signature, generate
 
@@ -98,9 +95,6 @@ def specialized(typed: Callable[..., Any]) -> Callable[..., Any]:
 
     overload(function)(typed)
     return function
-
-
-# --------------------------------------------------------------------------------------------------------- LLVM code
 
 
 class Vector(types.Type):  # type: ignore[misc]
@@ -166,9 +160,9 @@ class Emitter:
         lanes = self.context.get_value_type(vector).as_pointer()
         return self.builder.load(self.builder.bitcast(address, lanes), align=vector.scalar.bitwidth // 8)
 
-    def store(self, value: Any, address: Any, bits: int) -> None:
-        """Stores a vector of scalars of `bits` bits."""
-        self.builder.store(value, self.builder.bitcast(address, value.type.as_pointer()), align=bits // 8)
+    def store(self, vector: Any, value: Any, address: Any) -> Any:
+        address = self.builder.bitcast(address, value.type.as_pointer())
+        return self.builder.store(value, address, align=vector.scalar.bitwidth // 8)
 
     def as_integers(self, vector: Any, bits: int) -> Any:
         """The lanes' bits as integers of the same size."""
@@ -178,10 +172,10 @@ class Emitter:
         """The low `bits` bits of every lane."""
         return self.builder.trunc(vector, ir.VectorType(ir.IntType(bits), LANES))
 
-    def prefetch(self, address: Any) -> None:
+    def prefetch(self, address: Any) -> Any:
         address = self.builder.bitcast(address, ir.IntType(8).as_pointer())
         read, keep, data = (self.number(32, flag) for flag in (0, 3, 1))
-        self.call("llvm.prefetch.p0", ir.VoidType(), address, read, keep, data)
+        return self.call("llvm.prefetch.p0", ir.VoidType(), address, read, keep, data)
 
     def call(self, name: str, result: Any, *arguments: Any) -> Any:
         """Calls an LLVM intrinsic."""

@@ -9,8 +9,6 @@ depend on threads.
 The halves of a gate `[heads, 2d, d]` are `own`, for a node's own features, and `other`, for those of its neighbors.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import namedtuple
 from collections.abc import Sequence
@@ -28,9 +26,6 @@ from gfgn.ops.cpu.vectors import load_masked, sigmoid, store_masked, zeros
 
 STRIP = 16
 """Rows whose block is computed at a time, with its matrices in registers."""
-
-
-# ------------------------------------------------------------------------------------------ matrices of a block's heads
 
 
 def _add_product(llvm: Emitter, x: Any, k: int, size: int, y: Any, total: Any) -> Any:
@@ -59,7 +54,7 @@ def store_matrix(rows: Any, pointer: Any, offset: Any) -> Any:
     def emit(llvm: Emitter, matrix: Any, base: Any, offset: Any) -> None:
         for k in range(len(rows)):
             row = llvm.builder.extract_value(matrix, k)
-            llvm.store(row, llvm.element(base, offset, k * LANES), pointer.dtype.bitwidth)
+            llvm.store(rows.dtype, row, llvm.element(base, offset, k * LANES))
 
     return types.void(rows, pointer, types.int64), emit
 
@@ -87,8 +82,6 @@ def add_outer_product(rows: Any, x: Any, y: Any) -> Any:
 
     return rows(rows, x, y), emit
 
-
-# -------------------------------------------------------------------------------------------------------------- strips
 
 # Operands of the kernels. All end with: `rows`; `columns`; `block`, the columns of a block; `size`, a tuple with one
 # item per column of a head, whose length is known when a kernel is compiled. Matrices of blocks (`own`, `other`, and
@@ -214,9 +207,6 @@ def halves_backward_strip(op: Any, first: int, last: int, block: int, sums: int)
 @kernel
 def halves_backward_kernel(op: Any, work: Any) -> None:
     for_each_strip(halves_backward_strip, as_pointers(op), as_pointers(work))
-
-
-# ----------------------------------------------------------------------------------------------------------- functions
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,7 +1,5 @@
 """A sparse matrix under dropout times a weight, for replicas that each drop other entries."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from typing import Any
 
@@ -24,11 +22,8 @@ SparseLinear = namedtuple("SparseLinear", "x values keys threshold scale entry n
 @instruction
 def consecutive(first: Any) -> Any:
     """The integers from `first` on, one per lane."""
-
-    def emit(llvm: Emitter, first: Any) -> Any:
-        return llvm.builder.add(llvm.splat(first), llvm.numbers(64, list(range(LANES))))
-
-    return Vector(types.int64)(types.int64), emit
+    lanes = list(range(LANES))
+    return Vector(types.int64)(types.int64), lambda llvm, i: llvm.builder.add(llvm.splat(i), llvm.numbers(64, lanes))
 
 
 @instruction
@@ -106,15 +101,11 @@ def sparse_linear(
 ) -> Tensor:
     """A sparse matrix under dropout times a weight, for `R` replicas.
 
-    Entry `e` of replica `r` is kept if its hash is `⌊rate_r 2³²⌋` or more, and is divided by `1 − rate_r`.
-
     Args:
         weight: `[F, R * out_columns]`; replica `r` owns the `r`-th run of `out_columns` columns.
         rows, values: The sparse matrix, or its transpose.
-        keys: `[R]`, int64, of which the low 32 bits count.
-        rate: `[R]`, float64, in [0, 1).
-        entry: `[E]`, int64: the numbers of the entries, so that a transpose drops what its original drops; None:
-            0, 1, ….
+        keys, rate: `[R]`, see `arrays.dropout_arrays`.
+        entry: `[E]`: the numbers of the entries (default: 0, 1, …), so that a transpose drops what its original drops.
         out_columns: Columns of a replica.
     """
     dtype = arrays.compute_dtype(weight)

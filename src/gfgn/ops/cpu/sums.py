@@ -1,7 +1,5 @@
 """Plain sums over the rows of a sparse pattern: products of a sparse matrix with a dense one."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from typing import Any
 

@@ -6,8 +6,6 @@ caller waits only for tasks that were started. So kernels may be called from any
 fork.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import queue
@@ -26,9 +24,6 @@ logger = logging.getLogger(__name__)
 
 ANNOUNCE_AFTER = 1.0
 """Seconds after which a compilation is announced."""
-
-
-# ------------------------------------------------------------------------------------------------------ inside kernels
 
 
 class Tasks(NamedTuple):
@@ -67,9 +62,6 @@ def for_each_task(run_task: Any, op: Any, work: Any) -> None:
         run_task(op, task)
         task = finish_task(work, 0)
     wait_for_tasks(work, 0, work.number)
-
-
-# ----------------------------------------------------------------------------------------------------- running kernels
 
 
 class ThreadPool:
@@ -134,15 +126,9 @@ def announced(function: Any, dtype: torch.dtype) -> Iterator[None]:
 
 
 def run(function: Any, dtype: torch.dtype, op: Any, work: Any, threads: int, variant: Hashable = None) -> None:
-    """Calls a kernel on several threads at once.
+    """Calls the kernel `function(op, work)` on several threads at once, this one included.
 
-    Args:
-        function: The kernel, called as `function(op, work)`.
-        dtype: The dtype it computes in.
-        op: The record of its operands.
-        work: The record whose `counters` the threads share.
-        threads: Number of threads, this one included. The first call compiles and runs on this one alone.
-        variant: What else the compiled code depends on.
+    The first call for a dtype and a variant of the compiled code compiles it, and runs on this thread alone.
     """
     if (function, (dtype, variant)) not in _called:
         with announced(function, dtype):

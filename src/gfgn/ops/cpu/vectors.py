@@ -4,17 +4,14 @@ Every column goes through the same instructions, whatever its position and its n
 on that column alone. LLVM lowers the vectors to the registers of the processor.
 """
 
-from __future__ import annotations
-
 import operator
+from collections import namedtuple
 from math import factorial
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba import types
 
 from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, inlined, instruction, specialized, vector_operator
-
-# -------------------------------------------------------------------------------------------------------------- memory
 
 
 @instruction
@@ -26,21 +23,15 @@ def read(pointer: Any, index: Any) -> Any:
 @instruction
 def write(value: Any, pointer: Any, index: Any) -> Any:
     """Stores a number at `index`."""
-
-    def emit(llvm: Emitter, value: Any, base: Any, index: Any) -> None:
-        llvm.builder.store(value, llvm.element(base, index))
-
-    return types.void(pointer.dtype, pointer, types.int64), emit
+    signature = types.void(pointer.dtype, pointer, types.int64)
+    return signature, lambda llvm, value, base, i: llvm.builder.store(value, llvm.element(base, i))
 
 
 @instruction
 def atomic_add(pointer: Any, index: Any, value: Any) -> Any:
     """Adds to the number at `index` and returns what it was before."""
-
-    def emit(llvm: Emitter, base: Any, index: Any, value: Any) -> Any:
-        return llvm.builder.atomic_rmw("add", llvm.element(base, index), value, "seq_cst")
-
-    return types.int64(pointer, types.int64, types.int64), emit
+    signature = types.int64(pointer, types.int64, types.int64)
+    return signature, lambda llvm, base, i, x: llvm.builder.atomic_rmw("add", llvm.element(base, i), x, "seq_cst")
 
 
 @instruction
@@ -59,11 +50,8 @@ def load(pointer: Any, index: Any) -> Any:
 @instruction
 def store(vector: Any, pointer: Any, index: Any) -> Any:
     """Stores a vector from `index` on."""
-
-    def emit(llvm: Emitter, value: Any, base: Any, index: Any) -> None:
-        llvm.store(value, llvm.element(base, index), pointer.dtype.bitwidth)
-
-    return types.void(vector, pointer, types.int64), emit
+    signature = types.void(vector, pointer, types.int64)
+    return signature, lambda llvm, value, base, i: llvm.store(vector, value, llvm.element(base, i))
 
 
 @instruction
@@ -76,11 +64,8 @@ def zeros(pointer: Any) -> Any:
 @instruction
 def insert(vector: Any, lane: Any, value: Any) -> Any:
     """The vector with `value` in one lane."""
-
-    def emit(llvm: Emitter, vector: Any, lane: Any, value: Any) -> Any:
-        return llvm.builder.insert_element(vector, value, lane)
-
-    return vector(vector, types.int64, vector.scalar), emit
+    signature = vector(vector, types.int64, vector.scalar)
+    return signature, lambda llvm, x, k, value: llvm.builder.insert_element(x, value, k)
 
 
 @instruction
@@ -109,8 +94,6 @@ def store_masked(vector: Any, pointer: Any, offset: int, count: int) -> None:
         for k in range(count):
             write(extract(vector, k), pointer, offset + k)
 
-
-# ---------------------------------------------------------------------------------------------------------- arithmetic
 
 # `contract` lets a product and a sum become one fused instruction. A quotient may become an estimated reciprocal
 # with a Newton step, a third of the time of a division. LLVM requires `ninf` for that, as the step turns 1/∞ into NaN;
@@ -173,23 +156,9 @@ def clamp(vector: Any, limit: Any) -> Any:
     return vector(vector, types.float64), emit
 
 
-# ------------------------------------------------------------------------------------------------ exponential, sigmoid
-
-
-class FloatFormat(NamedTuple):
-    """The constants of the exponential for one floating-point type."""
-
-    bits: int
-    mantissa: int
-    limit: float
-    """exp(±limit) is a normal number, and so is its reciprocal."""
-    product_limit: float
-    """exp(±product_limit)² is far from overflow."""
-    ln2_high: float
-    ln2_low: float
-    degree: int
-
-
+# The constants of the exponential for a floating-point type: exp(±limit) is a normal number, and so is its reciprocal;
+# exp(±product_limit)² is far from overflow; ln 2 is split in two; the series ends at `degree`.
+FloatFormat = namedtuple("FloatFormat", "bits mantissa limit product_limit ln2_high ln2_low degree")
 FORMATS = {
     types.float32: FloatFormat(32, 23, 86.0, 40.0, 0.693359375, -2.12194440054690583e-4, 7),
     types.float64: FloatFormat(64, 52, 708.0, 300.0, 6.93147180369123816490e-1, 1.90821492927058770002e-10, 13),

@@ -11,8 +11,6 @@ and `finish(op, walk, tile, row, at)`, where `packed` is the offset of the node'
 the row's sums in `sums` or `walk.row_sums`.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch
