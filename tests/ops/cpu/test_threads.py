@@ -162,7 +162,7 @@ def test_only_a_compilation_is_announced(
         assert add.stats.cache_misses.total() == 1
         threads.run(add, torch.float32, 1.0, 2, threads=1, variant="float")
         assert [record.getMessage() for record in caplog.records] == [
-            "compiling the CPU kernels for float32 (once; cached on disk)"
+            "gfgn compiles its CPU kernels for float32 (once; cached on disk)"
         ]
         caplog.clear()
         threads._announced.clear()

@@ -46,7 +46,7 @@ def safe_gate(a: Any, b: Any, exp_a: Any, exp_b: Any) -> Any:
     return 1.0 / select_within(a, b, product_limit(a), multiply_add(exp_a, exp_b, 1.0), exp((a + b) * -1.0) + 1.0)
 
 
-# `large`: `[blocks]`, 1 where some `b` of the block exceeds `product_limit`.
+# `large`: `[blocks]`, 1 where an `b` of the block exceeds `product_limit`.
 PairForward = namedtuple("PairForward", "a b z lam norm row_norm large out p q save")
 
 
@@ -143,7 +143,7 @@ def pair_forward(
     return out.to(z.dtype), p.to(z.dtype), q.to(z.dtype)
 
 
-# `large`: `[blocks]`, 1 where some `a` of the block exceeds `product_limit`.
+# `large`: `[blocks]`, 1 where an `a` of the block exceeds `product_limit`.
 PairBackward = namedtuple("PairBackward", "grad a b z p q lam norm row_norm large grad_a grad_b grad_z")
 
 

@@ -112,6 +112,11 @@ class VectorModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, vector, ir.VectorType(lane, LANES))
 
 
+def integers(bits: int) -> Any:
+    """The LLVM type of a vector of integers."""
+    return ir.VectorType(ir.IntType(bits), LANES)
+
+
 class Emitter:
     """Writes the LLVM code of one call of an instruction."""
 
@@ -128,8 +133,7 @@ class Emitter:
 
     def numbers(self, bits: int, values: int | list[int]) -> Any:
         """A vector of integer constants, all the same if given one."""
-        lanes = ir.VectorType(ir.IntType(bits), LANES)
-        return ir.Constant(lanes, values if isinstance(values, list) else [values] * LANES)
+        return ir.Constant(integers(bits), values if isinstance(values, list) else [values] * LANES)
 
     def shuffle(self, vector: Any, lanes: list[int]) -> Any:
         """The vector whose lane `k` is lane `lanes[k]` of `vector`."""
@@ -163,14 +167,6 @@ class Emitter:
     def store(self, vector: Any, value: Any, address: Any) -> Any:
         address = self.builder.bitcast(address, value.type.as_pointer())
         return self.builder.store(value, address, align=vector.scalar.bitwidth // 8)
-
-    def as_integers(self, vector: Any, bits: int) -> Any:
-        """The lanes' bits as integers of the same size."""
-        return self.builder.bitcast(vector, ir.VectorType(ir.IntType(bits), LANES))
-
-    def low_bits(self, vector: Any, bits: int) -> Any:
-        """The low `bits` bits of every lane."""
-        return self.builder.trunc(vector, ir.VectorType(ir.IntType(bits), LANES))
 
     def prefetch(self, address: Any) -> Any:
         address = self.builder.bitcast(address, ir.IntType(8).as_pointer())

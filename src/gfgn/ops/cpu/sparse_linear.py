@@ -8,7 +8,7 @@ from numba import types
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, kernel
+from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, integers, kernel
 from gfgn.ops.cpu.sums import WIDE, add_wide, finish_block, pack_block, store_wide
 from gfgn.ops.cpu.vectors import load, load_masked, read, store, zeros
 from gfgn.ops.cpu.walk import plan_walk, run_kernel, run_walk
@@ -42,8 +42,8 @@ def kept_bits(numbers: Any, key: Any, threshold: Any) -> Any:
         def mix(h: Any, shift: int, factor: int) -> Any:
             return build.mul(build.xor(h, build.lshr(h, llvm.numbers(32, shift))), llvm.numbers(32, factor))
 
-        high = llvm.low_bits(build.lshr(numbers, llvm.numbers(64, 32)), 32)
-        h = build.xor(llvm.low_bits(numbers, 32), llvm.splat(key))
+        high = build.trunc(build.lshr(numbers, llvm.numbers(64, 32)), integers(32))
+        h = build.xor(build.trunc(numbers, integers(32)), llvm.splat(key))
         h = build.xor(h, build.mul(high, llvm.numbers(32, 0x9E3779B1)))
         h = mix(mix(h, 16, 0x7FEB352D), 15, 0x846CA68B)
         h = build.xor(h, build.lshr(h, llvm.numbers(32, 16)))

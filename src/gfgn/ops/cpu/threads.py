@@ -90,8 +90,8 @@ class ThreadPool:
 
 
 pool = ThreadPool()
-_called: set[tuple[Callable[..., Any], Hashable]] = set()
-_announced: set[Hashable] = set()
+_called: set[Hashable] = set()
+_announced: set[torch.dtype] = set()
 
 
 def _after_fork() -> None:
@@ -116,7 +116,7 @@ def announced(function: Any, dtype: torch.dtype) -> Iterator[None]:
             if dtype not in _announced and function.stats.cache_misses.total() > misses:
                 _announced.add(dtype)
                 name = str(dtype).removeprefix("torch.")
-                logger.warning("compiling the CPU kernels for %s (once; cached on disk)", name)
+                logger.warning("gfgn compiles its CPU kernels for %s (once; cached on disk)", name)
 
     threading.Thread(target=watch, name="gfgn-compilation", daemon=True).start()
     try:
@@ -130,10 +130,11 @@ def run(function: Any, dtype: torch.dtype, op: Any, work: Any, threads: int, var
 
     The first call for a dtype and a variant of the compiled code compiles it, and runs on this thread alone.
     """
-    if (function, (dtype, variant)) not in _called:
+    call = function, dtype, variant
+    if call not in _called:
         with announced(function, dtype):
             function(op, work)
-        _called.add((function, (dtype, variant)))
+        _called.add(call)
         return
     if threads > 1:
         pool.submit(threads - 1, (function, op, work))

@@ -11,7 +11,16 @@ from typing import Any
 
 from numba import types
 
-from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, inlined, instruction, specialized, vector_operator
+from gfgn.ops.cpu.numba_internals import (
+    LANES,
+    Emitter,
+    Vector,
+    inlined,
+    instruction,
+    integers,
+    specialized,
+    vector_operator,
+)
 
 
 @instruction
@@ -179,7 +188,7 @@ def power_of_two(shifted: Any) -> Any:
     one = ((1 << (bits - mantissa - 2)) - 1) << mantissa
 
     def emit(llvm: Emitter, value: Any) -> Any:
-        power = llvm.builder.shl(llvm.as_integers(value, bits), llvm.numbers(bits, mantissa))
+        power = llvm.builder.shl(llvm.builder.bitcast(value, integers(bits)), llvm.numbers(bits, mantissa))
         return llvm.builder.bitcast(llvm.builder.add(power, llvm.numbers(bits, one)), value.type)
 
     return shifted(shifted), emit
