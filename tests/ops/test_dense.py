@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.ops.adam import adam_, copy_where_
-from gfgn.ops.cpu.dense import Dropout, drop_run
-from gfgn.ops.cpu.kernels import bare
+from gfgn.ops.cpu.dense import Dropout, drop_consecutive
+from gfgn.ops.cpu.numba_internals import as_pointers
 from gfgn.ops.random import keep, keyed
 
 
@@ -67,7 +67,7 @@ def test_dropout_with_value_numbers_of_more_than_32_bits() -> None:
     one, out = np.ones(2 * width, dtype=np.float32), np.zeros(2 * width, dtype=np.float32)
     vectors = (np.array([12345], np.uint32), np.array([2**31], np.uint32), np.array([1], np.float32))
     op = Dropout(one, out, *vectors, 2, 1, width, False)
-    run = njit(lambda op, index, number, count: drop_run(bare(op), index, index, number, count, 0))
+    run = njit(lambda op, index, number, count: drop_consecutive(as_pointers(op), index, index, number, count, 0))
     run(op, 0, row * width, crossing)
     run(op, crossing, 2**32, 2 * width - crossing)
     assert out.astype(bool).tolist() == expected.tolist()

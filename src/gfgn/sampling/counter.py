@@ -6,13 +6,12 @@ or on the number of threads or worker processes, and there is no global state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+import functools
+from typing import Any
 
 import numpy as np
-from numba import njit
 
-F = TypeVar("F", bound=Callable[..., Any])
+from gfgn.ops.cpu.numba_internals import kernel
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -20,9 +19,8 @@ S30, S27, S31, S11 = (np.uint64(shift) for shift in (30, 27, 31, 11))
 UNIT = 2.0**-53
 
 
-def compiled(function: F) -> F:
-    """Compiles a function on its first call, caches it on disk and runs it without the interpreter lock."""
-    return cast(F, njit(nogil=True, cache=True)(function))
+compiled = functools.partial(kernel, error_model="python")
+"""Decorates a function of a sampler; see `kernel`."""
 
 
 @compiled

@@ -1,107 +1,123 @@
-"""CPU kernels of attention, in Numba: weighted sums over neighbours and dot products along edges, a head at a time.
+"""Attention: weighted sums over neighbors and dot products along edges, one head at a time.
 
-Rows are dealt to threads in chunks. A row's sum is taken by one thread in the order of its entries, so bits do not
-depend on the number of threads.
+The rows are split into tasks of about as many entries each. One thread sums a row in the order of its entries, so the
+bits do not depend on the number of threads.
 """
 
-from __future__ import annotations
-
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import pairwise
-from typing import Any, TypeVar, cast
+import functools
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from gfgn.ops.cpu import arrays
+from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
+from gfgn.ops.cpu.threads import for_each_task, run_tasks
+from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.csr import CSR
 
-F = TypeVar("F", bound=Callable[..., Any])
 SMALL = 1 << 18
-"""Products below which one thread is the better choice."""
+"""Products below which one thread is faster."""
+
+# `entry`: the row of `alpha`, or of `out`, of each entry; `bounds`: `[tasks + 1]`, the first row of each task.
+Attend = namedtuple("Attend", "alpha z ptr idx entry out bounds heads width")
+Dot = namedtuple("Dot", "q k ptr idx entry out bounds heads width")
 
 
-def kernel(function: F) -> F:
-    """Compiled on its first call, kept on disk, run without the interpreter lock."""
-    return cast(F, njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function))
+@functools.partial(inlined, fastmath={"contract"})
+def attend_task(op: Any, task: int) -> None:
+    columns = op.heads * op.width
+    for i in range(read(op.bounds, task), read(op.bounds, task + 1)):
+        for c in range(i * columns, (i + 1) * columns):
+            write(0, op.out, c)
+        for e in range(read(op.ptr, i), read(op.ptr, i + 1)):
+            alpha = read(op.entry, e) * op.heads
+            for head in range(op.heads):
+                factor = read(op.alpha, alpha + head)
+                source, target = read(op.idx, e) * columns + head * op.width, i * columns + head * op.width
+                for c in range(op.width):
+                    write(read(op.out, target + c) + factor * read(op.z, source + c), op.out, target + c)
 
 
 @kernel
-def attend_kernel(alpha: Any, z: Any, ptr: Any, idx: Any, entry: Any, out: Any, first: int, last: int) -> None:
-    heads = alpha.shape[1]
-    width = z.shape[1] // heads
-    for i in range(first, last):
-        row = out[i]
-        row[:] = 0
-        for e in range(ptr[i], ptr[i + 1]):
-            weight, source = alpha[entry[e]], z[idx[e]]
-            for head in range(heads):
-                factor, start = weight[head], head * width
-                for c in range(start, start + width):
-                    row[c] += factor * source[c]
+def attend_kernel(op: Any, work: Any) -> None:
+    for_each_task(attend_task, as_pointers(op), as_pointers(work))
+
+
+@inlined
+def four_dots(op: Any, q: int, k0: int, k1: int, k2: int, k3: int) -> Any:
+    """The dot products of one head of `q` with four of `k`: four independent sums hide the latency of an addition."""
+    x = read(op.q, q)
+    t0, t1, t2, t3 = x * read(op.k, k0), x * read(op.k, k1), x * read(op.k, k2), x * read(op.k, k3)
+    for c in range(1, op.width):
+        x = read(op.q, q + c)
+        t0 += x * read(op.k, k0 + c)
+        t1 += x * read(op.k, k1 + c)
+        t2 += x * read(op.k, k2 + c)
+        t3 += x * read(op.k, k3 + c)
+    return t0, t1, t2, t3
+
+
+@inlined
+def dot_task(op: Any, task: int) -> None:
+    columns = op.heads * op.width
+    for i in range(read(op.bounds, task), read(op.bounds, task + 1)):
+        last = read(op.ptr, i + 1) - 1
+        for e0 in range(read(op.ptr, i), last + 1, 4):
+            e1, e2, e3 = min(e0 + 1, last), min(e0 + 2, last), min(e0 + 3, last)  # past the end, the last is repeated
+            k0, k1 = read(op.idx, e0) * columns, read(op.idx, e1) * columns
+            k2, k3 = read(op.idx, e2) * columns, read(op.idx, e3) * columns
+            for head in range(op.heads):
+                first = head * op.width
+                dots = four_dots(op, i * columns + first, k0 + first, k1 + first, k2 + first, k3 + first)
+                write(dots[0], op.out, read(op.entry, e0) * op.heads + head)
+                write(dots[1], op.out, read(op.entry, e1) * op.heads + head)
+                write(dots[2], op.out, read(op.entry, e2) * op.heads + head)
+                write(dots[3], op.out, read(op.entry, e3) * op.heads + head)
 
 
 @kernel
-def dot_kernel(q: Any, k: Any, ptr: Any, idx: Any, entry: Any, out: Any, first: int, last: int) -> None:
-    heads = out.shape[1]
-    width = q.shape[1] // heads
-    products = np.empty(width, q.dtype)
-    for i in range(first, last):
-        row = q[i]
-        for e in range(ptr[i], ptr[i + 1]):
-            source, target = k[idx[e]], out[entry[e]]
-            for head in range(heads):
-                start = head * width
-                for c in range(width):
-                    products[c] = row[start + c] * source[start + c]
-                total = products[0]
-                for c in range(1, width):
-                    total += products[c]
-                target[head] = total
+def dot_kernel(op: Any, work: Any) -> None:
+    for_each_task(dot_task, as_pointers(op), as_pointers(work))
 
 
 def attend(alpha: Tensor, z: Tensor, rows: CSR, entry: Tensor) -> Tensor:
-    """`out_i = Σ_e α_e z_{idx(e)}` over the entries of each row, a head at a time."""
-    out = z.new_empty(rows.ptr.numel() - 1, z.size(1))
-    _run(attend_kernel, (alpha.contiguous(), z.contiguous()), rows, entry, out)
-    return out
+    """`out_i = Σ_e α_e z_{idx(e)}` over the entries of each row, for each head."""
+    heads = alpha.size(1)
+    return _run(attend_kernel, Attend, (alpha, z), rows, entry, (rows.ptr.numel() - 1, z.size(1)), heads)
 
 
 def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tensor:
     """`⟨q_i, k_{idx(e)}⟩` for each entry of each row and each head of `width` columns."""
-    out = q.new_empty(entry.numel(), q.size(1) // width)
-    _run(dot_kernel, (q.contiguous(), k.contiguous()), rows, entry, out)
-    return out
+    heads = q.size(1) // width
+    return _run(dot_kernel, Dot, (q, k), rows, entry, (entry.numel(), heads), heads)
 
 
-def _run(function: Callable[..., None], inputs: tuple[Tensor, Tensor], rows: CSR, entry: Tensor, out: Tensor) -> None:
-    half = out.dtype in (torch.bfloat16, torch.float16)
-    result = out.float() if half else out
-    tensors = [value.detach().float() if half else value.detach() for value in inputs]
-    arrays = [value.numpy() for value in (*tensors, rows.ptr, rows.idx, entry, result)]
-    size = rows.ptr.numel() - 1
-    threads = torch.get_num_threads()
-    if threads == 1 or rows.idx.numel() * inputs[1].size(1) < SMALL:
-        function(*arrays, 0, size)
-    else:
-        # Chunks of about as many entries each, several a thread.
-        cuts = np.searchsorted(arrays[2], np.linspace(0, rows.idx.numel(), 4 * threads + 1)[1:-1])
-        bounds = [0, *np.unique(cuts).tolist(), size]
-        jobs = [_pool(threads).submit(function, *arrays, *pair) for pair in pairwise(bounds)]
-        for job in jobs:
-            job.result()
-    if half:
-        out.copy_(result)
+def _run(
+    function: Any,
+    record: Any,
+    inputs: tuple[Tensor, Tensor],
+    rows: CSR,
+    entry: Tensor,
+    shape: tuple[int, int],
+    heads: int,
+) -> Tensor:
+    x = inputs[1]
+    dtype = arrays.compute_dtype(x)
+    out = arrays.empty(*shape, dtype=dtype)
+    bounds = _task_bounds(rows, rows.idx.numel() * x.size(1))
+    pattern = map(arrays.flat, (rows.ptr, rows.idx, entry, out, bounds))
+    op = record._make((*(arrays.flat(t, dtype) for t in inputs), *pattern, heads, x.size(1) // heads))
+    run_tasks(function, dtype, op, bounds.numel() - 1)
+    return out.to(x.dtype)
 
 
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="gfgn-attention")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child process has none of its parent's threads
+def _task_bounds(rows: CSR, products: int) -> Tensor:
+    """Splits the rows into tasks of about as many entries each, several per thread."""
+    size, threads = rows.ptr.numel() - 1, torch.get_num_threads()
+    if threads == 1 or products < SMALL:
+        return torch.tensor([0, size])
+    cuts = np.searchsorted(rows.ptr.numpy(), np.linspace(0, rows.idx.numel(), 4 * threads + 1)[1:-1])
+    return torch.tensor([0, *np.unique(cuts).tolist(), size])

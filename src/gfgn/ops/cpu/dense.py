@@ -1,35 +1,20 @@
-"""Passes over dense tensors of replicas on the CPU, in Numba: dropout by hash, and a step of Adam.
+"""Elementwise passes over dense tensors of replicas: dropout by hash, a step of Adam, a copy of chosen replicas.
 
-Each is one pass over memory, cut into tasks that the calling thread and its helpers take from one counter, as in
-`numba_kernels`. Values do not depend on who took what.
+Each is one pass over memory, cut into tasks that threads share.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
+from collections import namedtuple
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gfgn.ops.cpu import kernels as numba_kernels
-from gfgn.ops.cpu.kernels import (
-    _announced,
-    _array,
-    _compiled,
-    _compute_dtype,
-    _fresh,
-    at,
-    bare,
-    done,
-    inlined,
-    kernel,
-    meet,
-    put,
-    take,
-)
+from gfgn.ops.cpu import arrays
+from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
+from gfgn.ops.cpu.threads import for_each_task, run_tasks
+from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.heads import gated_neighbor, gated_neighbor_backward
 
 __all__ = ["adam", "copy_where", "dropout", "gated_neighbor", "gated_neighbor_backward"]
@@ -37,44 +22,13 @@ __all__ = ["adam", "copy_where", "dropout", "gated_neighbor", "gated_neighbor_ba
 CHUNK = 1 << 14
 """Elements in one task."""
 
-
-class Tasks(NamedTuple):
-    """The shared counter of a pass, and the number of its tasks."""
-
-    clock: Any
-    number: int
-
-
-def _run(function: Callable[..., Any], dtype: torch.dtype, op: Any, tasks: int) -> None:
-    work = Tasks(np.zeros(3, dtype=np.int64), tasks)
-    if (function, dtype) not in _compiled:
-        with _announced(dtype):
-            function(op, work)
-        _compiled.add((function, dtype))
-        return
-    if tasks > 1:
-        numba_kernels._helpers.invite(min(tasks, torch.get_num_threads()) - 1, (function, op, work))
-    function(op, work)
-
-
-# ------------------------------------------------------------------------------------------------------------ dropout
-
-
-class Dropout(NamedTuple):
-    x: Any
-    out: Any
-    keys: Any
-    cut: Any
-    """`[replicas]`, uint32: a value stays where its hash is at least this."""
-    scale: Any
-    rows: int
-    replicas: int
-    width: int
-    shared: bool
+# `keys`, `threshold`, `scale`: `[replicas]`, see `arrays.dropout_arrays`. `shared`: whether all replicas read the same
+# values.
+Dropout = namedtuple("Dropout", "x out keys threshold scale rows replicas width shared")
 
 
 @inlined
-def mixed(h: Any) -> Any:
+def mix(h: Any) -> Any:
     """32 well mixed bits; see `gfgn.ops.random.mix`."""
     h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
     h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
@@ -82,118 +36,83 @@ def mixed(h: Any) -> Any:
 
 
 @inlined
-def drop_run(op: Any, place: int, source: int, number: int, count: int, replica: int) -> None:
-    """`count` consecutive values, the first being number `number` of its replica; none crosses 2³²."""
-    key = np.uint32(at(op.keys, replica) ^ np.uint32((number >> 32) * 0x9E3779B1))
-    low, cut, scale = np.uint32(number), at(op.cut, replica), at(op.scale, replica)
+def drop_consecutive(op: Any, offset: int, source: int, number: int, count: int, replica: int) -> None:
+    """Drops among `count` consecutive values, whose numbers start at `number` and do not cross a multiple of 2³²."""
+    key = np.uint32(read(op.keys, replica) ^ np.uint32((number >> 32) * 0x9E3779B1))
+    low, threshold, scale = np.uint32(number), read(op.threshold, replica), read(op.scale, replica)
     for c in range(count):
-        h = mixed(np.uint32(np.uint32(low + np.uint32(c)) ^ key))
-        put(at(op.x, source + c) * (scale if h >= cut else scale * 0), op.out, place + c)
-
-
-@kernel
-def dropout_kernel(record: Any, shared: Any) -> None:
-    op, work = bare(record), bare(shared)
-    rows = max(1, CHUNK // (op.replicas * op.width))
-    task = take(work, 0)
-    while task < work.number:
-        for row in range(task * rows, min((task + 1) * rows, op.rows)):
-            number = row * op.width
-            near = min(op.width, (((number >> 32) + 1) << 32) - number)
-            for replica in range(op.replicas):
-                place = (row * op.replicas + replica) * op.width
-                source = number if op.shared else place
-                drop_run(op, place, source, number, near, replica)
-                if near < op.width:
-                    drop_run(op, place + near, source + near, number + near, op.width - near, replica)
-        task = done(work, 0)
-    meet(work, 0, work.number)
-
-
-def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
-    """Drops values of `x`, `[N, R·D]`: number `n D + d` of replica `r` by a hash of it and `keys[r]`.
-
-    Args:
-        x: `[N, R·D]`; replica `r` owns the `r`-th run of `D` columns. If `shared`, `[N, D]`, the same for all.
-        keys: `[R]`, int64, of which the low 32 bits count.
-        rate: `[R]`, in [0, 1).
-        shared: Whether all replicas have the same values.
-    """
-    dtype, replicas = _compute_dtype(x), keys.numel()
-    rows, columns = x.size(0), x.size(1) * (replicas if shared else 1)
-    out = _fresh(rows, columns, dtype=dtype)
-    if out.numel() == 0:
-        return out.to(x.dtype)
-    rate = rate.double()
-    op = Dropout(
-        _array(x, dtype),
-        _array(out),
-        _array(keys, torch.int64).astype(np.uint32),
-        _array((rate * 2.0**32).floor().to(torch.int64)).astype(np.uint32),
-        _array(1.0 / (1.0 - rate), dtype),
-        rows,
-        replicas,
-        columns // replicas,
-        shared,
-    )
-    _run(dropout_kernel, dtype, op, -(-rows // max(1, CHUNK // columns)))
-    return out.to(x.dtype)
-
-
-# --------------------------------------------------------------------------------------------------------------- Adam
-
-
-class Adam(NamedTuple):
-    p: Any
-    grad: Any
-    m: Any
-    v: Any
-    scale: Any
-    """`[replicas]`: what the gradient is multiplied by."""
-    decay: Any
-    rate: Any
-    """`[replicas]`: the learning rate over the first bias correction."""
-    correction: Any
-    """`[1]`: the square root of the second bias correction."""
-    beta1: float
-    beta2: float
-    eps: float
-    runs: int
-    replicas: int
-    inner: int
+        h = mix(np.uint32(np.uint32(low + np.uint32(c)) ^ key))
+        write(read(op.x, source + c) * (scale if h >= threshold else scale * 0), op.out, offset + c)
 
 
 @inlined
-def adam_run(op: Any, first: int, last: int, replica: int) -> None:
-    scale, decay, rate = at(op.scale, replica), at(op.decay, replica), at(op.rate, replica)
-    zero = scale * 0  # of the parameters' type, so that nothing is worked out in a wider one
-    beta1, beta2, eps, correction = zero + op.beta1, zero + op.beta2, zero + op.eps, at(op.correction, 0)
-    rest1, rest2 = zero + (1 - op.beta1), zero + (1 - op.beta2)
-    for i in range(first, last):
-        p = at(op.p, i)
-        grad = at(op.grad, i) * scale + decay * p
-        m = at(op.m, i) * beta1 + grad * rest1
-        v = at(op.v, i) * beta2 + grad * grad * rest2
-        put(m, op.m, i)
-        put(v, op.v, i)
-        put(p - rate * m / (sqrt(v) / correction + eps), op.p, i)
+def dropout_task(op: Any, task: int) -> None:
+    rows = max(1, CHUNK // (op.replicas * op.width))
+    for row in range(task * rows, min((task + 1) * rows, op.rows)):
+        number = row * op.width
+        before = min(op.width, (((number >> 32) + 1) << 32) - number)  # values before the next multiple of 2³²
+        for replica in range(op.replicas):
+            offset = (row * op.replicas + replica) * op.width
+            source = number if op.shared else offset
+            drop_consecutive(op, offset, source, number, before, replica)
+            if before < op.width:
+                after = op.width - before
+                drop_consecutive(op, offset + before, source + before, number + before, after, replica)
 
 
 @kernel
-def adam_kernel(record: Any, shared: Any) -> None:
-    op, work = bare(record), bare(shared)
-    size = op.runs * op.inner
-    task = take(work, 0)
-    while task < work.number:
-        first = task * CHUNK
-        end = min(first + CHUNK, size)
-        while first < end:
-            run = first // op.inner
-            last = min(end, (run + 1) * op.inner)
-            adam_run(op, first, last, run % op.replicas)
-            first = last
-        task = done(work, 0)
-    meet(work, 0, work.number)
+def dropout_kernel(op: Any, work: Any) -> None:
+    for_each_task(dropout_task, as_pointers(op), as_pointers(work))
+
+
+def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
+    """Drops values of `x`, `[N, R·D]` or, if all replicas share it, `[N, D]`: value `n D + d` of replica `r` by a hash
+    of this number and `keys[r]`."""
+    dtype, replicas = arrays.compute_dtype(x), keys.numel()
+    rows, columns = x.size(0), x.size(1) * (replicas if shared else 1)
+    out = arrays.empty(rows, columns, dtype=dtype)
+    if out.numel():
+        tensors = (arrays.flat(x, dtype), arrays.flat(out), *arrays.dropout_arrays(keys, rate, dtype))
+        op = Dropout(*tensors, rows, replicas, columns // replicas, shared)
+        run_tasks(dropout_kernel, dtype, op, -(-rows // max(1, CHUNK // columns)))
+    return out.to(x.dtype)
+
+
+# All of `[replicas]` but the first four and `correction`, `[1]`. `scale`: the factor of the gradient; `rate`: the
+# learning rate over the first bias correction; `correction`: the square root of the second.
+Adam = namedtuple("Adam", "p grad m v scale decay rate correction beta1 beta2 eps size replicas inner")
+
+
+@inlined
+def adam_consecutive(op: Any, first: int, last: int, replica: int) -> None:
+    scale, decay, rate = read(op.scale, replica), read(op.decay, replica), read(op.rate, replica)
+    zero = scale * 0  # of the parameters' type, so that nothing is computed in a wider one
+    beta1, beta2, eps, correction = zero + op.beta1, zero + op.beta2, zero + op.eps, read(op.correction, 0)
+    rest1, rest2 = zero + (1 - op.beta1), zero + (1 - op.beta2)
+    for i in range(first, last):
+        p = read(op.p, i)
+        grad = read(op.grad, i) * scale + decay * p
+        m = read(op.m, i) * beta1 + grad * rest1
+        v = read(op.v, i) * beta2 + grad * grad * rest2
+        write(m, op.m, i)
+        write(v, op.v, i)
+        write(p - rate * m / (sqrt(v) / correction + eps), op.p, i)
+
+
+@inlined
+def adam_task(op: Any, task: int) -> None:
+    first = task * CHUNK
+    end = min(first + CHUNK, op.size)
+    while first < end:
+        run = first // op.inner
+        last = min(end, (run + 1) * op.inner)
+        adam_consecutive(op, first, last, run % op.replicas)
+        first = last
+
+
+@kernel
+def adam_kernel(op: Any, work: Any) -> None:
+    for_each_task(adam_task, as_pointers(op), as_pointers(work))
 
 
 def adam(
@@ -210,38 +129,26 @@ def adam(
     eps: float,
 ) -> None:
     """One step of Adam, in place, on parameters `[outer, R, inner]`; see `gfgn.ops.adam.adam_`."""
-    if p.numel() == 0:
-        return
-    outer, replicas, inner = p.shape
-    arrays = (_array(x, p.dtype) for x in (p, grad, m, v, scale, decay, rate, correction))
-    op = Adam._make((*arrays, beta1, beta2, eps, outer * replicas, replicas, inner))
-    _run(adam_kernel, p.dtype, op, -(-p.numel() // CHUNK))
+    if p.numel():
+        tensors = (arrays.flat(x, p.dtype) for x in (p, grad, m, v, scale, decay, rate, correction))
+        op = Adam._make((*tensors, beta1, beta2, eps, p.numel(), *p.shape[1:]))
+        run_tasks(adam_kernel, p.dtype, op, -(-p.numel() // CHUNK))
 
 
-# ------------------------------------------------------------------------------------------------ some of the replicas
+Copy = namedtuple("Copy", "source target chosen runs runs_per_task replicas inner")
 
 
-class Copy(NamedTuple):
-    source: Any
-    target: Any
-    chosen: Any
-    runs: int
-    replicas: int
-    inner: int
+@inlined
+def copy_task(op: Any, task: int) -> None:
+    for run in range(task * op.runs_per_task, min((task + 1) * op.runs_per_task, op.runs)):
+        if read(op.chosen, run % op.replicas) != 0:
+            for i in range(run * op.inner, (run + 1) * op.inner):
+                write(read(op.source, i), op.target, i)
 
 
 @kernel
-def copy_kernel(record: Any, shared: Any) -> None:
-    op, work = bare(record), bare(shared)
-    row_norm = (op.runs + work.number - 1) // work.number
-    task = take(work, 0)
-    while task < work.number:
-        for run in range(task * row_norm, min((task + 1) * row_norm, op.runs)):
-            if at(op.chosen, run % op.replicas) != 0:
-                for i in range(run * op.inner, (run + 1) * op.inner):
-                    put(at(op.source, i), op.target, i)
-        task = done(work, 0)
-    meet(work, 0, work.number)
+def copy_kernel(op: Any, work: Any) -> None:
+    for_each_task(copy_task, as_pointers(op), as_pointers(work))
 
 
 def copy_where(source: Tensor, target: Tensor, chosen: Tensor) -> None:
@@ -249,5 +156,6 @@ def copy_where(source: Tensor, target: Tensor, chosen: Tensor) -> None:
     if target.numel() == 0 or not chosen.any():
         return
     outer, replicas, inner = target.shape
-    op = Copy(_array(source), _array(target), _array(chosen, torch.uint8), outer * replicas, replicas, inner)
-    _run(copy_kernel, target.dtype, op, -(-target.numel() // CHUNK))
+    runs, tasks = outer * replicas, -(-target.numel() // CHUNK)
+    tensors = (arrays.flat(source), arrays.flat(target), arrays.flat(chosen, torch.uint8))
+    run_tasks(copy_kernel, target.dtype, Copy(*tensors, runs, -(-runs // tasks), replicas, inner), tasks)

@@ -1,39 +1,41 @@
-"""Products with one small matrix a head on the CPU, in Numba: eight columns are too few for a library to be good at.
+"""Products with one small matrix per head: with about eight columns, too small for a BLAS to be fast.
 
-Columns are taken `LANES` at a time, whichever heads they belong to. Such a block reads the columns of those heads and
-no others, so that its matrix is a narrow one, with zeros where the heads differ; a row's values are multiplied onto its
-rows one by one, all in registers. Sums over rows are made a task at a time and joined in order: values do not depend
-on threads.
+Columns are processed `LANES` at a time, whichever heads they belong to. Such a block reads the columns of those heads
+and no others, so its matrix is narrow, with zeros where the heads differ; the values of a row are multiplied with its
+rows one by one, all in registers. Sums over rows are computed per task and added in order: the bits do not depend on
+threads.
 """
 
-from __future__ import annotations
-
 import functools
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gfgn.ops.cpu.dense import _run
-from gfgn.ops.cpu.kernels import (
-    LANES,
-    _array,
-    at,
-    bare,
-    done,
-    extract,
-    inlined,
-    kernel,
-    load,
-    meet,
-    put,
-    store,
-    take,
-    zeros,
-)
+from gfgn.ops.cpu import arrays
+from gfgn.ops.cpu.numba_internals import LANES, as_pointers, inlined, kernel
+from gfgn.ops.cpu.threads import for_each_task, run_tasks
+from gfgn.ops.cpu.vectors import load, load_masked, read, store, store_masked, zeros
 
 ROWS = 128
 """Rows in one task."""
+
+
+def num_tasks(rows: int) -> int:
+    return -(-rows // ROWS)
+
+
+def to_blocks(weight: Tensor, index: Tensor) -> Tensor:
+    """The matrices of blocks from those of the heads; `index` points past the last value where there is a zero."""
+    return torch.cat([weight.reshape(-1), weight.new_zeros(1)])[index]
+
+
+def from_blocks(blocks: Tensor, index: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """The reverse of `to_blocks`."""
+    values = blocks.new_zeros(shape[0] * shape[1] * shape[2] + 1)
+    values[index.view(-1)] = blocks.reshape(-1)
+    return values[:-1].view(shape)
 
 
 class Blocks(NamedTuple):
@@ -42,9 +44,9 @@ class Blocks(NamedTuple):
     first: Tensor
     """`[blocks]`: the first column that each block reads."""
     span: int
-    """Columns that a block reads at most."""
-    place: Tensor
-    """`[blocks, span, LANES]`: where a block's matrix has its values, in the matrices of all heads and one zero."""
+    """The largest number of columns that a block reads."""
+    layout: Tensor
+    """`[blocks, span, LANES]`: see `to_blocks`."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -54,83 +56,65 @@ def _blocks(heads: int, depth: int, width: int) -> Blocks:
     head = column.clamp(max=heads * width - 1) // width
     first = head[:, 0] * depth
     span = int((head[:, -1] + 1 - head[:, 0]).max()) * depth
-    read = first.view(-1, 1, 1) + torch.arange(span).view(1, -1, 1)
-    there = (read // depth == head.unsqueeze(1)) & (column < heads * width).unsqueeze(1)
-    place = (head.unsqueeze(1) * depth + read % depth) * width + (column % width).unsqueeze(1)
-    return Blocks(first, span, torch.where(there, place, heads * depth * width))
+    source = first.view(-1, 1, 1) + torch.arange(span).view(1, -1, 1)
+    exists = (source // depth == head.unsqueeze(1)) & (column < heads * width).unsqueeze(1)
+    index = (head.unsqueeze(1) * depth + source % depth) * width + (column % width).unsqueeze(1)
+    return Blocks(first, span, torch.where(exists, index, heads * depth * width))
 
 
-class Product(NamedTuple):
-    x: Any
-    matrix: Any
-    """`[blocks, span, LANES]`."""
-    first: Any
-    out: Any
-    rows: int
-    reads: int
-    """Columns of `x`."""
-    columns: int
-    """Columns of `out`."""
-    span: int
-    add: bool
+# `matrix`: `[blocks, span, LANES]`; `depth`, `columns`: the columns of `x` and `out`; `add`: whether to add to `out`.
+Product = namedtuple("Product", "x matrix first out rows depth columns span add")
 
 
 @inlined
-def deliver(op: Any, total: Any, row: int, block: int) -> None:
-    """Writes or adds a block of a row's results."""
-    target = row * op.columns + block * LANES
-    count = min(LANES, op.columns - block * LANES)
-    if count == LANES:
-        store(total + load(op.out, target) if op.add else total, op.out, target)
-        return
-    for lane in range(count):
-        value = extract(total, lane)
-        put(value + at(op.out, target + lane) if op.add else value, op.out, target + lane)
+def store_block(op: Any, total: Any, row: int, block: int) -> None:
+    """Stores or adds a block of a row's results."""
+    offset, count = row * op.columns + block * LANES, op.columns - block * LANES
+    store_masked(total + load_masked(op.out, offset, count) if op.add else total, op.out, offset, count)
 
 
 @inlined
 def multiply(op: Any, row: int, block: int) -> None:
     """One block of one row."""
-    first = at(op.first, block)
+    first = read(op.first, block)
     total = zeros(op.out)
-    for k in range(min(op.span, op.reads - first)):
-        total = total + load(op.matrix, (block * op.span + k) * LANES) * at(op.x, row * op.reads + first + k)
-    deliver(op, total, row, block)
+    for k in range(min(op.span, op.depth - first)):
+        total = total + load(op.matrix, (block * op.span + k) * LANES) * read(op.x, row * op.depth + first + k)
+    store_block(op, total, row, block)
 
 
 @inlined
 def multiply_four(op: Any, row: int, block: int) -> None:
     """One block of four rows, for which a row of the matrix is loaded once."""
-    first = at(op.first, block)
-    source = row * op.reads + first
+    first = read(op.first, block)
+    source = row * op.depth + first
     t0 = t1 = t2 = t3 = zeros(op.out)
-    for k in range(min(op.span, op.reads - first)):
+    for k in range(min(op.span, op.depth - first)):
         weights = load(op.matrix, (block * op.span + k) * LANES)
-        t0 = t0 + weights * at(op.x, source + k)
-        t1 = t1 + weights * at(op.x, source + op.reads + k)
-        t2 = t2 + weights * at(op.x, source + 2 * op.reads + k)
-        t3 = t3 + weights * at(op.x, source + 3 * op.reads + k)
-    deliver(op, t0, row, block)
-    deliver(op, t1, row + 1, block)
-    deliver(op, t2, row + 2, block)
-    deliver(op, t3, row + 3, block)
+        t0 = t0 + weights * read(op.x, source + k)
+        t1 = t1 + weights * read(op.x, source + op.depth + k)
+        t2 = t2 + weights * read(op.x, source + 2 * op.depth + k)
+        t3 = t3 + weights * read(op.x, source + 3 * op.depth + k)
+    store_block(op, t0, row, block)
+    store_block(op, t1, row + 1, block)
+    store_block(op, t2, row + 2, block)
+    store_block(op, t3, row + 3, block)
+
+
+@inlined
+def product_task(op: Any, task: int) -> None:
+    first, last = task * ROWS, min((task + 1) * ROWS, op.rows)
+    fours = first + (last - first) // 4 * 4
+    for block in range((op.columns + LANES - 1) // LANES):
+        for row in range(first, fours, 4):
+            multiply_four(op, row, block)
+        for row in range(fours, last):
+            multiply(op, row, block)
 
 
 @kernel
-def product_kernel(record: Any, shared: Any) -> None:
-    op, work = bare(record), bare(shared)
-    blocks = (op.columns + LANES - 1) // LANES
-    task = take(work, 0)
-    while task < work.number:
-        first, last = task * ROWS, min((task + 1) * ROWS, op.rows)
-        fours = first + (last - first) // 4 * 4
-        for block in range(blocks):
-            for row in range(first, fours, 4):
-                multiply_four(op, row, block)
-            for row in range(fours, last):
-                multiply(op, row, block)
-        task = done(work, 0)
-    meet(work, 0, work.number)
+def product_kernel(op: Any, work: Any) -> None:
+    for_each_task(product_task, as_pointers(op), as_pointers(work))
 
 
 def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
@@ -140,59 +124,51 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
         out.mul_(int(add))
         return
     blocks = _blocks(heads, depth, width)
-    values = torch.cat([weight.reshape(-1), weight.new_zeros(1)])
-    arrays = (_array(x), _array(values[blocks.place]), _array(blocks.first), _array(out))
-    op = Product(*arrays, x.size(0), heads * depth, heads * width, blocks.span, add)
-    _run(product_kernel, x.dtype, op, -(-x.size(0) // ROWS))
+    tensors = (x, to_blocks(weight, blocks.layout), blocks.first, out)
+    sizes = (x.size(0), heads * depth, heads * width, blocks.span)
+    op = Product._make((*map(arrays.flat, tensors), *sizes, add))
+    run_tasks(product_kernel, x.dtype, op, num_tasks(x.size(0)))
 
 
-class Gradient(NamedTuple):
-    x: Any
-    grad: Any
-    first: Any
-    partial: Any
-    """`[tasks, blocks, span, LANES]`."""
-    rows: int
-    reads: int
-    columns: int
-    span: int
+# `sums`: `[tasks, blocks, span, LANES]`; `depth`, `columns`: the columns of `x` and `grad`.
+Gradient = namedtuple("Gradient", "x grad first sums rows depth columns span")
 
 
 @inlined
-def accumulate(op: Any, task: int, block: int, blocks: int) -> None:
+def gradient_block(op: Any, task: int, block: int, blocks: int) -> None:
     """`Σ x_kᵀ g_k` over a task's rows for one block, four columns of `x` at a time."""
     first, last = task * ROWS, min((task + 1) * ROWS, op.rows)
-    place = (task * blocks + block) * op.span * LANES
-    source = at(op.first, block)
-    for k in range(0, min(op.span, op.reads - source), 4):
-        s0 = s1 = s2 = s3 = zeros(op.partial)
-        ahead = min(3, op.reads - source - k - 1)  # columns beyond the last are read from within, and not kept
+    target = (task * blocks + block) * op.span * LANES
+    source = read(op.first, block)
+    for k in range(0, min(op.span, op.depth - source), 4):
+        s0 = s1 = s2 = s3 = zeros(op.sums)
+        ahead = min(3, op.depth - source - k - 1)  # past the last column, an earlier one is read and not kept
         for row in range(first, last):
             g = load(op.grad, row * op.columns + block * LANES)
-            here = row * op.reads + source + k
-            s0 = s0 + g * at(op.x, here)
-            s1 = s1 + g * at(op.x, here + min(1, ahead))
-            s2 = s2 + g * at(op.x, here + min(2, ahead))
-            s3 = s3 + g * at(op.x, here + ahead)
-        store(s0, op.partial, place + k * LANES)
+            offset = row * op.depth + source + k
+            s0 = s0 + g * read(op.x, offset)
+            s1 = s1 + g * read(op.x, offset + min(1, ahead))
+            s2 = s2 + g * read(op.x, offset + min(2, ahead))
+            s3 = s3 + g * read(op.x, offset + ahead)
+        store(s0, op.sums, target + k * LANES)
         if k + 1 < op.span:
-            store(s1, op.partial, place + (k + 1) * LANES)
+            store(s1, op.sums, target + (k + 1) * LANES)
         if k + 2 < op.span:
-            store(s2, op.partial, place + (k + 2) * LANES)
+            store(s2, op.sums, target + (k + 2) * LANES)
         if k + 3 < op.span:
-            store(s3, op.partial, place + (k + 3) * LANES)
+            store(s3, op.sums, target + (k + 3) * LANES)
+
+
+@inlined
+def gradient_task(op: Any, task: int) -> None:
+    blocks = (op.columns + LANES - 1) // LANES
+    for block in range(blocks):
+        gradient_block(op, task, block, blocks)
 
 
 @kernel
-def gradient_kernel(record: Any, shared: Any) -> None:
-    op, work = bare(record), bare(shared)
-    blocks = (op.columns + LANES - 1) // LANES
-    task = take(work, 0)
-    while task < work.number:
-        for block in range(blocks):
-            accumulate(op, task, block, blocks)
-        task = done(work, 0)
-    meet(work, 0, work.number)
+def gradient_kernel(op: Any, work: Any) -> None:
+    for_each_task(gradient_task, as_pointers(op), as_pointers(work))
 
 
 def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
@@ -201,13 +177,10 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     if x.numel() == 0 or grad.numel() == 0:
         return x.new_zeros(heads, depth, width)
     blocks = _blocks(heads, depth, width)
-    tasks = -(-rows // ROWS)
-    if grad.size(1) % LANES:  # the last block of the last row reads beyond it
+    if grad.size(1) % LANES:  # the last block of the last row reads past its end
         grad = torch.cat([grad.reshape(-1), grad.new_zeros(LANES)])
-    partial = x.new_zeros(tasks, *blocks.place.shape)
-    arrays = (_array(x), _array(grad), _array(blocks.first), _array(partial))
-    op = Gradient(*arrays, rows, heads * depth, heads * width, blocks.span)
-    _run(gradient_kernel, x.dtype, op, tasks)
-    found = x.new_zeros(heads * depth * width + 1)
-    found[blocks.place.view(-1)] = partial.sum(0).view(-1)
-    return found[:-1].view(heads, depth, width)
+    sums = x.new_zeros(num_tasks(rows), *blocks.layout.shape)
+    tensors = (x, grad, blocks.first, sums)
+    op = Gradient._make((*map(arrays.flat, tensors), rows, heads * depth, heads * width, blocks.span))
+    run_tasks(gradient_kernel, x.dtype, op, num_tasks(rows))
+    return from_blocks(sums.sum(0), blocks.layout, (heads, depth, width))

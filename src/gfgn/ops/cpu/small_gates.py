@@ -1,376 +1,286 @@
-"""The gates of small heads on the CPU, in Numba: products with each head's square matrices, and all that follows them.
+"""Gates of small heads: products with each head's square matrices, and everything that follows them, in one pass.
 
-As many whole heads as `LANES` columns hold make up a block. A row's block is one vector `x`, and its product with the
-heads' matrices is `Σ_k x⁽ᵏ⁾ M_k`: `x⁽ᵏ⁾` has in every lane the `k`-th value of that lane's head, a shuffle within the
-vector, and `M_k` the `k`-th rows of the heads' matrices side by side. Nothing between the inputs and the results of a
-level is written to memory. Sums over rows are made a task at a time and joined in order: values do not depend on
-threads.
+A block is the largest number of whole heads that fit `LANES` columns. A row's block is one vector `x`, and its product
+with the heads' matrices is `Σ_k x⁽ᵏ⁾ M_k`: every lane of `x⁽ᵏ⁾` holds the `k`-th value of that lane's head, a shuffle
+within the vector, and `M_k` holds the `k`-th rows of the heads' matrices side by side. Nothing between the inputs and
+the results of a level is written to memory. Sums over rows are computed per task and added in order: the bits do not
+depend on threads.
+
+The halves of a gate `[heads, 2d, d]` are `own`, for a node's own features, and `other`, for those of its neighbors.
 """
 
-from __future__ import annotations
-
 import functools
+from collections import namedtuple
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from llvmlite import ir
 from numba import types
 from torch import Tensor
 
-from gfgn.ops.cpu.dense import _run
-from gfgn.ops.cpu.heads import ROWS
-from gfgn.ops.cpu.kernels import (
-    LANES,
-    Vector,
-    _array,
-    _fresh,
-    bare,
-    deliver,
-    done,
-    exp,
-    fetch,
-    inlined,
-    instruction,
-    kernel,
-    meet,
-    take,
-    zeros,
-)
+from gfgn.ops.cpu import arrays
+from gfgn.ops.cpu.heads import ROWS, from_blocks, num_tasks, to_blocks
+from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, kernel
+from gfgn.ops.cpu.threads import finish_task, next_task, run_tasks, wait_for_tasks
+from gfgn.ops.cpu.vectors import load_masked, sigmoid, store_masked, zeros
 
 STRIP = 16
-"""Rows of which a block is worked out at a time, with its matrices in registers."""
+"""Rows whose block is computed at a time, with its matrices in registers."""
 
 
-# ------------------------------------------------------------------------------------------ matrices of a block's heads
-
-
-def _spread(builder: Any, x: Any, k: int, size: int) -> Any:
-    """In every lane the `k`-th value of that lane's head."""
-    lanes = [min(lane // size * size + k, LANES - 1) for lane in range(LANES)]
-    order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), lanes)
-    return builder.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), order)
-
-
-def _multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
-    return builder.fadd(builder.fmul(x, y, flags=("contract",)), z, flags=("contract",))
+def _add_product(llvm: Emitter, x: Any, k: int, size: int, y: Any, total: Any) -> Any:
+    """`x⁽ᵏ⁾ y + total` for heads of `size` columns."""
+    in_head = llvm.shuffle(x, [min(lane // size * size + k, LANES - 1) for lane in range(LANES)])
+    return llvm.builder.fadd(llvm.builder.fmul(in_head, y, flags=("contract",)), total, flags=("contract",))
 
 
 @instruction
-def matrix(_: Any, pointer: Any, offset: Any, size: Any) -> Any:
-    """The rows of a block's matrix at `offset`, as many as the tuple `size` has items."""
+def load_matrix(pointer: Any, offset: Any, size: Any) -> Any:
+    """The rows of a block's matrix at `offset`; the tuple `size` has one item per row."""
     vector = Vector(pointer.dtype)
     rows = types.UniTuple(vector, len(size))
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lanes, width = context.get_value_type(vector).as_pointer(), pointer.dtype.bitwidth // 8
-        places = [builder.add(args[1], ir.Constant(args[1].type, k * LANES)) for k in range(len(size))]
-        found = [builder.load(builder.bitcast(builder.gep(args[0], [p]), lanes), align=width) for p in places]
-        return context.make_tuple(builder, rows, found)
+    def emit(llvm: Emitter, base: Any, offset: Any, _: Any) -> Any:
+        loaded = [llvm.load(vector, llvm.element(base, offset, k * LANES)) for k in range(len(size))]
+        return llvm.context.make_tuple(llvm.builder, rows, loaded)
 
     return rows(pointer, types.int64, size), emit
 
 
 @instruction
-def put_matrix(_: Any, rows: Any, pointer: Any, offset: Any) -> Any:
+def store_matrix(rows: Any, pointer: Any, offset: Any) -> Any:
     """Stores the rows of a block's matrix at `offset`."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(llvm: Emitter, matrix: Any, base: Any, offset: Any) -> None:
         for k in range(len(rows)):
-            place = builder.gep(args[1], [builder.add(args[2], ir.Constant(args[2].type, k * LANES))])
-            row = builder.extract_value(args[0], k)
-            builder.store(row, builder.bitcast(place, row.type.as_pointer()), align=pointer.dtype.bitwidth // 8)
-        return context.get_dummy_value()
+            row = llvm.builder.extract_value(matrix, k)
+            llvm.store(rows.dtype, row, llvm.element(base, offset, k * LANES))
 
     return types.void(rows, pointer, types.int64), emit
 
 
 @instruction
-def turned(_: Any, x: Any, rows: Any, onto: Any) -> Any:
-    """`x M + onto`, head by head."""
+def multiply_heads(x: Any, rows: Any, initial: Any) -> Any:
+    """`initial + x M` for each head."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        total = args[2]
+    def emit(llvm: Emitter, x: Any, matrix: Any, total: Any) -> Any:
         for k in range(len(rows)):
-            value = _spread(builder, args[0], k, len(rows))
-            total = _multiply_add(builder, value, builder.extract_value(args[1], k), total)
+            total = _add_product(llvm, x, k, len(rows), llvm.builder.extract_value(matrix, k), total)
         return total
 
-    return x(x, rows, onto), emit
+    return x(x, rows, initial), emit
 
 
 @instruction
-def outer(_: Any, rows: Any, x: Any, y: Any) -> Any:
-    """`M + xᵀ y`, head by head."""
+def add_outer_product(rows: Any, x: Any, y: Any) -> Any:
+    """`M + xᵀ y` for each head."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        found = [
-            _multiply_add(builder, _spread(builder, args[1], k, len(rows)), args[2], builder.extract_value(args[0], k))
-            for k in range(len(rows))
-        ]
-        return context.make_tuple(builder, rows, found)
+    def emit(llvm: Emitter, matrix: Any, x: Any, y: Any) -> Any:
+        items = [llvm.builder.extract_value(matrix, k) for k in range(len(rows))]
+        items = [_add_product(llvm, x, k, len(rows), y, item) for k, item in enumerate(items)]
+        return llvm.context.make_tuple(llvm.builder, rows, items)
 
     return rows(rows, x, y), emit
 
 
-# ----------------------------------------------------------------------------------------------------------- the strips
+# Operands of the kernels. All end with: `rows`; `columns`; `block`, the columns of a block; `size`, a tuple with one
+# item per column of a head, whose length is known when a kernel is compiled. Matrices of blocks (`own`, `other`, and
+# their transposes `own_t`, `other_t`) are `[blocks, d, LANES]`; `sums` are the gradients of both halves for each task,
+# `[tasks, blocks, 2, d, LANES]`.
+Neighbor = namedtuple("Neighbor", "z propagated mean lam own other out rows columns block size")
+NeighborBackward = namedtuple(
+    "NeighborBackward",
+    "grad z propagated mean lam own other own_t other_t grad_z grad_propagated grad_mean sums rows columns block size",
+)
+Halves = namedtuple("Halves", "z own other a b rows columns block size")
+HalvesBackward = namedtuple("HalvesBackward", "grad_a grad_b grad z own_t other_t out sums rows columns block size")
 
 
 @inlined
-def sigmoid(x: Any) -> Any:
-    return 1.0 / (exp(x * -1.0) + 1.0)
+def for_each_strip(run_strip: Any, op: Any, work: Any) -> None:
+    """Calls `run_strip(op, first row, last row, block, index of its sums)` for the tasks that this thread gets.
 
-
-@inlined
-def drive(strip: Any, op: Any, work: Any) -> None:
-    """The part of one thread. The blocks of a strip come in order: where heads do not fill a vector, a block writes
-    into the first columns of the next, which writes them after it."""
+    The blocks of a strip come in order: where heads do not fill a vector, a block writes into the first columns of the
+    next, which overwrites them.
+    """
     blocks = (op.columns + op.block - 1) // op.block
-    task = take(work, 0)
+    task = next_task(work, 0)
     while task < work.number:
         for first in range(task * ROWS, min((task + 1) * ROWS, op.rows), STRIP):
             for block in range(blocks):
-                strip(op, first, min(first + STRIP, op.rows), block, task * blocks + block)
-        task = done(work, 0)
-    meet(work, 0, work.number)
+                run_strip(op, first, min(first + STRIP, op.rows), block, task * blocks + block)
+        task = finish_task(work, 0)
+    wait_for_tasks(work, 0, work.number)
 
 
 @inlined
-def add_outer(op: Any, x: Any, y: Any, u: Any, v: Any, first: int, last: int, column: int, sums: int) -> None:
+def add_outer_products(op: Any, x: Any, y: Any, u: Any, v: Any, first: int, last: int, column: int, sums: int) -> None:
     """Adds `Σ xᵀ u` and `Σ yᵀ v` over the rows of a strip to a block's two sums."""
     left, step = op.columns - column, len(op.size) * LANES
-    mine, theirs = matrix(op.sums, 2 * sums * step, op.size), matrix(op.sums, (2 * sums + 1) * step, op.size)
+    own, other = load_matrix(op.sums, 2 * sums * step, op.size), load_matrix(op.sums, (2 * sums + 1) * step, op.size)
     for row in range(first, last):
-        place = row * op.columns + column
-        mine = outer(mine, fetch(x, place, left), fetch(u, place, left))
-        theirs = outer(theirs, fetch(y, place, left), fetch(v, place, left))
-    put_matrix(mine, op.sums, 2 * sums * step)
-    put_matrix(theirs, op.sums, (2 * sums + 1) * step)
-
-
-class Neighbor(NamedTuple):
-    z: Any
-    propagated: Any
-    mean: Any
-    lam: Any
-    own: Any
-    """`[blocks, d, LANES]`, as all matrices of blocks."""
-    other: Any
-    out: Any
-    rows: int
-    columns: int
-    block: int
-    """Columns of a block: those of its heads."""
-    size: Any
-    """A tuple with an item a column of a head: its length is known where a kernel is compiled."""
+        offset = row * op.columns + column
+        own = add_outer_product(own, load_masked(x, offset, left), load_masked(u, offset, left))
+        other = add_outer_product(other, load_masked(y, offset, left), load_masked(v, offset, left))
+    store_matrix(own, op.sums, 2 * sums * step)
+    store_matrix(other, op.sums, (2 * sums + 1) * step)
 
 
 @inlined
 def neighbor_strip(op: Any, first: int, last: int, block: int, sums: int) -> None:
-    column, heads = block * op.block, block * len(op.size) * LANES
+    column, matrix = block * op.block, block * len(op.size) * LANES
     left = op.columns - column
-    own, other = matrix(op.own, heads, op.size), matrix(op.other, heads, op.size)
-    lam = fetch(op.lam, column, left)
+    own, other = load_matrix(op.own, matrix, op.size), load_matrix(op.other, matrix, op.size)
+    lam = load_masked(op.lam, column, left)
     for row in range(first, last):
-        place = row * op.columns + column
-        z = fetch(op.z, place, left)
-        s = lam * sigmoid(turned(fetch(op.mean, place, left), other, turned(z, own, zeros(op.z))))
-        deliver(z + s * (fetch(op.propagated, place, left) - z), op.out, place, left)
+        offset = row * op.columns + column
+        z = load_masked(op.z, offset, left)
+        score = multiply_heads(load_masked(op.mean, offset, left), other, multiply_heads(z, own, zeros(op.z)))
+        change = lam * sigmoid(score) * (load_masked(op.propagated, offset, left) - z)
+        store_masked(z + change, op.out, offset, left)
 
 
 @kernel
 def neighbor_kernel(op: Any, work: Any) -> None:
-    drive(neighbor_strip, bare(op), bare(work))
-
-
-class NeighborBackward(NamedTuple):
-    grad: Any
-    z: Any
-    propagated: Any
-    mean: Any
-    lam: Any
-    own: Any
-    other: Any
-    own_back: Any
-    """Of the transposed matrices."""
-    other_back: Any
-    grad_z: Any
-    grad_propagated: Any
-    grad_mean: Any
-    sums: Any
-    """`[tasks, blocks, 2, d, LANES]`: the gradients of the matrices, a task's row_norm each."""
-    rows: int
-    columns: int
-    block: int
-    size: Any
+    for_each_strip(neighbor_strip, as_pointers(op), as_pointers(work))
 
 
 @inlined
 def neighbor_backward_strip(op: Any, first: int, last: int, block: int, sums: int) -> None:
-    """Three times over the rows of a strip, since one would want more registers than there are."""
-    column, heads = block * op.block, block * len(op.size) * LANES
+    """Three passes over the rows of a strip, since one would need more registers than there are."""
+    column, matrix = block * op.block, block * len(op.size) * LANES
     left = op.columns - column
-    own, other = matrix(op.own, heads, op.size), matrix(op.other, heads, op.size)
-    lam = fetch(op.lam, column, left)
+    own, other = load_matrix(op.own, matrix, op.size), load_matrix(op.other, matrix, op.size)
+    lam = load_masked(op.lam, column, left)
     for row in range(first, last):
-        place = row * op.columns + column
-        z, grad = fetch(op.z, place, left), fetch(op.grad, place, left)
-        s = sigmoid(turned(fetch(op.mean, place, left), other, turned(z, own, zeros(op.z))))
-        taken = lam * (s * grad)
-        deliver(taken, op.grad_propagated, place, left)
-        deliver(grad - taken, op.grad_z, place, left)
-        deliver(taken * ((fetch(op.propagated, place, left) - z) * (1.0 - s)), op.grad_mean, place, left)
-    add_outer(op, op.z, op.mean, op.grad_mean, op.grad_mean, first, last, column, sums)
-    own, other = matrix(op.own_back, heads, op.size), matrix(op.other_back, heads, op.size)
+        offset = row * op.columns + column
+        z, grad = load_masked(op.z, offset, left), load_masked(op.grad, offset, left)
+        s = sigmoid(multiply_heads(load_masked(op.mean, offset, left), other, multiply_heads(z, own, zeros(op.z))))
+        gated = lam * (s * grad)
+        store_masked(gated, op.grad_propagated, offset, left)
+        store_masked(grad - gated, op.grad_z, offset, left)
+        slope = gated * ((load_masked(op.propagated, offset, left) - z) * (1.0 - s))
+        store_masked(slope, op.grad_mean, offset, left)
+    add_outer_products(op, op.z, op.mean, op.grad_mean, op.grad_mean, first, last, column, sums)
+    own, other = load_matrix(op.own_t, matrix, op.size), load_matrix(op.other_t, matrix, op.size)
     for row in range(first, last):
-        place = row * op.columns + column
-        slope = fetch(op.grad_mean, place, left)
-        deliver(turned(slope, own, fetch(op.grad_z, place, left)), op.grad_z, place, left)
-        deliver(turned(slope, other, zeros(op.z)), op.grad_mean, place, left)
+        offset = row * op.columns + column
+        slope = load_masked(op.grad_mean, offset, left)
+        store_masked(multiply_heads(slope, own, load_masked(op.grad_z, offset, left)), op.grad_z, offset, left)
+        store_masked(multiply_heads(slope, other, zeros(op.z)), op.grad_mean, offset, left)
 
 
 @kernel
 def neighbor_backward_kernel(op: Any, work: Any) -> None:
-    drive(neighbor_backward_strip, bare(op), bare(work))
-
-
-class Halves(NamedTuple):
-    z: Any
-    own: Any
-    other: Any
-    a: Any
-    b: Any
-    rows: int
-    columns: int
-    block: int
-    size: Any
+    for_each_strip(neighbor_backward_strip, as_pointers(op), as_pointers(work))
 
 
 @inlined
 def halves_strip(op: Any, first: int, last: int, block: int, sums: int) -> None:
-    column, heads = block * op.block, block * len(op.size) * LANES
+    column, matrix = block * op.block, block * len(op.size) * LANES
     left = op.columns - column
-    own, other = matrix(op.own, heads, op.size), matrix(op.other, heads, op.size)
+    own, other = load_matrix(op.own, matrix, op.size), load_matrix(op.other, matrix, op.size)
     for row in range(first, last):
-        place = row * op.columns + column
-        z = fetch(op.z, place, left)
-        deliver(turned(z, own, zeros(op.z)), op.a, place, left)
-        deliver(turned(z, other, zeros(op.z)), op.b, place, left)
+        offset = row * op.columns + column
+        z = load_masked(op.z, offset, left)
+        store_masked(multiply_heads(z, own, zeros(op.z)), op.a, offset, left)
+        store_masked(multiply_heads(z, other, zeros(op.z)), op.b, offset, left)
 
 
 @kernel
 def halves_kernel(op: Any, work: Any) -> None:
-    drive(halves_strip, bare(op), bare(work))
-
-
-class HalvesBackward(NamedTuple):
-    grad_a: Any
-    grad_b: Any
-    grad: Any
-    z: Any
-    own_back: Any
-    other_back: Any
-    out: Any
-    sums: Any
-    rows: int
-    columns: int
-    block: int
-    size: Any
+    for_each_strip(halves_strip, as_pointers(op), as_pointers(work))
 
 
 @inlined
 def halves_backward_strip(op: Any, first: int, last: int, block: int, sums: int) -> None:
-    column, heads = block * op.block, block * len(op.size) * LANES
+    column, matrix = block * op.block, block * len(op.size) * LANES
     left = op.columns - column
-    own, other = matrix(op.own_back, heads, op.size), matrix(op.other_back, heads, op.size)
+    own, other = load_matrix(op.own_t, matrix, op.size), load_matrix(op.other_t, matrix, op.size)
     for row in range(first, last):
-        place = row * op.columns + column
-        grad = turned(fetch(op.grad_a, place, left), own, fetch(op.grad, place, left))
-        deliver(turned(fetch(op.grad_b, place, left), other, grad), op.out, place, left)
-    add_outer(op, op.z, op.z, op.grad_a, op.grad_b, first, last, column, sums)
+        offset = row * op.columns + column
+        grad = multiply_heads(load_masked(op.grad_a, offset, left), own, load_masked(op.grad, offset, left))
+        store_masked(multiply_heads(load_masked(op.grad_b, offset, left), other, grad), op.out, offset, left)
+    add_outer_products(op, op.z, op.z, op.grad_a, op.grad_b, first, last, column, sums)
 
 
 @kernel
 def halves_backward_kernel(op: Any, work: Any) -> None:
-    drive(halves_backward_strip, bare(op), bare(work))
-
-
-# ------------------------------------------------------------------------------------------------- the public functions
+    for_each_strip(halves_backward_strip, as_pointers(op), as_pointers(work))
 
 
 @functools.lru_cache(maxsize=256)
-def _places(heads: int, size: int) -> Tensor:
-    """`[blocks, d, LANES]`: where the blocks' matrices have their values, in those of all heads and one zero."""
-    each, lane = LANES // size, torch.arange(LANES)
-    head = torch.arange(0, heads, each).view(-1, 1, 1) + lane // size
-    place = (head * size + torch.arange(size).view(-1, 1)) * size + lane % size
-    return torch.where((head < heads) & (lane < each * size), place, heads * size * size)
+def _block_index(heads: int, size: int) -> Tensor:
+    """`[blocks, d, LANES]`: see `gfgn.ops.cpu.heads.to_blocks`."""
+    per_block, lane = LANES // size, torch.arange(LANES)
+    head = torch.arange(0, heads, per_block).view(-1, 1, 1) + lane // size
+    index = (head * size + torch.arange(size).view(-1, 1)) * size + lane % size
+    return torch.where((head < heads) & (lane < per_block * size), index, heads * size * size)
 
 
-def _by_block(halves: Sequence[Tensor], transposed: bool = False) -> list[Tensor]:
-    """The matrices `[heads, d, d]` of the heads as those of the blocks."""
-    places = _places(*halves[0].shape[:2])
-    halves = [half.transpose(1, 2) for half in halves] if transposed else halves
-    return [torch.cat([half.reshape(-1), half.new_zeros(1)])[places] for half in halves]
+def _halves_in_blocks(gate: Tensor, transposed: bool = False) -> list[Tensor]:
+    """The matrices of the blocks for both halves of a gate `[heads, 2d, d]`."""
+    index = _block_index(gate.size(0), gate.size(2))
+    halves = gate.chunk(2, dim=1)
+    return [to_blocks(half.transpose(1, 2) if transposed else half, index) for half in halves]
 
 
-def _start(kernel: Any, record: Any, tensors: Sequence[Tensor], x: Tensor, size: int) -> None:
+def _run(kernel: Any, record: Any, tensors: Sequence[Tensor], x: Tensor, size: int) -> None:
     """Runs a kernel on the given tensors and the sizes of `x`."""
-    sizes = (*x.shape, LANES // size * size, (0,) * size)
-    _run(kernel, x.dtype, record(*map(_array, tensors), *sizes), -(-x.size(0) // ROWS))
+    op = record(*map(arrays.flat, tensors), *x.shape, LANES // size * size, (0,) * size)
+    run_tasks(kernel, x.dtype, op, num_tasks(x.size(0)), variant=size)
 
 
-def _sums(x: Tensor, gate: Tensor) -> Tensor:
-    """Room for the gradients of the matrices, a task's row_norm each."""
-    places = _places(gate.size(0), gate.size(2))
-    return x.new_zeros(-(-x.size(0) // ROWS), places.size(0), 2, *places.shape[1:])
+def _new_sums(x: Tensor, gate: Tensor) -> Tensor:
+    """Memory for the gradients of both halves for each task."""
+    index = _block_index(gate.size(0), gate.size(2))
+    return x.new_zeros(num_tasks(x.size(0)), index.size(0), 2, *index.shape[1:])
 
 
-def _joined(sums: Tensor, gate: Tensor) -> Tensor:
-    """The gradient of the gate from its tasks' shares."""
+def _gate_gradient(sums: Tensor, gate: Tensor) -> Tensor:
+    """The gradient of the gate from those of its tasks."""
     heads, _, size = gate.shape
-    found = gate.new_zeros(2, heads * size * size + 1)
-    found[:, _places(heads, size).view(-1)] = sums.sum(0).transpose(0, 1).flatten(1)
-    return torch.cat(found[:, :-1].view(2, heads, size, size).unbind(0), dim=1)
+    index = _block_index(heads, size)
+    return torch.cat([from_blocks(half, index, (heads, size, size)) for half in sums.sum(0).unbind(1)], dim=1)
 
 
 def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
     """`(1 − s) z + s propagated` with `s = λ σ([z ‖ mean] W_s)`; see `gfgn.ops.heads`."""
-    out = _fresh(*z.shape, dtype=z.dtype)
+    out = arrays.empty(*z.shape, dtype=z.dtype)
     if z.numel():
-        tensors = (z, propagated, mean, lam.to(z.dtype), *_by_block(gate.chunk(2, dim=1)), out)
-        _start(neighbor_kernel, Neighbor, tensors, z, gate.size(2))
+        tensors = (z, propagated, mean, lam.to(z.dtype), *_halves_in_blocks(gate), out)
+        _run(neighbor_kernel, Neighbor, tensors, z, gate.size(2))
     return out
 
 
 def gated_neighbor_backward(
     grad: Tensor, z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of `gated_neighbor` for `z`, `propagated`, `mean` and the gate."""
-    grad_z, grad_propagated, grad_mean = results = [_fresh(*z.shape, dtype=z.dtype) for _ in range(3)]
+    """The gradients of `gated_neighbor` with respect to `z`, `propagated`, `mean` and the gate."""
+    grad_z, grad_propagated, grad_mean = results = [arrays.empty(*z.shape, dtype=z.dtype) for _ in range(3)]
     if z.numel() == 0:
         return grad_z, grad_propagated, grad_mean, torch.zeros_like(gate)
-    halves, sums = gate.chunk(2, dim=1), _sums(z, gate)
-    matrices = (*_by_block(halves), *_by_block(halves, transposed=True))
+    sums = _new_sums(z, gate)
+    matrices = (*_halves_in_blocks(gate), *_halves_in_blocks(gate, transposed=True))
     tensors = (grad, z, propagated, mean, lam.to(z.dtype), *matrices, *results, sums)
-    _start(neighbor_backward_kernel, NeighborBackward, tensors, z, gate.size(2))
-    return grad_z, grad_propagated, grad_mean, _joined(sums, gate)
+    _run(neighbor_backward_kernel, NeighborBackward, tensors, z, gate.size(2))
+    return grad_z, grad_propagated, grad_mean, _gate_gradient(sums, gate)
 
 
 def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """What each half of a gate makes of `z`."""
-    a, b = (_fresh(*z.shape, dtype=z.dtype) for _ in range(2))
+    """The products of `z` with both halves of a gate."""
+    a, b = (arrays.empty(*z.shape, dtype=z.dtype) for _ in range(2))
     if z.numel():
-        _start(halves_kernel, Halves, (z, *_by_block(gate.chunk(2, dim=1)), a, b), z, gate.size(2))
+        _run(halves_kernel, Halves, (z, *_halves_in_blocks(gate), a, b), z, gate.size(2))
     return a, b
 
 
 def halves_backward(grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of `halves` for `z`, added to `grad`, and for the gate."""
-    out = _fresh(*z.shape, dtype=z.dtype)
+    """The gradients of `halves` with respect to `z`, added to `grad`, and to the gate."""
+    out = arrays.empty(*z.shape, dtype=z.dtype)
     if z.numel() == 0:
         return out, torch.zeros_like(gate)
-    sums = _sums(z, gate)
-    matrices = _by_block(gate.chunk(2, dim=1), transposed=True)
-    _start(halves_backward_kernel, HalvesBackward, (grad_a, grad_b, grad, z, *matrices, out, sums), z, gate.size(2))
-    return out, _joined(sums, gate)
+    sums = _new_sums(z, gate)
+    tensors = (grad_a, grad_b, grad, z, *_halves_in_blocks(gate, transposed=True), out, sums)
+    _run(halves_backward_kernel, HalvesBackward, tensors, z, gate.size(2))
+    return out, _gate_gradient(sums, gate)

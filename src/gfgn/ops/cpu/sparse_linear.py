@@ -1,0 +1,124 @@
+"""A sparse matrix under dropout times a weight, for replicas that each drop other entries."""
+
+from collections import namedtuple
+from typing import Any
+
+import torch
+from numba import types
+from torch import Tensor
+
+from gfgn.ops.cpu import arrays
+from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, integers, kernel
+from gfgn.ops.cpu.sums import WIDE, add_wide, finish_block, pack_block, store_wide
+from gfgn.ops.cpu.vectors import load, load_masked, read, store, zeros
+from gfgn.ops.cpu.walk import plan_walk, run_kernel, run_walk
+from gfgn.ops.csr import CSR
+
+# `keys`, `threshold`, `scale`: `[replicas]`, see `arrays.dropout_arrays`. `numbered`: whether `entry` gives the numbers
+# of the entries; else they are 0, 1, ….
+SparseLinear = namedtuple("SparseLinear", "x values keys threshold scale entry numbered out")
+
+
+@instruction
+def consecutive(first: Any) -> Any:
+    """The integers from `first` on, one per lane."""
+    lanes = list(range(LANES))
+    return Vector(types.int64)(types.int64), lambda llvm, i: llvm.builder.add(llvm.splat(i), llvm.numbers(64, lanes))
+
+
+@instruction
+def lowest_bit(bits: Any) -> Any:
+    """The index of the lowest bit that is set; there must be one."""
+    return types.int64(types.int64), lambda llvm, bits: llvm.builder.cttz(bits, llvm.number(1, 1))
+
+
+@instruction
+def kept_bits(numbers: Any, key: Any, threshold: Any) -> Any:
+    """One bit per entry of these numbers: whether it is kept; see `gfgn.ops.random.keep`."""
+
+    def emit(llvm: Emitter, numbers: Any, key: Any, threshold: Any) -> Any:
+        build = llvm.builder
+
+        def mix(h: Any, shift: int, factor: int) -> Any:
+            return build.mul(build.xor(h, build.lshr(h, llvm.numbers(32, shift))), llvm.numbers(32, factor))
+
+        high = build.trunc(build.lshr(numbers, llvm.numbers(64, 32)), integers(32))
+        h = build.xor(build.trunc(numbers, integers(32)), llvm.splat(key))
+        h = build.xor(h, build.mul(high, llvm.numbers(32, 0x9E3779B1)))
+        h = mix(mix(h, 16, 0x7FEB352D), 15, 0x846CA68B)
+        h = build.xor(h, build.lshr(h, llvm.numbers(32, 16)))
+        return llvm.mask(build.icmp_unsigned(">=", h, llvm.splat(threshold)), bits=64)
+
+    return types.int64(numbers, types.uint32, types.uint32), emit
+
+
+@inlined
+def kept_entries(op: Any, walk: Any, first: int, high: int, replica: int) -> Any:
+    """One bit for each of the next `LANES` entries before `high`: whether a replica keeps it."""
+    numbers = consecutive(first)
+    if op.numbered:
+        full = first + LANES <= walk.entries
+        numbers = load(op.entry, first) if full else load_masked(op.entry, first, high - first)
+    bits = kept_bits(numbers, read(op.keys, replica), read(op.threshold, replica))
+    return bits if high - first >= LANES else bits & ((1 << (high - first)) - 1)
+
+
+@inlined
+def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, sums: Any, at: int) -> None:
+    replica = tile.column // walk.part
+    scale = read(op.scale, replica)
+    total = zeros(op.x)
+    totals = (total, total, total, total)
+    for first in range(low, high, LANES):
+        bits = kept_entries(op, walk, first, high, replica)
+        while bits != 0:
+            e = first + lowest_bit(bits)
+            bits = bits & (bits - 1)
+            value = read(op.values, e) * scale
+            if walk.width == WIDE:
+                totals = add_wide(walk, tile, e, value, totals)
+            else:
+                total = total + load(walk.table, tile.table + read(walk.idx, e) * LANES) * value
+    if walk.width == WIDE:
+        store_wide(totals, sums, at)
+    else:
+        store(total, sums, at)
+
+
+@kernel
+def sparse_linear_kernel(op: Any, walk: Any) -> None:
+    run_walk(pack_block, linear_gather, finish_block, as_pointers(op), as_pointers(walk))
+
+
+def sparse_linear(
+    weight: Tensor,
+    rows: CSR,
+    values: Tensor,
+    keys: Tensor,
+    rate: Tensor,
+    entry: Tensor | None,
+    out_columns: int,
+) -> Tensor:
+    """A sparse matrix under dropout times a weight, for `R` replicas.
+
+    Args:
+        weight: `[F, R * out_columns]`; replica `r` owns the `r`-th run of `out_columns` columns.
+        rows, values: The sparse matrix, or its transpose.
+        keys, rate: `[R]`, see `arrays.dropout_arrays`.
+        entry: `[E]`: the numbers of the entries (default: 0, 1, …), so that a transpose drops what its original drops.
+        out_columns: Columns of a replica.
+    """
+    dtype = arrays.compute_dtype(weight)
+    width = WIDE if out_columns > 2 * LANES else LANES
+    walk = plan_walk(rows, weight, fields=1, sums=1, part=out_columns, width=width)
+    out = arrays.empty(walk.rows, walk.columns, dtype=dtype)
+    op = SparseLinear(
+        arrays.flat(weight, dtype),
+        arrays.flat(values, dtype),
+        *arrays.dropout_arrays(keys, rate, dtype),
+        arrays.flat(torch.empty(0) if entry is None else entry, torch.int64),
+        entry is not None,
+        arrays.flat(out),
+    )
+    run_kernel(sparse_linear_kernel, dtype, op, walk)
+    return out.to(weight.dtype)

@@ -1,0 +1,147 @@
+"""The thread pool of the library, and how the threads of one kernel call share its tasks.
+
+The calling thread and the threads of the pool take tasks from one atomic counter. The order of each sum is fixed by its
+task, so the bits do not depend on which thread ran it. A thread of the pool that comes late finds no task left; the
+caller waits only for tasks that were started. So kernels may be called from any thread, at the same time, and after a
+fork.
+"""
+
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from gfgn.ops.cpu.numba_internals import inlined, yield_processor
+from gfgn.ops.cpu.vectors import atomic_add
+
+logger = logging.getLogger(__name__)
+
+ANNOUNCE_AFTER = 1.0
+"""Seconds after which a compilation is announced."""
+
+
+class Tasks(NamedTuple):
+    """The tasks of one kernel call that has a single phase."""
+
+    counters: Any
+    """A counter of threads, then for each phase one of the tasks taken and one of the tasks finished."""
+    number: int
+
+
+@inlined
+def next_task(work: Any, phase: int) -> Any:
+    """Takes the next task of a phase; the number may exceed the last one."""
+    return atomic_add(work.counters, 1 + 2 * phase, 1)
+
+
+@inlined
+def finish_task(work: Any, phase: int) -> Any:
+    """Reports a task of a phase as finished and takes the next one."""
+    atomic_add(work.counters, 2 + 2 * phase, 1)
+    return next_task(work, phase)
+
+
+@inlined
+def wait_for_tasks(work: Any, phase: int, tasks: int) -> None:
+    """Waits until all tasks of a phase are finished."""
+    while atomic_add(work.counters, 2 + 2 * phase, 0) < tasks:
+        yield_processor()
+
+
+@inlined
+def for_each_task(run_task: Any, op: Any, work: Any) -> None:
+    """Calls `run_task(op, task)` for the tasks that this thread gets, and waits for the other threads."""
+    task = next_task(work, 0)
+    while task < work.number:
+        run_task(op, task)
+        task = finish_task(work, 0)
+    wait_for_tasks(work, 0, work.number)
+
+
+class ThreadPool:
+    """Daemon threads that run kernels next to their callers; started when first needed."""
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[tuple[Callable[..., Any], Any, Any]] = queue.SimpleQueue()
+        self.count = 0
+        self.lock = threading.Lock()
+
+    def submit(self, count: int, job: tuple[Callable[..., Any], Any, Any]) -> None:
+        """Has `count` threads run a job: a kernel and its two arguments."""
+        if self.count < count:
+            with self.lock:
+                while self.count < count:
+                    threading.Thread(target=self.work, name="gfgn-kernel", daemon=True).start()
+                    self.count += 1
+        for _ in range(count):
+            self.jobs.put(job)
+
+    def work(self) -> None:
+        while True:
+            function, op, work = self.jobs.get()
+            function(op, work)
+            del function, op, work  # hold no tensor while waiting
+
+
+pool = ThreadPool()
+_called: set[Hashable] = set()
+_announced: set[torch.dtype] = set()
+
+
+def _after_fork() -> None:
+    """A child process has none of its parent's threads."""
+    global pool
+    pool = ThreadPool()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def announced(function: Any, dtype: torch.dtype) -> Iterator[None]:
+    """Logs once per dtype that kernels are being compiled, if it takes long and they did not come from the cache."""
+    finished = threading.Event()
+    misses = function.stats.cache_misses.total()
+
+    def watch() -> None:
+        while not finished.wait(ANNOUNCE_AFTER):
+            # Numba counts a miss of its cache before it starts to compile.
+            if dtype not in _announced and function.stats.cache_misses.total() > misses:
+                _announced.add(dtype)
+                name = str(dtype).removeprefix("torch.")
+                logger.warning("gfgn compiles its CPU kernels for %s (once; cached on disk)", name)
+
+    threading.Thread(target=watch, name="gfgn-compilation", daemon=True).start()
+    try:
+        yield
+    finally:
+        finished.set()
+
+
+def run(function: Any, dtype: torch.dtype, op: Any, work: Any, threads: int, variant: Hashable = None) -> None:
+    """Calls the kernel `function(op, work)` on several threads at once, this one included.
+
+    The first call for a dtype and a variant of the compiled code compiles it, and runs on this thread alone.
+    """
+    call = function, dtype, variant
+    if call not in _called:
+        with announced(function, dtype):
+            function(op, work)
+        _called.add(call)
+        return
+    if threads > 1:
+        pool.submit(threads - 1, (function, op, work))
+    function(op, work)
+
+
+def run_tasks(function: Any, dtype: torch.dtype, op: Any, tasks: int, variant: Hashable = None) -> None:
+    """Calls a kernel of `tasks` independent tasks on PyTorch's number of threads; see `run`."""
+    work = Tasks(np.zeros(3, dtype=np.int64), tasks)
+    run(function, dtype, op, work, min(tasks, torch.get_num_threads()), variant)

@@ -1,0 +1,221 @@
+"""Vectors of `LANES` columns inside kernels: memory access, arithmetic, exponential and sigmoid.
+
+Every column goes through the same instructions, whatever its position and its neighbors, so the bits of a column depend
+on that column alone. LLVM lowers the vectors to the registers of the processor.
+"""
+
+import operator
+from collections import namedtuple
+from math import factorial
+from typing import Any
+
+from numba import types
+
+from gfgn.ops.cpu.numba_internals import (
+    LANES,
+    Emitter,
+    Vector,
+    inlined,
+    instruction,
+    integers,
+    specialized,
+    vector_operator,
+)
+
+
+@instruction
+def read(pointer: Any, index: Any) -> Any:
+    """The number at `index`."""
+    return pointer.dtype(pointer, types.int64), lambda llvm, base, i: llvm.builder.load(llvm.element(base, i))
+
+
+@instruction
+def write(value: Any, pointer: Any, index: Any) -> Any:
+    """Stores a number at `index`."""
+    signature = types.void(pointer.dtype, pointer, types.int64)
+    return signature, lambda llvm, value, base, i: llvm.builder.store(value, llvm.element(base, i))
+
+
+@instruction
+def atomic_add(pointer: Any, index: Any, value: Any) -> Any:
+    """Adds to the number at `index` and returns what it was before."""
+    signature = types.int64(pointer, types.int64, types.int64)
+    return signature, lambda llvm, base, i, x: llvm.builder.atomic_rmw("add", llvm.element(base, i), x, "seq_cst")
+
+
+@instruction
+def prefetch(pointer: Any, index: Any) -> Any:
+    """Requests the cache line at `index`."""
+    return types.void(pointer, types.int64), lambda llvm, base, i: llvm.prefetch(llvm.element(base, i))
+
+
+@instruction
+def load(pointer: Any, index: Any) -> Any:
+    """The vector that starts at `index`."""
+    vector = Vector(pointer.dtype)
+    return vector(pointer, types.int64), lambda llvm, base, i: llvm.load(vector, llvm.element(base, i))
+
+
+@instruction
+def store(vector: Any, pointer: Any, index: Any) -> Any:
+    """Stores a vector from `index` on."""
+    signature = types.void(vector, pointer, types.int64)
+    return signature, lambda llvm, value, base, i: llvm.store(vector, value, llvm.element(base, i))
+
+
+@instruction
+def zeros(pointer: Any) -> Any:
+    """A vector of zeros of the type `pointer` points to."""
+    vector = Vector(pointer.dtype)
+    return vector(pointer), lambda llvm, _: llvm.zeros(vector)
+
+
+@instruction
+def insert(vector: Any, lane: Any, value: Any) -> Any:
+    """The vector with `value` in one lane."""
+    signature = vector(vector, types.int64, vector.scalar)
+    return signature, lambda llvm, x, k, value: llvm.builder.insert_element(x, value, k)
+
+
+@instruction
+def extract(vector: Any, lane: Any) -> Any:
+    """The number in one lane."""
+    return vector.scalar(vector, types.int64), lambda llvm, x, k: llvm.builder.extract_element(x, k)
+
+
+@inlined
+def load_masked(pointer: Any, offset: int, count: int) -> Any:
+    """The vector at `offset`; lanes from `count` on are 0 and not read."""
+    if count >= LANES:
+        return load(pointer, offset)
+    vector = zeros(pointer)
+    for k in range(count):
+        vector = insert(vector, k, read(pointer, offset + k))
+    return vector
+
+
+@inlined
+def store_masked(vector: Any, pointer: Any, offset: int, count: int) -> None:
+    """Stores the first `count` lanes."""
+    if count >= LANES:
+        store(vector, pointer, offset)
+    else:
+        for k in range(count):
+            write(extract(vector, k), pointer, offset + k)
+
+
+# `contract` lets a product and a sum become one fused instruction. A quotient may become an estimated reciprocal
+# with a Newton step, a third of the time of a division. LLVM requires `ninf` for that, as the step turns 1/∞ into NaN;
+# divisors are finite by construction (see `exp`). `nnan` is never set: NaN in is NaN out.
+vector_operator(operator.add, "fadd", "contract")
+vector_operator(operator.sub, "fsub", "contract")
+vector_operator(operator.mul, "fmul", "contract")
+vector_operator(operator.truediv, "fdiv", "arcp", "ninf")
+
+
+@instruction
+def multiply_add(x: Any, y: Any, z: Any) -> Any:
+    """x·y + z, fused wherever the processor can; LLVM may not rearrange it, so it has the same bits in every kernel."""
+
+    def emit(llvm: Emitter, *values: Any) -> Any:
+        operands = [llvm.widen(value, kind, x) for value, kind in zip(values, (x, y, z), strict=True)]
+        return llvm.call(f"llvm.fmuladd.v{LANES}f{x.scalar.bitwidth}", operands[0].type, *operands)
+
+    return x(x, y, z), emit
+
+
+def _is_within(llvm: Emitter, vector: Any, value: Any, limit: Any) -> Any:
+    """The lanes with |value| ≤ limit, which NaN is not."""
+    high, build = llvm.widen(limit, types.float64, vector), llvm.builder
+    return build.and_(build.fcmp_ordered("<=", value, high), build.fcmp_ordered(">=", value, build.fneg(high)))
+
+
+@instruction
+def all_within(vector: Any, limit: Any) -> Any:
+    """Whether |lane| ≤ limit in every lane."""
+
+    def emit(llvm: Emitter, value: Any, limit: Any) -> Any:
+        lanes = llvm.mask(_is_within(llvm, vector, value, limit))
+        return llvm.builder.icmp_unsigned("==", lanes, llvm.number(LANES, 2**LANES - 1))
+
+    return types.boolean(vector, types.float64), emit
+
+
+@instruction
+def select_within(x: Any, y: Any, limit: Any, inside: Any, outside: Any) -> Any:
+    """The lane of `inside` where |x| ≤ limit and |y| ≤ limit, else that of `outside`."""
+
+    def emit(llvm: Emitter, first: Any, second: Any, limit: Any, inside: Any, outside: Any) -> Any:
+        both = [_is_within(llvm, x, value, limit) for value in (first, second)]
+        return llvm.builder.select(llvm.builder.and_(*both), inside, outside)
+
+    return x(x, x, types.float64, x, x), emit
+
+
+@instruction
+def clamp(vector: Any, limit: Any) -> Any:
+    """The lanes limited to ±limit; NaN stays."""
+
+    def emit(llvm: Emitter, value: Any, limit: Any) -> Any:
+        high, build = llvm.widen(limit, types.float64, vector), llvm.builder
+        low = build.fneg(high)
+        value = build.select(build.fcmp_ordered(">", value, high), high, value)
+        return build.select(build.fcmp_ordered("<", value, low), low, value)
+
+    return vector(vector, types.float64), emit
+
+
+# The constants of the exponential for a floating-point type: exp(±limit) is a normal number, and so is its reciprocal;
+# exp(±product_limit)² is far from overflow; ln 2 is split in two; the series ends at `degree`.
+FloatFormat = namedtuple("FloatFormat", "bits mantissa limit product_limit ln2_high ln2_low degree")
+FORMATS = {
+    types.float32: FloatFormat(32, 23, 86.0, 40.0, 0.693359375, -2.12194440054690583e-4, 7),
+    types.float64: FloatFormat(64, 52, 708.0, 300.0, 6.93147180369123816490e-1, 1.90821492927058770002e-10, 13),
+}
+
+
+@instruction
+def product_limit(vector: Any) -> Any:
+    """Up to this size of `a` and `b`, exp(a + b) may be computed as exp(a)·exp(b)."""
+    limit = FORMATS[vector.scalar].product_limit
+    return types.float64(vector), lambda llvm, _: llvm.context.get_constant(types.float64, limit)
+
+
+@instruction
+def power_of_two(shifted: Any) -> Any:
+    """2ⁿ where the low bits of the lanes hold n: written into the exponent."""
+    bits, mantissa, *_ = FORMATS[shifted.scalar]
+    one = ((1 << (bits - mantissa - 2)) - 1) << mantissa
+
+    def emit(llvm: Emitter, value: Any) -> Any:
+        power = llvm.builder.shl(llvm.builder.bitcast(value, integers(bits)), llvm.numbers(bits, mantissa))
+        return llvm.builder.bitcast(llvm.builder.add(power, llvm.numbers(bits, one)), value.type)
+
+    return shifted(shifted), emit
+
+
+@specialized
+def exp(x: Any) -> Any:
+    """exp of every lane clamped to ±`limit`: never 0, never infinite."""
+    _, mantissa, limit, _, ln2_high, ln2_low, degree = FORMATS[x.scalar]
+    to_integer = 1.5 * 2.0**mantissa  # adding it rounds to an integer and leaves that in the low bits
+    inverse_ln2 = 1.4426950408889634
+    first = 1.0 / factorial(degree)
+    series = tuple(1.0 / factorial(k) for k in range(degree - 1, -1, -1))
+
+    def compiled(x: Any) -> Any:
+        x = clamp(x, limit)
+        shifted = x * inverse_ln2 + to_integer
+        n = shifted - to_integer
+        r = (x - n * ln2_high) - n * ln2_low
+        y = r * first
+        for k in range(degree - 1):
+            y = (y + series[k]) * r
+        return (y + series[degree - 1]) * power_of_two(shifted)
+
+    return compiled
+
+
+@inlined
+def sigmoid(x: Any) -> Any:
+    return 1.0 / (exp(x * -1.0) + 1.0)

@@ -1,0 +1,179 @@
+"""Kernels on several threads, after a fork, and from autograd; their memory; the announcement of a compilation."""
+
+import importlib.util
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from ops.cpu.problems import KEYS, RATE, Problem, assert_close, random_problem
+from torch import Tensor
+
+from gfgn.ops.cpu import arrays, kernels, threads, walk
+
+
+def everything(columns: int = 40) -> Callable[[], list[Tensor]]:
+    """All operators on a graph with hubs, large enough for several threads."""
+    generator = torch.Generator().manual_seed(1)
+    many, hubs = ((high, size) for high, size in ((1500, (20_000,)), (4, (4000,))))
+    target, source = (
+        torch.cat([torch.randint(*kind, generator=generator) for kind in kinds])
+        for kinds in ((many, hubs), (hubs, many))
+    )
+    problem = Problem(target, source, 1500, columns, torch.float32)
+
+    def run() -> list[Tensor]:
+        linear = kernels.sparse_linear(problem.z, problem.rows, problem.norm, KEYS, RATE, None, columns // 4)
+        inverse = torch.linspace(0.1, 1, 1500)
+        weighted, plain = kernels.spmm_pair(problem.z, problem.rows, problem.norm, inverse)
+        merged = kernels.spmm_pair_backward(weighted, plain, problem.rows_t, problem.norm_t, inverse)
+        return [*problem.all(), problem.forward(save=False)[0], linear, weighted, plain, merged]
+
+    return run
+
+
+def same(x: list[Tensor], y: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(x, y, strict=True))
+
+
+def test_bits_do_not_depend_on_threads(two_threads: None) -> None:
+    run = everything()
+    first = run()
+    for count in (2, 1, 4, 2):
+        torch.set_num_threads(count)
+        assert same(run(), first)
+
+
+def test_bits_do_not_depend_on_the_size_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = everything(100)
+    first = run()
+    monkeypatch.setattr(walk, "TABLE_BYTES", 1)
+    monkeypatch.setattr(walk, "SINGLE_THREAD_TABLE_BYTES", 1)
+    assert same(run(), first)
+
+
+def test_every_element_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN in uninitialized memory must not reach a result."""
+    run = everything(37 * 4)
+    first = run()
+    empty = arrays.empty
+    monkeypatch.setattr(arrays, "empty", lambda *shape, dtype: empty(*shape, dtype=dtype).fill_(math.nan))
+    assert same(run(), first)
+    nothing = random_problem(6, 0, 3, torch.float32)
+    assert all(x.isfinite().all() for x in nothing.all())
+
+
+def test_large_memory_is_aligned() -> None:
+    large = arrays.empty(1025, 1024, dtype=torch.float32)
+    assert large.shape == (1025, 1024)
+    assert large.data_ptr() % 64 == 0
+
+
+def test_calls_from_several_threads(two_threads: None) -> None:
+    run = everything()
+    first = run()
+    correct: list[bool] = []
+
+    def call() -> None:
+        correct.extend(same(run(), first) for _ in range(3))
+
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert correct == [True] * 12
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_calls_after_a_fork(two_threads: None) -> None:
+    problem = random_problem(2000, 60_000, 32, torch.float32)
+    first = problem.forward()[0]  # threads are running now
+    torch.set_num_threads(1)  # PyTorch's own threads do not survive a fork
+    child = os.fork()
+    if child == 0:
+        torch.get_num_threads = lambda: 2  # type: ignore[assignment]
+        os._exit(0 if torch.equal(problem.forward()[0], first) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_calls_from_autograd(two_threads: None) -> None:
+    problem = random_problem(2000, 30_000, 16, torch.float32)
+
+    class Pair(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a: Tensor, b: Tensor, z: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+            out, ctx.p, ctx.q = problem.forward()
+            return out
+
+        @staticmethod
+        def backward(ctx, grad: Tensor) -> tuple[Tensor, ...]:  # type: ignore[no-untyped-def]
+            return problem.backward(ctx.p, ctx.q)
+
+    leaves = [x.clone().requires_grad_() for x in (problem.a, problem.b, problem.z)]
+    Pair.apply(*leaves).backward(problem.grad)
+    for leaf, expected in zip(leaves, problem.expected()[3:], strict=True):
+        assert leaf.grad is not None
+        assert_close(leaf.grad, expected, torch.float32)
+
+
+def test_waiting_threads_hold_no_memory(two_threads: None) -> None:
+    problem = random_problem(2000, 60_000, 32, torch.float32)
+    problem.forward()
+    problem.forward()
+    end = time.monotonic() + 10
+    while threads.pool.jobs.qsize() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threads.pool.jobs.empty()
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "gfgn-kernel")
+
+
+def load_kernel(path: Path) -> Any:
+    """A new dispatcher of the kernel in a file, as a new process would have it."""
+    spec = importlib.util.spec_from_file_location("cached_kernel", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.add
+
+
+def test_only_a_compilation_is_announced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged once per dtype; a slow load from the cache on disk is not."""
+    path = tmp_path / "cached_kernel.py"
+    path.write_text(
+        "from gfgn.ops.cpu.numba_internals import kernel\n\n@kernel\ndef add(op, work):\n    return op + work\n"
+    )
+    monkeypatch.setattr(threads, "ANNOUNCE_AFTER", 0.02)
+    monkeypatch.setattr(threads, "_announced", set())
+    with caplog.at_level(logging.INFO, logger="gfgn"):
+        add = load_kernel(path)
+        threads.run(add, torch.float32, 1, 2, threads=1)
+        assert add.stats.cache_misses.total() == 1
+        threads.run(add, torch.float32, 1.0, 2, threads=1, variant="float")
+        assert [record.getMessage() for record in caplog.records] == [
+            "gfgn compiles its CPU kernels for float32 (once; cached on disk)"
+        ]
+        caplog.clear()
+        threads._announced.clear()
+        add = load_kernel(path)
+        load = add._cache.load_overload
+
+        def slow_load(*args: Any) -> Any:
+            time.sleep(0.2)
+            return load(*args)
+
+        add._cache = SimpleNamespace(load_overload=slow_load, cache_path=add._cache.cache_path)
+        threads.run(add, torch.float32, 1, 2, threads=1)
+        assert add.stats.cache_hits.total() == 1
+        assert not caplog.records
