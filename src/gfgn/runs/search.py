@@ -23,10 +23,8 @@ from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Replica, Run
 
-FIRST_RUNG = 10
-"""Epochs before which no run is stopped: earlier scores say little."""
-FACTOR = 2
-"""One configuration in this many continues at each rung."""
+FIRST_RUNG = 10  # no run is stopped before this epoch: earlier scores say little
+FACTOR = 2  # one configuration in this many continues at each rung
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,10 @@ class Uniform:
 
     def draw(self, quantile: float) -> float:
         """The value at a quantile from 0 to 1, rounded to four digits."""
-        return self._rounded(self.low + quantile * (self.high - self.low))
+        return min(max(float(f"{self._at(quantile):.4g}"), self.low), self.high)
 
-    def _rounded(self, value: float) -> float:
-        return min(max(float(f"{value:.4g}"), self.low), self.high)
+    def _at(self, quantile: float) -> float:
+        return self.low + quantile * (self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,8 @@ class LogUniform(Uniform):
         if self.low <= 0:
             raise ValueError(f"low must be above 0, got {self.low}")
 
-    def draw(self, quantile: float) -> float:
-        """The value at a quantile from 0 to 1, rounded to four digits."""
-        return self._rounded(self.low * (self.high / self.low) ** quantile)
+    def _at(self, quantile: float) -> float:
+        return float(self.low * (self.high / self.low) ** quantile)
 
 
 @dataclass(frozen=True)
@@ -77,9 +74,7 @@ class Choice:
         return self.values[min(int(quantile * len(self.values)), len(self.values) - 1)]
 
 
-Space = Mapping[str, Uniform | LogUniform | Choice]
-"""The values of each hyperparameter or option of a model."""
-
+Space = Mapping[str, Uniform | LogUniform | Choice]  # by name of a hyperparameter or option of a model
 SPACE: Space = {
     "lr": LogUniform(1e-3, 1e-1),
     "weight_decay": LogUniform(1e-5, 1e-2),
@@ -119,11 +114,7 @@ def random_search(
 ) -> Selection:
     """Trains random configurations and ranks them. A second call, also with a larger `count`, trains what is missing.
 
-    Args:
-        space: The values of each hyperparameter.
-        count: Number of configurations.
-        seed: Seed of the draw of configurations.
-        store, dataset, model, splits, seeds, config, device, callback: See `successive_halving`.
+    `seed` is that of the draw of configurations; `seeds` are those of the runs.
     """
     replicas = make_replicas(model, sample(space, count, seed), splits, seeds)
     return select(train_missing(store, dataset, model, replicas, config, device, callback=callback))
@@ -151,18 +142,10 @@ def successive_halving(
     reach a rung together; a finished one is read from the store.
 
     Args:
-        store: Where runs are kept.
-        dataset: The dataset.
-        model: Name of the model.
         configurations: The configurations to try, see `grid` and `sample`.
-        splits: Indices of splits of the dataset.
-        seeds: Seeds of each run.
         factor: One configuration in `factor` continues at each rung.
         rungs: Epochs at which configurations are stopped; by default see `default_rungs`.
-        config: How runs are trained.
-        device: The device to train on.
-        callback: Receives progress events.
-        batch_size: Largest number of runs that train together; by default as many as fit into memory.
+        store, dataset, model, splits, seeds, config, device, callback, batch_size: See `train_missing`.
     """
     if factor < 2:
         raise ValueError(f"factor must be 2 or larger, got {factor}")
@@ -181,19 +164,9 @@ def successive_halving(
             race.note([run.replica], [run.val])
             keep(run)
 
-        train_replicas(
-            model,
-            dataset,
-            replicas,
-            device=device,
-            **asdict(config),
-            progress=progress,
-            status=callback.on_status,
-            history=False,
-            batch_size=batch_size,
-            rungs=rungs,
-            prune=race if rungs else None,
-        )
+        settings: dict[str, Any] = {"rungs": rungs, "prune": race if rungs else None, "batch_size": batch_size}
+        settings |= {"progress": progress, "status": callback.on_status, "history": False, "device": device}
+        train_replicas(model, dataset, replicas, **asdict(config), **settings)
     return select([row for row in store.find(record, model, replicas, config, search) if row is not None])
 
 
