@@ -124,7 +124,7 @@ def _train(
     from gfgn.runs.gates import gates_note
     from gfgn.runs.record import is_gfgn
 
-    progress = RunProgress(console, sum(plan.count(model) for plan in plans for model in plan.models))
+    progress = RunProgress(console, sum(plan.plan(model).count for plan in plans for model in plan.models))
     try:
         with progress.bars:
             for dataset, plan in zip(datasets, plans, strict=True):

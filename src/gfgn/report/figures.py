@@ -39,7 +39,7 @@ def runs_figure(comparison: Comparison, name: str = "runs") -> str:
         figure = Figure(figsize=(WIDTH, 0.7 + 0.5 * len(comparison.models)), layout="constrained")
         axes = figure.add_subplot()
         for row, (model, summary) in enumerate(comparison.summary().items()):
-            scores = [100 * run.test for run in comparison.of(model)]
+            scores = [100 * run.test for run in comparison.rows[model]]
             axes.scatter(scores, row + stack(scores), color=BLUE if is_gfgn(model) else ORANGE, **DOTS)
             axes.plot([100 * summary.low, 100 * summary.high], [row - 0.28] * 2, color=INK, linewidth=1.6)
             axes.plot(100 * summary.mean, row - 0.28, "o", color=INK, markersize=4.5)

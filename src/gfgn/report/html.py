@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gfgn.report.figures import gates_figure, runs_figure
-from gfgn.report.text import METRICS, count, gain, interval, percent
+from gfgn.report.text import METRICS, count, gain, interval, p_value, percent
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.gates import MAX_DIMENSIONS
@@ -74,8 +74,8 @@ def _contents(comparisons: Sequence[Comparison]) -> str:
 
 
 def _footer(comparisons: Sequence[Comparison]) -> str:
-    rows = [row for comparison in comparisons for row in comparison.runs]
-    runs = sum(comparison.plan.count(model) for comparison in comparisons for model in comparison.models)
+    rows = [row for comparison in comparisons for runs in comparison.rows.values() for row in runs]
+    runs = sum(comparison.plan.plan(model).count for comparison in comparisons for model in comparison.models)
     versions = {f"gfgn {row.versions['gfgn']}, torch {row.versions['torch']}, {row.device}" for row in rows}
     trained = f" Trained with {'; '.join(sorted(versions))}." if versions else ""
     return f"<footer>{count(runs, 'run')}, all of them in the store and in runs.csv.{escape(trained)}</footer>"
@@ -145,9 +145,9 @@ def _results(comparison: Comparison) -> str:
         note += " p: paired t-test over splits."
     rows = []
     for model, summary in comparison.summary().items():
-        runs = comparison.of(model)
+        runs = comparison.rows[model]
         difference, test = comparison.gain(model), comparison.significance(model)
-        against = [gain(difference), _p(test.t_p)] if difference and test else ["", ""]
+        against = [gain(difference), p_value(test.t_p)] if difference and test else ["", ""]
         seconds = f"{np.mean([run.seconds for run in runs]):.2f}"
         parameters = f"{runs[0].num_parameters:,}"
         rows.append(
@@ -203,7 +203,7 @@ def _gates_of_models(comparison: Comparison, models: Sequence[str]) -> str:
     """The first-layer gates of the trained models, from the summaries in the runs."""
     rows = []
     for model in models:
-        gates = [row.gates for row in comparison.of(model) if row.gates is not None]
+        gates = [row.gates for row in comparison.rows[model] if row.gates is not None]
         if gates:
             means = {name: float(np.mean([each[name] for each in gates])) for name in GATES}
             texts = {name: f"{mean:.2f}" for name, mean in means.items()}
@@ -252,10 +252,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") 
 
 def _kind(cell: str) -> str:
     return f' class="{type(cell).__name__.lower()}"' if isinstance(cell, Bold | Prose) else ""
-
-
-def _p(value: float) -> str:
-    return "" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _soft(text: str) -> str:

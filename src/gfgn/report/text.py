@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gfgn.train.statistics import Summary, in_percent
 
 METRICS = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "micro_f1": "micro-F1"}
@@ -24,6 +26,13 @@ def gain(difference: Summary) -> str:
 
 def _signed(value: float) -> str:
     return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def p_value(value: float | None) -> str:
+    """A p-value with three digits; empty if there is none."""
+    if value is None or math.isnan(value):
+        return ""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def count(number: int, noun: str) -> str:

@@ -20,8 +20,7 @@ from gfgn.runs.store import Store
 from gfgn.train.loop import fitting_threads
 
 LEVELS = ("graph", "neighbor", "pair")
-MAX_DIMENSIONS = 1024
-"""The size of the gate's matrix is the square of the number of dimensions."""
+MAX_DIMENSIONS = 1024  # the size of the gate's matrix is the square of the number of dimensions
 
 
 class GateReader(nn.Module):
@@ -69,12 +68,8 @@ def gates_by_dimension(
     Args:
         dataset: The dataset, with at most `MAX_DIMENSIONS` dense or sparse feature dimensions.
         level: `"graph"`, `"neighbor"` or `"pair"`.
-        seed: Seed of the initialization of the gates.
         split: Index of a split of the dataset; validation and test nodes are not used.
         epochs: Number of epochs; there is no early stopping.
-        lr: Learning rate of Adam.
-        weight_decay: L2 penalty.
-        lam: λ.
     """
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(map(repr, LEVELS))}, got {level!r}")

@@ -143,9 +143,9 @@ def successive_halving(
 
     Args:
         configurations: The configurations to try, see `grid` and `sample`.
+        splits: Indices of splits of the dataset.
         factor: One configuration in `factor` continues at each rung.
         rungs: Epochs at which configurations are stopped; by default see `default_rungs`.
-        store, dataset, model, splits, seeds, config, device, callback, batch_size: See `train_missing`.
     """
     if factor < 2:
         raise ValueError(f"factor must be 2 or larger, got {factor}")
