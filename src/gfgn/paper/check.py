@@ -1,14 +1,10 @@
 """`check`: whether the tables of a study follow from its runs, and whether a sample of its runs can be reproduced.
 
-Another device sums numbers in another order, and training amplifies differences in the last digit, so a repeated run is
-not bit-equal. A run counts as reproduced if its best validation score differs by at most `NODES` nodes or `FRACTION` of
-the validation nodes, whichever is more. Single test scores, read at the best epoch, vary more; so the runs of a dataset
-count as reproduced if their mean test score differs by at most `FRACTION`, or `NODES` test nodes divided by the square
-root of the number of runs, whichever is more.
-
-Large learning rates can amplify a last digit so much that a run ends where another seed would have ended. Such a run
-has diverged: its score is within `DEVIATIONS` standard deviations of the mean of its split's other seeds (with a single
-seed, of the cell's other runs), plus the tolerance above. Up to `DIVERGED` of all runs may diverge.
+Another device sums numbers in another order, so a repeated run is not bit-equal. A run is reproduced if its best
+validation score differs by at most `NODES` nodes or `FRACTION` of them; the runs of a dataset, if their mean test score
+differs by at most `NODES` nodes over the square root of the number of runs, or `FRACTION`. Up to `DIVERGED` of all runs
+may end where another seed ends: within `DEVIATIONS` standard deviations of the mean of their split's other seeds (with
+a single seed, of the cell's other runs), plus the tolerance above.
 """
 
 from __future__ import annotations

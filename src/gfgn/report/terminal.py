@@ -60,12 +60,7 @@ def _print(console: Console, text: str) -> None:
 
 
 def statistics(description: Description, entry: Entry) -> list[str]:
-    """The statistics of a named dataset, one line each.
-
-    Args:
-        description: What `gfgn.data.diagnosis.describe` returned.
-        entry: Its entry in the registry.
-    """
+    """The statistics of a dataset of the registry, one line each."""
     degrees = description.degrees
     smallest, lower, median, upper, largest = degrees.quantiles
     nodes = " labels, on" if description.metric == "micro_f1" else ", of"
@@ -91,10 +86,8 @@ def statistics(description: Description, entry: Entry) -> list[str]:
         + (f"; {description.constant:,} constant dimensions count as 0" if description.constant else ""),
     }
     if entry.paper is not None:
-        paper = entry.paper
-        values["in the paper"] = (
-            f"{paper.nodes:,} nodes, {paper.edges:,} edges, {paper.features:,} features, {paper.classes} classes"
-        )
+        sizes = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
+        values["in the paper"] = ", ".join(sizes)
     return [f"{description.name}: {description.description}", *(f"  {key:<13}{text}" for key, text in values.items())]
 
 

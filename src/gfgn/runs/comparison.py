@@ -1,8 +1,7 @@
 """`compare`: trains several models on one dataset over splits and seeds and keeps every run in a store.
 
 Either all models share one configuration, or each model is tuned, on a grid or by a random search with successive
-halving. Epochs and configurations are chosen on validation nodes only. The plan of a comparison is kept in the store
-too, so that it can be read back and reported from the store alone.
+halving, on validation nodes only. The store keeps the plan too, so that a comparison can be reported from it alone.
 """
 
 from __future__ import annotations
@@ -30,12 +29,7 @@ WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "drop
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """The plan of a comparison.
-
-    Attributes:
-        configurations: One that all models share, or several to choose from for each model.
-        trials: Number of random configurations that successive halving chooses from; `None` without a search.
-    """
+    """The plan of a comparison: one configuration that all models share, or several to choose from for each model."""
 
     dataset: DatasetRecord
     models: tuple[str, ...]
@@ -43,7 +37,7 @@ class ComparisonPlan:
     seeds: int
     configurations: tuple[Configuration, ...]
     config: TrainConfig
-    trials: int | None = None
+    trials: int | None = None  # number of random configurations for successive halving; `None` without a search
 
     @property
     def tuned(self) -> bool:
@@ -72,8 +66,7 @@ class Comparison:
         rows: By model, the runs of the chosen configuration; models that lack runs are left out.
         selections: By model, how the configuration was chosen; empty if there was nothing to choose.
         incomplete: By model that lacks runs, how many it has and how many it needs.
-        gates: By level, the mean gate of each feature dimension, with facts about the dimensions, see
-            `gfgn.runs.gates`; `None` if it has not been computed.
+        gates: What `gfgn.runs.gates.gates_note` returned; `None` if it has not been computed.
     """
 
     plan: ComparisonPlan

@@ -1,7 +1,4 @@
-"""Plans of runs: tune on every split with one seed, choose by validation, then train the choice with all seeds.
-
-This is the only place that knows this procedure; comparisons and studies build on it.
-"""
+"""Plans of runs: tune on every split with one seed, choose by validation, then train the choice with all seeds."""
 
 from __future__ import annotations
 

@@ -32,13 +32,10 @@ VERSIONS = ("gfgn", "torch", "torch_geometric", "python")
 
 @dataclass(frozen=True)
 class DatasetRecord:
-    """The facts about a dataset that a store keeps: enough to identify its runs and to write a report without it.
-
-    A fingerprint is a hash of the edges, features and labels, or of the masks of a split.
-    """
+    """The facts about a dataset that a store keeps: enough to identify its runs and to write a report without it."""
 
     name: str
-    fingerprint: str
+    fingerprint: str  # hash of the edges, features and labels
     split_fingerprints: tuple[str, ...] = field(repr=False)
     standin: bool
     metric: str
@@ -197,10 +194,8 @@ def canonical(model: str, replica: Replica) -> Replica:
 
 
 def further_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings of `config` other than its length that are not the default.
-
-    Defaults are left out so that a setting added later does not change the identity of earlier runs.
-    """
+    """The settings of `config` other than its length that are not the default: a setting added later must not change
+    the identity of earlier runs."""
     names = [setting.name for setting in fields(config)[2:]]
     return {name: getattr(config, name) for name in names if getattr(config, name) != getattr(DEFAULT_CONFIG, name)}
 

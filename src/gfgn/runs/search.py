@@ -1,7 +1,4 @@
-"""Searches for hyperparameters: random search and successive halving.
-
-Both rank configurations by validation scores alone, see `gfgn.runs.selection`.
-"""
+"""Searches for hyperparameters by validation scores alone: random search and successive halving."""
 
 from __future__ import annotations
 
@@ -128,14 +125,13 @@ def successive_halving(
     splits: Iterable[int],
     seeds: Iterable[int] = (0,),
     *,
-    factor: int = FACTOR,
     rungs: Sequence[int] | None = None,
     config: TrainConfig = DEFAULT_CONFIG,
     device: torch.device | str = "cpu",
     callback: ProgressCallback | None = None,
     batch_size: int | None = None,
 ) -> Selection:
-    """Trains configurations side by side and stops all but the best of them at each rung.
+    """Trains configurations side by side and stops the worse half of them at each rung.
 
     A configuration is judged by the mean of the best validation scores so far over all its splits and seeds. Stopped
     runs are kept in the store too, without a test score. An interrupted search starts again, because its runs have to
@@ -144,18 +140,15 @@ def successive_halving(
     Args:
         configurations: The configurations to try, see `grid` and `sample`.
         splits: Indices of splits of the dataset.
-        factor: One configuration in `factor` continues at each rung.
         rungs: Epochs at which configurations are stopped; by default see `default_rungs`.
     """
-    if factor < 2:
-        raise ValueError(f"factor must be 2 or larger, got {factor}")
     record, replicas = DatasetRecord.of(dataset), make_replicas(model, configurations, splits, seeds)
     if not replicas:
         raise ValueError("configurations, splits and seeds must hold at least one each, got none of one of them")
-    race = Race(replicas, factor)
+    race = Race(replicas)
     if rungs is None:
-        rungs = default_rungs(len(race.racing), config.max_epochs, factor)
-    search = search_key(record, model, replicas, config, rungs, factor)
+        rungs = default_rungs(len(race.racing), config.max_epochs)
+    search = search_key(record, model, replicas, config, rungs)
     if None in store.find(record, model, replicas, config, search):
         callback = callback or ProgressCallback()
         keep = keep_runs(store, record, config, device, callback, search)
@@ -171,23 +164,18 @@ def successive_halving(
 
 
 def search_key(
-    record: DatasetRecord,
-    model: str,
-    replicas: Sequence[Replica],
-    config: TrainConfig,
-    rungs: Sequence[int],
-    factor: int = FACTOR,
+    record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig, rungs: Sequence[int]
 ) -> str:
     """Hash that identifies a search by successive halving; runs that it stopped are recorded with it."""
     keys = sorted(identify(record, model, replica, config) for replica in replicas)
-    return digest([keys, list(rungs), factor])
+    return digest([keys, list(rungs), FACTOR])
 
 
-def default_rungs(count: int, max_epochs: int, factor: int = FACTOR) -> list[int]:
-    """Epochs at which to stop some of `count` configurations; each rung is `factor` times the one before."""
+def default_rungs(count: int, max_epochs: int) -> list[int]:
+    """Epochs at which to stop some of `count` configurations; each rung is `FACTOR` times the one before."""
     rungs: list[int] = []
     while count > 1:
-        count, rung = math.ceil(count / factor), max_epochs // factor ** (len(rungs) + 1)
+        count, rung = math.ceil(count / FACTOR), max_epochs // FACTOR ** (len(rungs) + 1)
         if rung < FIRST_RUNG:
             break
         rungs.append(rung)
@@ -195,12 +183,10 @@ def default_rungs(count: int, max_epochs: int, factor: int = FACTOR) -> list[int
 
 
 class Race:
-    """Decides which runs continue at a rung: all runs of one configuration in `factor`, the best ones."""
+    """Decides which runs continue at a rung: all runs of one configuration in `FACTOR`, the best ones."""
 
-    def __init__(self, replicas: Sequence[Replica], factor: int) -> None:
-        self.factor = factor
-        self.racing: dict[Replica, list[Replica]] = {}
-        """The runs of each configuration that has not been stopped."""
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self.racing: dict[Replica, list[Replica]] = {}  # the runs of each configuration that has not been stopped
         for replica in replicas:
             self.racing.setdefault(_configuration(replica), []).append(replica)
         self._best: dict[Replica, float] = {}
@@ -214,7 +200,7 @@ class Race:
         self.note(replicas, scores)
         runs = [_Scored(replica, self._best[replica]) for group in self.racing.values() for replica in group]
         order = [make_replica(candidate.configuration) for candidate in select(runs).candidates]
-        kept = order[: math.ceil(len(order) / self.factor)]
+        kept = order[: math.ceil(len(order) / FACTOR)]
         self.racing = {configuration: self.racing[configuration] for configuration in kept}
         return [_configuration(replica) in self.racing for replica in replicas]
 

@@ -62,6 +62,7 @@ class Store:
             if not read_only and str(path) != ":memory:":
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = _connect(self.path, read_only)
+            self._database.row_factory = sqlite3.Row
         try:
             with _explained(self.path):
                 self._open()
@@ -153,9 +154,8 @@ class Store:
 
         header, table = self._table(dropped, filters)
         frame = pd.DataFrame.from_records(table, columns=header)
-        kinds = dict.fromkeys(NUMBERS, "int64") | dict.fromkeys(REALS, "float64")
-        frame = frame.astype({name: kind for name, kind in kinds.items() if name in header})
-        return frame.astype({"standin": bool})
+        kinds = dict.fromkeys(NUMBERS, "int64") | dict.fromkeys(REALS, "float64") | {"standin": "bool"}
+        return frame.astype({name: kind for name, kind in kinds.items() if name in header})
 
     def to_parquet(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
         """Writes the rows to a Parquet file with the columns of `to_csv` and returns its path."""
@@ -166,8 +166,6 @@ class Store:
             except ImportError:
                 raise ImportError("Parquet needs pyarrow: pip install 'gfgn[tables]'") from None
         return path
-
-    # --- internals ----------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         """Checks that the file is a store of this version; makes an empty file one."""
@@ -181,9 +179,8 @@ class Store:
             raise StoreError(f"path must be a store of gfgn, got {self.path}, which is another SQLite file")
         if version != SCHEMA_VERSION:
             advice = "update gfgn to read it" if version > SCHEMA_VERSION else "no gfgn wrote that version"
-            raise StoreError(
-                f"path must be a store of version {SCHEMA_VERSION}, got {self.path} of version {version}: {advice}"
-            )
+            got = f"{self.path} of version {version}: {advice}"
+            raise StoreError(f"path must be a store of version {SCHEMA_VERSION}, got {got}")
         self._database.execute("PRAGMA synchronous = NORMAL")  # safe against a killed process, and fast
 
     def _is_new(self) -> bool:
@@ -230,21 +227,17 @@ class Store:
             values += several
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         with _explained(self.path):
-            return self._fetch(f"SELECT * FROM runs{where} ORDER BY {ORDER}", values)
+            records = self._database.execute(f"SELECT * FROM runs{where} ORDER BY {ORDER}", values)
+            return [dict(record) for record in records]
 
     def _by_key(self, keys: Sequence[str], at_once: int = 500) -> dict[str, Row]:
         rows: dict[str, Row] = {}
         with _explained(self.path):
             for start in range(0, len(keys), at_once):
                 chunk = keys[start : start + at_once]
-                for record in self._fetch(f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(chunk))})", chunk):
-                    rows[record["key"]] = _unpack(record)
+                query = f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(chunk))})"
+                rows |= {record["key"]: _unpack(dict(record)) for record in self._database.execute(query, chunk)}
         return rows
-
-    def _fetch(self, query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        cursor = self._database.execute(query, values)
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, record, strict=True)) for record in cursor]
 
     def _table(self, dropped: bool, filters: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
         """Header and cells, with nested columns expanded in place."""

@@ -81,19 +81,10 @@ class Published:
 
 @dataclass(frozen=True)
 class Study:
-    """A study.
+    """A study: models, each with the configurations to choose from, on the first splits of datasets, with seeds from 0
+    on."""
 
-    Attributes:
-        name: Short name, also of its folder of results.
-        models: By name of the model, the configurations to choose from.
-        splits: Number of splits, the first ones of each dataset.
-        seeds: Number of seeds, from 0 on.
-        configs: By name of a model that is trained differently, how; only for a study that varies nothing.
-        variants: By value of what is varied, what it stands for.
-        only: By name of a model that runs on a subset of the datasets, this subset.
-    """
-
-    name: str
+    name: str  # also of its folder of results
     title: str
     about: str
     datasets: tuple[str, ...]
@@ -101,10 +92,10 @@ class Study:
     splits: int
     seeds: int
     config: TrainConfig
-    configs: Mapping[str, TrainConfig] = field(default_factory=dict)
+    configs: Mapping[str, TrainConfig] = field(default_factory=dict)  # of single models; not together with `vary`
     vary: Axis | None = None
-    variants: Mapping[At, Variant] = field(default_factory=dict)
-    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    variants: Mapping[At, Variant] = field(default_factory=dict)  # by value of what is varied
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the datasets of models that do not run on all
     published: Published = field(default_factory=Published)
 
     def cells(self, dataset: str, model: str) -> list[Cell]:

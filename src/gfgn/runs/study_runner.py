@@ -1,7 +1,6 @@
 """`run_study`: trains the missing runs of a study, or of a part of it, and writes the files of its folder.
 
-The folder gets `runs.csv.gz` (one line per run), `chosen.csv` (the validation scores of all configurations) and
-`times.csv`. Finished runs are in `runs.sqlite` at once; it can be rebuilt from `runs.csv.gz`.
+Finished runs are in `runs.sqlite` at once; it can be rebuilt from `runs.csv.gz`.
 """
 
 from __future__ import annotations
@@ -45,19 +44,12 @@ class TimeUp(Exception):
 
 @dataclass
 class Outcome:
-    """The outcome of a call.
+    """The outcome of a call."""
 
-    Attributes:
-        made: Number of runs trained.
-        missing: Requested cells that lack runs.
-        left_out: Datasets or models that were left out, with the reason.
-        stopped: Whether the time limit was reached.
-    """
-
-    made: int = 0
-    missing: list[Cell] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    stopped: bool = False
+    made: int = 0  # number of runs trained
+    missing: list[Cell] = field(default_factory=list)  # requested cells that lack runs
+    left_out: list[str] = field(default_factory=list)  # datasets or models, with the reason
+    stopped: bool = False  # at the time limit
     files: list[Path] = field(default_factory=list)
 
 
