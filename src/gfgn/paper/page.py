@@ -14,13 +14,13 @@ from statistics import fmean
 
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.nn.registry import MODELS
-from gfgn.report.text import count, p_value
 from gfgn.runs.comparison import in_words
 from gfgn.runs.grid import Configuration
 from gfgn.runs.record import is_gfgn
 from gfgn.runs.results import Change, Results
 from gfgn.runs.study import AXES, MEASURES, At, Cell, Variant
 from gfgn.runs.study_files import RUNS, Time
+from gfgn.runs.text import count, p_value
 from gfgn.train.statistics import average_ranks, in_percent
 
 MISSING, NONE = "missing", "–"  # what a cell shows if runs are missing, and if there is no value

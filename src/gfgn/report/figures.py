@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from gfgn.data.diagnosis import Description
 from gfgn.report.style import BLUE, INK, ORANGE, STYLE
-from gfgn.report.text import METRICS
 from gfgn.runs import Comparison
 from gfgn.runs.record import is_gfgn
+from gfgn.runs.text import METRICS
 
 Floats = NDArray[np.float64]
 WIDTH = 6.0

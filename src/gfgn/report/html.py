@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from gfgn.report.figures import gates_figure, runs_figure
-from gfgn.report.text import METRICS, count, gain, interval, p_value, percent
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.gates import MAX_DIMENSIONS
 from gfgn.runs.record import is_gfgn
+from gfgn.runs.text import METRICS, count, gain, interval, p_value, percent
 from gfgn.train.statistics import in_percent
 
 GATES = {"min": "minimum", "mean": "mean", "max": "maximum", "std": "std. dev.", "below_055": "below 0.55, %"}

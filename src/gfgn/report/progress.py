@@ -9,8 +9,8 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gfgn.report.text import duration
 from gfgn.runs import ProgressCallback, Row
+from gfgn.runs.text import duration
 from gfgn.train import Status
 
 SECONDS_BETWEEN_LINES = 20.0
@@ -18,7 +18,7 @@ SECONDS_BETWEEN_LINES = 20.0
 
 class RunProgress(ProgressCallback):
     """Counts runs `trained` now and `kept` from earlier, and shows them: on a terminal one bar for the current model
-    and one for all runs, within `with progress.bars`; elsewhere one line per model, and more while it trains for long."""
+    and one for all runs, within `with progress.bars`; elsewhere one line per model, and more if it trains for long."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.trained = self.kept = 0

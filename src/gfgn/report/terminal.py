@@ -11,10 +11,10 @@ from rich.table import Table
 
 from gfgn.data.datasets.registry import Entry
 from gfgn.data.diagnosis import Description
-from gfgn.report.text import METRICS, gain, interval, percent
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
+from gfgn.runs.text import METRICS, gain, interval, percent
 
 
 def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:

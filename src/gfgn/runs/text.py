@@ -1,4 +1,4 @@
-"""Numbers as text, the same in the terminal and in the HTML report."""
+"""Numbers as text, the same in the terminal, in the HTML report and on the pages of studies."""
 
 from __future__ import annotations
 
