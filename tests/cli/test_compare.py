@@ -221,5 +221,5 @@ def test_report_names_what_is_missing(tmp_path: Path) -> None:
         assert message in result.stderr
         assert result.stderr.count("\n") == 1
     with Store(tmp_path / "runs.sqlite") as store:
-        store.note("comparison", "karate", make_plan(load("karate"), ["mlp"], 2).to_json())
+        store.note("comparison", "karate", dataclasses.asdict(make_plan(load("karate"), ["mlp"], 2)))
     assert "left out: mlp on karate, which has 0 of 2 runs so far" in report(str(tmp_path)).stdout

@@ -9,7 +9,7 @@ from runs.small_studies import ALL_RUNS, STUDY, scores, write_study
 
 from gfgn.data import load
 from gfgn.paper import reproduce as module
-from gfgn.paper.check import Repeated, _repeat, check, check_files
+from gfgn.paper.check import _repeat, check, check_files
 from gfgn.paper.page import MISSING, make_page
 from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import load_study
@@ -246,8 +246,7 @@ def test_with_one_seed_runs_are_compared_with_other_splits(
     row, other = sorted(rows, key=lambda row: row.replica.split)[:2]
     row, siblings = replace(row, val=1.0), [replace(other, val=0.7), replace(other, val=0.75)]
     monkeypatch.setattr("gfgn.paper.check.train_runs", lambda *_: [replace(row, val=val)])
-    repeated = Repeated()
-    _repeat(load("karate"), Cell("karate", "gcn"), [row], [row, *siblings], row.config, print, repeated)
+    repeated = _repeat(load("karate"), Cell("karate", "gcn"), [row], [row, *siblings], row.config, print)
     assert (len(repeated.diverged), len(repeated.different)) == (diverged, 1 - diverged)
 
 

@@ -159,7 +159,9 @@ def test_gates_are_shown_against_smoothness_where_the_truth_is_unknown(tuned: Co
 
 def test_gates_of_trained_models(comparison: Comparison, tmp_path: Path) -> None:
     gates = [{"min": 0.1, "mean": mean, "max": 1.5, "std": 0.2, "below_055": 0.641} for mean in (0.2, 0.4)]
-    rows = [dataclasses.replace(row, gates=each) for row, each in zip(comparison.of("gfgn-graph"), gates, strict=True)]
+    rows = [
+        dataclasses.replace(row, gates=each) for row, each in zip(comparison.rows["gfgn-graph"], gates, strict=True)
+    ]
     known = dataclasses.replace(comparison, rows=comparison.rows | {"gfgn-graph": rows})
     section = write(tmp_path, known).split("What the gates learned")[1]
     row = re.search(r"<tr[^>]*><td>gfgn-graph</td>(.*?)</tr>", section)
@@ -186,7 +188,7 @@ def test_a_comparison_without_finished_models(comparison: Comparison, tmp_path: 
 
 
 def test_without_gated_models_there_is_no_section_on_gates(comparison: Comparison, tmp_path: Path) -> None:
-    rows = {"mlp": comparison.of("mlp")}
+    rows = {"mlp": comparison.rows["mlp"]}
     page = write(tmp_path, dataclasses.replace(comparison, rows=rows, gates=None))
     assert "What the gates learned" not in page
     assert page.count("<svg") == 1

@@ -10,8 +10,8 @@ from gfgn.data import dimensions
 from gfgn.report import progress
 from gfgn.report.progress import RunProgress, describe_status
 from gfgn.report.terminal import print_comparisons
-from gfgn.report.text import duration
 from gfgn.runs import compare, grid
+from gfgn.runs.text import duration
 from gfgn.train import Status
 
 STATUS = Status(replicas=160, finished=40, alive=120, epoch=200, best_val=0.8472, seconds=10.0, seconds_left=75.4)

@@ -48,7 +48,7 @@ def test_baseline_gain_and_settings(data: Dataset) -> None:
     assert tested is not None
     assert gain.mean == tested.mean == pytest.approx(summary["gfgn-graph"].mean - summary[best].mean)
     ours, theirs = (
-        [sum(row.test for row in comparison.of(model) if row.replica.split == split) / 2 for split in range(3)]
+        [sum(row.test for row in comparison.rows[model] if row.replica.split == split) / 2 for split in range(3)]
         for model in ("gfgn-graph", best)
     )
     assert tested.t_p == pytest.approx(ttest_rel(ours, theirs).pvalue)
@@ -70,7 +70,7 @@ def test_no_run_is_trained_twice(data: Dataset) -> None:
         assert second.events[2] == ("begin", "dimensions", "gfgn-graph", 4, 0)
         assert len(second.rows) == 6
         assert len(store) == 8
-        assert {row.key for row in small.runs} < {row.key for row in large.runs}
+        assert {row.key for row in small.rows["mlp"]} < {row.key for row in large.rows["mlp"]}
         again = Recorder()
         assert compare(data, ["mlp", "gfgn-graph"], splits=2, seeds=2, store=store, callback=again, **QUICK) == large
         assert again.rows == []
@@ -107,12 +107,12 @@ def test_every_model_is_tuned_on_validation_scores(data: Dataset) -> None:
             selection = comparison.selections[model]
             assert len(selection.candidates) == candidates
             assert selection.best["lr"] == 0.05
-            rows = comparison.of(model)
+            rows = comparison.rows[model]
             assert {(row.replica.split, row.replica.seed) for row in rows} == {
                 (k, s) for k in range(2) for s in range(3)
             }
             assert {json.dumps(row.replica.configuration) for row in rows} == {json.dumps(selection.best)}
-            assert comparison.configuration(model) == selection.best
+            assert comparison.rows[model][0].replica.configuration == selection.best
         assert "grid of 4 (learning rate 0.0001 or 0.05; λ 1 or 2)" in comparison.settings
         assert read_comparisons(store) == [comparison]
         again = Recorder()
@@ -125,12 +125,12 @@ def test_unfinished_tuning_is_incomplete(data: Dataset) -> None:
     plan = make_plan(data, ["gfgn-graph"], 2, 2, grid=CHOICES, **QUICK)
     with Store(":memory:") as store:
         run_comparison(store, data, plan)
-        assert len(store) == plan.count("gfgn-graph") == 10
+        assert len(store) == plan.plan("gfgn-graph").count == 10
         for removed, have in (({"lr": 1e-4, "split": 1}, 6), ({"seed": 1}, 8)):
             with Store(":memory:") as part:
                 keys = {row.key for row in store.rows(**removed)}
                 part.add(row for row in store.rows() if row.key not in keys)
-                part.note("comparison", "dimensions", plan.to_json())
+                part.note("comparison", "dimensions", dataclasses.asdict(plan))
                 (comparison,) = read_comparisons(part)
                 assert comparison.rows == {}
                 assert comparison.incomplete == {"gfgn-graph": (have, 10)}
@@ -147,8 +147,8 @@ def test_trials_tune_every_model_by_successive_halving(data: Dataset) -> None:
         for model in models:
             candidates = comparison.selections[model].candidates
             assert [each.dropped for each in candidates] == [False, True, True, True]
-            assert comparison.configuration(model) == candidates[0].configuration
-            assert len(comparison.of(model)) == 4
+            assert comparison.rows[model][0].replica.configuration == candidates[0].configuration
+            assert len(comparison.rows[model]) == 4
         tried = {model: {row.replica.lr for row in recorder.rows if row.model == model} for model in models}
         assert len(tried["mlp"]) == 4
         assert tried["mlp"] == tried["gfgn-graph"]
@@ -175,7 +175,7 @@ def test_how_trials_are_drawn(data: Dataset) -> None:
 @pytest.mark.parametrize("settings", [{}, {"grid": CHOICES}, {"trials": 3}])
 def test_a_plan_survives_json(settings: dict[str, Any], data: Dataset) -> None:
     plan = make_plan(data, ["mlp"], 2, **settings, **QUICK)
-    assert ComparisonPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert ComparisonPlan.from_json(json.loads(json.dumps(dataclasses.asdict(plan)))) == plan
 
 
 def test_the_last_comparison_of_each_dataset_is_read(data: Dataset) -> None:
@@ -268,7 +268,7 @@ def test_unsuitable_models_are_refused_before_training(
 def test_models_that_train_on_samples(data: Dataset) -> None:
     comparison = compare(data, ["gcn", "vr-gcn", "graphsaint"], 2, max_epochs=2)
     assert {model: len(rows) for model, rows in comparison.rows.items()} == {"gcn": 2, "vr-gcn": 2, "graphsaint": 2}
-    assert all(0 <= row.test <= 1 for row in comparison.runs)
+    assert all(0 <= row.test <= 1 for rows in comparison.rows.values() for row in rows)
 
 
 def test_the_shared_configuration(data: Dataset) -> None:

@@ -99,14 +99,13 @@ def test_random_search_trains_what_is_missing(data: Dataset) -> None:
 
 def test_rungs() -> None:
     assert default_rungs(16, 400) == [25, 50, 100, 200]
-    assert default_rungs(9, 400, factor=3) == [44, 133]
     assert default_rungs(1000, 400) == [12, 25, 50, 100, 200]  # never before 10 epochs
     assert default_rungs(1, 400) == default_rungs(8, 5) == []
 
 
 def test_a_race_stops_whole_configurations_by_their_means() -> None:
     replicas = make_replicas("mlp", grid(lr=(0.1, 0.2, 0.3, 0.4)), range(2))
-    race = Race(replicas, 2)
+    race = Race(replicas)
     # 0.2 has the single best run and 0.3 the best mean; 0.4 ties with 0.1, and the smaller rate goes on
     scores = {0.1: (0.6, 0.6), 0.2: (0.9, 0.1), 0.3: (0.7, 0.7), 0.4: (0.6, 0.6)}
     kept = race(10, replicas, [scores[each.lr][each.split] for each in replicas])
@@ -165,8 +164,6 @@ def test_a_finished_search_is_read_and_an_interrupted_one_starts_again(data: Dat
 
 def test_halving_checks_its_arguments(data: Dataset) -> None:
     with Store(":memory:") as store:
-        with pytest.raises(ValueError, match="factor must be 2 or larger, got 1"):
-            successive_halving(store, data, "mlp", grid(lr=(0.1, 0.2)), [0], factor=1)
         with pytest.raises(ValueError, match="must hold at least one each"):
             successive_halving(store, data, "mlp", grid(lr=(0.1, 0.2)), [])
         one = successive_halving(store, data, "mlp", grid(lr=0.1), [0], config=QUICK)

@@ -55,7 +55,9 @@ def compare(
         datasets = [_open(source, check, console) for source in data or ["dimensions"]]
         if check:
             return
-        plans = _plans(datasets, splits, grid, trials, models=split_names(models), seeds=seeds, max_epochs=epochs)
+        plans = _plans(
+            datasets, splits, grid, trials=trials, models=split_names(models), seeds=seeds, max_epochs=epochs
+        )
         device = choose_device(device)
         _check_table(out / TABLE)
         with Store(out / STORE) as store:
@@ -92,19 +94,14 @@ def _open(source: str, check: bool, console: Console) -> Dataset:
     return reading.dataset
 
 
-def _plans(
-    datasets: Sequence[Dataset], splits: int | None, grid: Grid, trials: int | None, **settings: Any
-) -> list[Any]:
+def _plans(datasets: Sequence[Dataset], splits: int | None, grid: Grid, **settings: Any) -> list[Any]:
     from gfgn.runs import PAPER_GRID
     from gfgn.runs.comparison import make_plan
 
     names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):
         raise ValueError(f"DATA must be graphs with different names, got {', '.join(names)}")
-    if grid is Grid.paper:
-        settings["grid"] = PAPER_GRID
-    if trials is not None:
-        settings["trials"] = trials
+    settings["grid"] = PAPER_GRID if grid is Grid.paper else None
     counts = [min(4, max(len(dataset.splits), 1)) if splits is None else splits for dataset in datasets]
     return [make_plan(dataset, splits=count, **settings) for dataset, count in zip(datasets, counts, strict=True)]
 
@@ -115,16 +112,14 @@ def _check_table(path: Path) -> None:
         raise ValueError(f"--out must be a folder whose {TABLE} gfgn may overwrite, but {path} is something else")
 
 
-def _train(
-    store: Store, datasets: Sequence[Dataset], plans: Sequence[Any], device: str, console: Console
-) -> RunProgress:
+def _train(store: Store, datasets: Sequence[Dataset], plans: list[Any], device: str, console: Console) -> RunProgress:
     """Trains what the store lacks, dataset by dataset."""
     from gfgn.report.progress import RunProgress
     from gfgn.runs.comparison import run_comparison
     from gfgn.runs.gates import gates_note
     from gfgn.runs.record import is_gfgn
 
-    progress = RunProgress(console, sum(plan.count(model) for plan in plans for model in plan.models))
+    progress = RunProgress(console, sum(plan.plan(model).count for plan in plans for model in plan.models))
     try:
         with progress.bars:
             for dataset, plan in zip(datasets, plans, strict=True):

@@ -1,14 +1,10 @@
 """`check`: whether the tables of a study follow from its runs, and whether a sample of its runs can be reproduced.
 
-Another device sums numbers in another order, and training amplifies differences in the last digit, so a repeated run is
-not bit-equal. A run counts as reproduced if its best validation score differs by at most `NODES` nodes or `FRACTION` of
-the validation nodes, whichever is more. Single test scores, read at the best epoch, vary more; so the runs of a dataset
-count as reproduced if their mean test score differs by at most `FRACTION`, or `NODES` test nodes divided by the square
-root of the number of runs, whichever is more.
-
-Large learning rates can amplify a last digit so much that a run ends where another seed would have ended. Such a run
-has diverged: its score is within `DEVIATIONS` standard deviations of the mean of its split's other seeds (with a single
-seed, of the cell's other runs), plus the tolerance above. Up to `DIVERGED` of all runs may diverge.
+Another device sums numbers in another order, so a repeated run is not bit-equal. A run is reproduced if its best
+validation score differs by at most `NODES` nodes or `FRACTION` of them; the runs of a dataset, if their mean test score
+differs by at most `NODES` nodes over the square root of the number of runs, or `FRACTION`. Up to `DIVERGED` of all runs
+may end where another seed ends: within `DEVIATIONS` standard deviations of the mean of their split's other seeds (with
+a single seed, of the cell's other runs), plus the tolerance above.
 """
 
 from __future__ import annotations
@@ -29,17 +25,15 @@ from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS
 from gfgn.runs.study_runner import LOG, Log, select_cells
 from gfgn.runs.table import read_runs
-from gfgn.runs.views import View, load_view
+from gfgn.runs.views import load_view
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_runs
 
-RERUN = ("texas", "cornell", "wisconsin", "cora")
-"""Datasets whose runs are repeated by default: those that a CPU trains on quickly."""
+RERUN = ("texas", "cornell", "wisconsin", "cora")  # repeated by default: those that a CPU trains on quickly
 RUNS_PER_CELL = 2
 NODES, FRACTION = 2, 0.01
 DIVERGED, DEVIATIONS = 0.1, 3
-ROUNDING = 1e-6
-"""Tolerance for scores in single precision."""
+ROUNDING = 1e-6  # tolerance for scores in single precision
 
 
 def check(
@@ -63,8 +57,6 @@ def check(
         models: Names of models to train; all by default.
         datasets: Names of datasets to train on; by default those of `RERUN` that the study has.
         runs_per_cell: How many runs of each cell to train; 0 for none.
-        root: Folder of all datasets, see `gfgn.data.load`.
-        log: Receives progress messages.
     """
     study, out = load_study(name), out or Path("results") / Path(name).stem
     if not (out / RUNS).is_file():
@@ -92,47 +84,38 @@ def check_files(study: Study, out: Path) -> list[str]:
 
 @dataclass
 class Repeated:
-    """Runs that were trained again.
+    """Runs that were trained again."""
 
-    Attributes:
-        different: Runs that were not reproduced.
-        diverged: Runs that ended where another seed ended.
-        gaps: Differences of the test scores.
-    """
+    different: list[str] = field(default_factory=list)  # that were not reproduced
+    diverged: list[str] = field(default_factory=list)  # that ended where another seed ended
+    gaps: list[float] = field(default_factory=list)  # differences of the test scores
 
-    different: list[str] = field(default_factory=list)
-    diverged: list[str] = field(default_factory=list)
-    gaps: list[float] = field(default_factory=list)
+    def __add__(self, other: Repeated) -> Repeated:
+        return Repeated(self.different + other.different, self.diverged + other.diverged, self.gaps + other.gaps)
 
 
 def check_runs(
     study: Study, out: Path, cells: Sequence[Cell], runs_per_cell: int, root: Path | None, log: Log
 ) -> list[str]:
     """Trains a sample of runs again on the CPU and returns one line per run or dataset that was not reproduced."""
-    results, problems = Results(study, read_runs(out / RUNS)), []
-    diverged: list[str] = []
-    count = 0
+    results, total = Results(study, read_runs(out / RUNS)), Repeated()
     for name in dict.fromkeys(cell.dataset for cell in cells):
         complete = [cell for cell in cells if cell.dataset == name and results[cell].rows]
         if not complete:
             log(f"{name}: no cell has all its runs")
             continue
-        views: dict[View, Dataset] = {}
+        views = {view: load_view(name, view, root) for view in {study.variant(cell).view for cell in complete}}
         repeated = Repeated()
         for cell in complete:
             variant, rows = study.variant(cell), results[cell].rows
-            if variant.view not in views:
-                views[variant.view] = load_view(name, variant.view, root)
-            _repeat(views[variant.view], cell, _spread(rows, runs_per_cell), rows, variant.config, log, repeated)
-        problems += repeated.different
-        diverged += repeated.diverged
-        count += len(repeated.gaps)
+            repeated += _repeat(views[variant.view], cell, _spread(rows, runs_per_cell), rows, variant.config, log)
         if repeated.gaps:
             nodes = min(int(data.splits[0].test.sum()) for data in views.values())
-            problems += _check_mean(name, repeated.gaps, nodes, log)
-    if diverged:
-        log(f"{len(diverged)} of {count} runs diverged, to scores that other seeds have")
-    return problems + (diverged if len(diverged) > DIVERGED * count else [])
+            repeated.different += _check_mean(name, repeated.gaps, nodes, log)
+        total += repeated
+    if total.diverged:
+        log(f"{len(total.diverged)} of {len(total.gaps)} runs diverged, to scores that other seeds have")
+    return total.different + (total.diverged if len(total.diverged) > DIVERGED * len(total.gaps) else [])
 
 
 def _check_mean(name: str, gaps: Sequence[float], nodes: int, log: Log) -> list[str]:
@@ -150,22 +133,15 @@ def _spread(rows: Sequence[Row], count: int) -> list[Row]:
 
 
 def _repeat(
-    data: Dataset,
-    cell: Cell,
-    rows: Sequence[Row],
-    siblings: Sequence[Row],
-    config: TrainConfig,
-    log: Log,
-    repeated: Repeated,
-) -> None:
-    """Trains runs of a cell again and adds them to `repeated`; `siblings` are all runs of the cell."""
+    data: Dataset, cell: Cell, rows: Sequence[Row], siblings: Sequence[Row], config: TrainConfig, log: Log
+) -> Repeated:
+    """Trains runs of a cell again; `siblings` are all runs of the cell."""
+    repeated = Repeated()
     for row in rows:
         if row.dataset_fingerprint != data.fingerprint:
-            repeated.different.append(f"{data.name}: the graph differs from that of {RUNS}")
-            return
+            return Repeated([f"{data.name}: the graph differs from that of {RUNS}"])
         if row.split_fingerprint != data.split_fingerprint(row.replica.split):
-            repeated.different.append(f"{data.name}: split {row.replica.split} differs from that of {RUNS}")
-            return
+            return Repeated([f"{data.name}: split {row.replica.split} differs from that of {RUNS}"])
     for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], config), strict=True):
         split, seed = row.replica.split, row.replica.seed
         allowed = max(NODES / int(data.splits[split].val.sum()), FRACTION) + ROUNDING
@@ -180,6 +156,7 @@ def _repeat(
         if not abs(run.val - row.val) <= allowed:
             has_diverged = _is_like_others(row, run.val, siblings, allowed)
             (repeated.diverged if has_diverged else repeated.different).append(words)
+    return repeated
 
 
 def _is_like_others(row: Row, val: float, siblings: Sequence[Row], allowed: float) -> bool:
@@ -197,8 +174,5 @@ def _first_difference(committed: str, made: str) -> str:
     lines = list(difflib.unified_diff(committed.splitlines(), made.splitlines(), n=0, lineterm=""))[3:]
     has = next((line[1:] for line in lines if line.startswith("-")), "nothing")
     should = next((line[1:] for line in lines if line.startswith("+")), "nothing")
-    return f"has {_cut(has)}, but its runs give {_cut(should)}"
-
-
-def _cut(line: str, width: int = 200) -> str:
-    return repr(line if len(line) <= width else f"{line[:width]}…")
+    cut = [repr(line if len(line) <= 200 else f"{line[:200]}…") for line in (has, should)]
+    return f"has {cut[0]}, but its runs give {cut[1]}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gfgn.paper.analyses import ANALYSES, redraw
 from gfgn.paper.page import make_page
@@ -29,13 +29,10 @@ def reproduce(
     out: Path | None = None,
     *,
     device: str = "auto",
-    models: Sequence[str] = (),
-    datasets: Sequence[str] = (),
-    limit_minutes: float | None = None,
-    batch_size: int | None = None,
     train: bool = True,
     root: Path | None = None,
     log: Log = LOG,
+    **settings: Any,
 ) -> Outcome:
     """Runs a study, or a part of it, and the analysis with the same name if there is one, and writes the files.
 
@@ -45,13 +42,7 @@ def reproduce(
         name: One of `names()`, or the path of a YAML file with a study.
         out: Folder for the files; `results/NAME` by default.
         device: The device to train on; `"auto"` is a GPU if there is one.
-        models: Names of models to train; all by default.
-        datasets: Names of datasets to train on; all by default.
-        limit_minutes: Minutes after which training stops; finished runs are kept.
-        batch_size: Largest number of runs that train together; by default as many as fit into memory.
-        train: Whether to train; if not, the files of a study are written from the runs there are.
-        root: Folder of all datasets, see `gfgn.data.load`.
-        log: Receives progress messages.
+        **settings: See `run_study`.
     """
     out, device = out or Path("results") / Path(name).stem, choose_device(device)
     if str(name) not in names() and Path(name).suffix not in (".yaml", ".yml"):
@@ -61,9 +52,7 @@ def reproduce(
     if analysis is not None and str(name) not in study_names():
         return Outcome(files=analysis(out, root=root, device=device, progress=log))
     study = load_study(name)
-    part = {"models": models, "datasets": datasets}
-    settings = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size, "train": train}
-    outcome = run_study(study, out, **part, **settings, root=root, log=log, write=_write)  # type: ignore[arg-type]
+    outcome = run_study(study, out, device=device, train=train, root=root, log=log, write=_write, **settings)
     if analysis is not None and not outcome.stopped:
         outcome.files += analysis(out, root=root, device=device, progress=log) if train else redraw(str(name), out)
         (out / PAGE).write_text(render(study, out)[PAGE], encoding="utf-8")  # shows the figures of the analysis

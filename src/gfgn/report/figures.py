@@ -15,22 +15,21 @@ from numpy.typing import NDArray
 
 from gfgn.data.diagnosis import Description
 from gfgn.report.style import BLUE, INK, ORANGE, STYLE
-from gfgn.report.text import METRICS
 from gfgn.runs import Comparison
 from gfgn.runs.record import is_gfgn
+from gfgn.runs.text import METRICS
 
 Floats = NDArray[np.float64]
 WIDTH = 6.0
 DOTS: Any = {"s": 30, "alpha": 0.75, "linewidths": 0}
 SMOOTHNESS = "fᵀLf / fᵀf of a feature dimension (0: smooth, 1: noise)"
-ON_SCREEN: Any = STYLE | {
+ON_SCREEN: Any = STYLE | {  # the text sizes and typeface of a page
     "svg.fonttype": "none",  # text stays text, in the page's typeface
     "font.family": "sans-serif",
     "axes.spines.left": False,
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), 9.0),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9.0),
 }
-"""The common style with the text sizes and typeface of a page."""
 
 
 def runs_figure(comparison: Comparison, name: str = "runs") -> str:
@@ -39,7 +38,7 @@ def runs_figure(comparison: Comparison, name: str = "runs") -> str:
         figure = Figure(figsize=(WIDTH, 0.7 + 0.5 * len(comparison.models)), layout="constrained")
         axes = figure.add_subplot()
         for row, (model, summary) in enumerate(comparison.summary().items()):
-            scores = [100 * run.test for run in comparison.of(model)]
+            scores = [100 * run.test for run in comparison.rows[model]]
             axes.scatter(scores, row + stack(scores), color=BLUE if is_gfgn(model) else ORANGE, **DOTS)
             axes.plot([100 * summary.low, 100 * summary.high], [row - 0.28] * 2, color=INK, linewidth=1.6)
             axes.plot(100 * summary.mean, row - 0.28, "o", color=INK, markersize=4.5)
@@ -51,23 +50,13 @@ def runs_figure(comparison: Comparison, name: str = "runs") -> str:
 def stack(scores: Sequence[float], step: float = 0.09, height: int = 5) -> Floats:
     """Vertical offsets that keep runs with the same score, frequent with few test nodes, from hiding each other; after
     `height` of them the offsets start again."""
-    seen: dict[float, int] = {}
-    offsets = []
-    for score in scores:
-        position = seen.get(round(score, 1), 0)
-        offsets.append(step * (position % height))
-        seen[round(score, 1)] = position + 1
-    return np.array(offsets)
+    rounded = [round(score, 1) for score in scores]
+    return np.array([step * (rounded[:k].count(score) % height) for k, score in enumerate(rounded)])
 
 
 def gates_figure(gates: Mapping[str, Any], name: str = "gates") -> str:
-    """The mean gate of every feature dimension, grouped by whether the dimension follows the graph, or against its
-    smoothness where that is not known.
-
-    Args:
-        gates: See `gfgn.runs.gates.gates_note`.
-        name: Prefix of the ids in the SVG.
-    """
+    """The gates of `gates_note` of every feature dimension, grouped by whether the dimension follows the graph, or
+    against its smoothness where that is not known."""
     levels = {level: np.array(values) for level, values in gates["levels"].items()}
     with mpl.rc_context(ON_SCREEN):
         if gates["smooth"] is None:
@@ -127,12 +116,8 @@ def _label_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def to_svg(figure: Figure, name: str) -> str:
-    """The figure as an `<svg>` element of a page: no background, text in the page's color and typeface.
-
-    Args:
-        figure: The figure.
-        name: Prefix of the ids, so that no two figures of a page share one.
-    """
+    """The figure as an `<svg>` element of a page: no background, text in the page's color and typeface. `name` is the
+    prefix of ids, so that no two figures of a page share one."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from gfgn.report.figures import gates_figure, runs_figure
-from gfgn.report.text import METRICS, count, gain, interval, percent
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.gates import MAX_DIMENSIONS
 from gfgn.runs.record import is_gfgn
+from gfgn.runs.text import METRICS, count, gain, interval, p_value, percent
 from gfgn.train.statistics import in_percent
 
 GATES = {"min": "minimum", "mean": "mean", "max": "maximum", "std": "std. dev.", "below_055": "below 0.55, %"}
@@ -30,12 +30,7 @@ class Prose(str):
 
 
 def write_report(comparisons: Sequence[Comparison], path: str | Path) -> Path:
-    """Writes the report and returns its path.
-
-    Args:
-        comparisons: The comparisons to report, one section each.
-        path: The file to write; its folder is created if necessary.
-    """
+    """Writes the report, one section per comparison, and returns its path."""
     if not comparisons:
         raise ValueError("comparisons must not be empty, got none")
     path = Path(path)
@@ -52,7 +47,8 @@ def _page(comparisons: Sequence[Comparison]) -> str:
     title = escape(f"{count(len(models), 'model')} on {data}")
     sections = [f"<h1>{title}</h1>"]
     if several:
-        sections += [_contents(comparisons), _overview(comparisons)]
+        links = (f'<a href="#data-{k}">{escape(each.dataset.name)}</a>' for k, each in enumerate(comparisons))
+        sections += [f"<nav>{''.join(links)}</nav>", _overview(comparisons)]
     if same_training:
         sections.append(_soft(_training(comparisons[0])))
     for number, comparison in enumerate(comparisons):
@@ -67,15 +63,9 @@ def _page(comparisons: Sequence[Comparison]) -> str:
     return Template(template).substitute(title=title, body="\n".join(filter(None, sections)))
 
 
-def _contents(comparisons: Sequence[Comparison]) -> str:
-    names = enumerate(escape(comparison.dataset.name) for comparison in comparisons)
-    links = (f'<a href="#data-{number}">{name}</a>' for number, name in names)
-    return f"<nav>{''.join(links)}</nav>"
-
-
 def _footer(comparisons: Sequence[Comparison]) -> str:
-    rows = [row for comparison in comparisons for row in comparison.runs]
-    runs = sum(comparison.plan.count(model) for comparison in comparisons for model in comparison.models)
+    rows = [row for comparison in comparisons for runs in comparison.rows.values() for row in runs]
+    runs = sum(comparison.plan.plan(model).count for comparison in comparisons for model in comparison.models)
     versions = {f"gfgn {row.versions['gfgn']}, torch {row.versions['torch']}, {row.device}" for row in rows}
     trained = f" Trained with {'; '.join(sorted(versions))}." if versions else ""
     return f"<footer>{count(runs, 'run')}, all of them in the store and in runs.csv.{escape(trained)}</footer>"
@@ -121,17 +111,13 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
 
 
 def _training(comparison: Comparison) -> str:
-    return (
-        f"Every model: {comparison.settings}. The best epoch is chosen on the validation nodes; the test score is that "
-        "of the chosen epoch."
-    )
+    choice = "The best epoch is chosen on the validation nodes; the test score is that of the chosen epoch."
+    return f"Every model: {comparison.settings}. {choice}"
 
 
 def _incomplete(comparison: Comparison) -> str:
-    if not comparison.incomplete:
-        return ""
     models = "; ".join(f"{model}, {have:,} of {need:,} runs" for model, (have, need) in comparison.incomplete.items())
-    return f'<p class="warn">Left out because runs are missing: {escape(models)}.</p>'
+    return f'<p class="warn">Left out because runs are missing: {escape(models)}.</p>' if models else ""
 
 
 def _results(comparison: Comparison) -> str:
@@ -145,14 +131,11 @@ def _results(comparison: Comparison) -> str:
         note += " p: paired t-test over splits."
     rows = []
     for model, summary in comparison.summary().items():
-        runs = comparison.of(model)
+        runs = comparison.rows[model]
         difference, test = comparison.gain(model), comparison.significance(model)
-        against = [gain(difference), _p(test.t_p)] if difference and test else ["", ""]
-        seconds = f"{np.mean([run.seconds for run in runs]):.2f}"
-        parameters = f"{runs[0].num_parameters:,}"
-        rows.append(
-            [model, Bold(percent(summary)), interval(summary), *(against if paired else []), parameters, seconds]
-        )
+        against = [gain(difference), p_value(test.t_p)] if difference and test else ["", ""]
+        costs = [f"{runs[0].num_parameters:,}", f"{np.mean([run.seconds for run in runs]):.2f}"]
+        rows.append([model, Bold(percent(summary)), interval(summary), *(against if paired else []), *costs])
     return "<h3>Results</h3>\n" + _table(heads, rows, note)
 
 
@@ -192,29 +175,24 @@ def _gates(comparison: Comparison, number: int) -> str:
     if comparison.gates is not None:
         sections.append(_gates_of_dimensions(comparison.gates, number))
     elif features > MAX_DIMENSIONS:
-        text = (
-            f"Gates of single feature dimensions are computed for up to {MAX_DIMENSIONS:,} dimensions; this graph has"
-        )
-        sections.append(_soft(f"{text} {features:,}."))
-    return "\n".join(section for section in sections if section)
+        limit = f"up to {MAX_DIMENSIONS:,} dimensions; this graph has {features:,}."
+        sections.append(_soft(f"Gates of single feature dimensions are computed for {limit}"))
+    return "\n".join(filter(None, sections))
 
 
 def _gates_of_models(comparison: Comparison, models: Sequence[str]) -> str:
     """The first-layer gates of the trained models, from the summaries in the runs."""
     rows = []
     for model in models:
-        gates = [row.gates for row in comparison.of(model) if row.gates is not None]
+        gates = [row.gates for row in comparison.rows[model] if row.gates is not None]
         if gates:
-            means = {name: float(np.mean([each[name] for each in gates])) for name in GATES}
-            texts = {name: f"{mean:.2f}" for name, mean in means.items()}
-            rows.append([model, *(texts | {"below_055": f"{100 * means['below_055']:.0f}"}).values()])
-    if not rows:
-        return ""
+            *means, below = (float(np.mean([each[name] for each in gates])) for name in GATES)
+            rows.append([model, *(f"{mean:.2f}" for mean in means), f"{100 * below:.0f}"])
     note = (
         "First-layer gates at the best epoch over all hidden units (and nodes or edges), averaged over runs. At 0 a "
         "node keeps its own value, at 1 it takes its neighbors'; no gate exceeds λ."
     )
-    return _table(["model", *GATES.values()], rows, note)
+    return _table(["model", *GATES.values()], rows, note) if rows else ""
 
 
 def _gates_of_dimensions(gates: dict[str, Any], number: int) -> str:
@@ -252,10 +230,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") 
 
 def _kind(cell: str) -> str:
     return f' class="{type(cell).__name__.lower()}"' if isinstance(cell, Bold | Prose) else ""
-
-
-def _p(value: float) -> str:
-    return "" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _soft(text: str) -> str:

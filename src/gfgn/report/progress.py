@@ -9,21 +9,16 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gfgn.report.text import duration
 from gfgn.runs import ProgressCallback, Row
+from gfgn.runs.text import duration
 from gfgn.train import Status
 
 SECONDS_BETWEEN_LINES = 20.0
 
 
 class RunProgress(ProgressCallback):
-    """Shows the progress of runs, and counts those `trained` now and those `kept` from earlier.
-
-    Args:
-        console: On a terminal, shows one bar for the current model and one for all runs, within `with progress.bars`;
-            elsewhere, one line per model, and more while a model trains for long.
-        total: Number of all runs.
-    """
+    """Counts runs `trained` now and `kept` from earlier, and shows them: on a terminal one bar for the current model
+    and one for all runs, within `with progress.bars`; elsewhere one line per model, and more if it trains for long."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.trained = self.kept = 0
@@ -34,10 +29,8 @@ class RunProgress(ProgressCallback):
 
     def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
         self.kept += kept
-        self._name, self._runs = (
-            f"{dataset} {model}",
-            f"{runs:,} runs" + (f", {kept:,} of them from the store" if kept else ""),
-        )
+        self._name = f"{dataset} {model}"
+        self._runs = f"{runs:,} runs" + (f", {kept:,} of them from the store" if kept else "")
         self._start = self._last_line = time.monotonic()
         self._model = self.bars.add_task(self._name, total=runs, completed=kept, details="")
         self.bars.advance(self._all, kept)

@@ -11,10 +11,10 @@ from rich.table import Table
 
 from gfgn.data.datasets.registry import Entry
 from gfgn.data.diagnosis import Description
-from gfgn.report.text import METRICS, gain, interval, percent
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
+from gfgn.runs.text import METRICS, gain, interval, percent
 
 
 def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
@@ -60,12 +60,7 @@ def _print(console: Console, text: str) -> None:
 
 
 def statistics(description: Description, entry: Entry) -> list[str]:
-    """The statistics of a named dataset, one line each.
-
-    Args:
-        description: What `gfgn.data.diagnosis.describe` returned.
-        entry: Its entry in the registry.
-    """
+    """The statistics of a dataset of the registry, one line each."""
     degrees = description.degrees
     smallest, lower, median, upper, largest = degrees.quantiles
     nodes = " labels, on" if description.metric == "micro_f1" else ", of"
@@ -91,10 +86,8 @@ def statistics(description: Description, entry: Entry) -> list[str]:
         + (f"; {description.constant:,} constant dimensions count as 0" if description.constant else ""),
     }
     if entry.paper is not None:
-        paper = entry.paper
-        values["in the paper"] = (
-            f"{paper.nodes:,} nodes, {paper.edges:,} edges, {paper.features:,} features, {paper.classes} classes"
-        )
+        sizes = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
+        values["in the paper"] = ", ".join(sizes)
     return [f"{description.name}: {description.description}", *(f"  {key:<13}{text}" for key, text in values.items())]
 
 

@@ -1,8 +1,7 @@
 """`compare`: trains several models on one dataset over splits and seeds and keeps every run in a store.
 
 Either all models share one configuration, or each model is tuned, on a grid or by a random search with successive
-halving. Epochs and configurations are chosen on validation nodes only. The plan of a comparison is kept in the store
-too, so that it can be read back and reported from the store alone.
+halving, on validation nodes only. The store keeps the plan too, so that a comparison can be reported from it alone.
 """
 
 from __future__ import annotations
@@ -30,17 +29,7 @@ WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "drop
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """The plan of a comparison.
-
-    Attributes:
-        dataset: The dataset.
-        models: Names of the models.
-        splits: Number of splits, the first ones of the dataset.
-        seeds: Number of seeds, from 0 on.
-        configurations: One that all models share, or several to choose from for each model.
-        config: How runs are trained.
-        trials: Number of random configurations that successive halving chooses from; `None` without a search.
-    """
+    """The plan of a comparison: one configuration that all models share, or several to choose from for each model."""
 
     dataset: DatasetRecord
     models: tuple[str, ...]
@@ -48,7 +37,7 @@ class ComparisonPlan:
     seeds: int
     configurations: tuple[Configuration, ...]
     config: TrainConfig
-    trials: int | None = None
+    trials: int | None = None  # number of random configurations for successive halving; `None` without a search
 
     @property
     def tuned(self) -> bool:
@@ -60,28 +49,13 @@ class ComparisonPlan:
         halving = self.trials is not None
         return Plan(model, self.configurations, self.splits, self.seeds, self.config, halving)
 
-    def count(self, model: str) -> int:
-        """Number of runs of a model."""
-        return self.plan(model).count
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as JSON."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> ComparisonPlan:
-        """The plan from what `to_json` returned."""
-        record = dict(content["dataset"])
-        record["split_fingerprints"] = tuple(record["split_fingerprints"])
-        return cls(
-            dataset=DatasetRecord(**record),
-            models=tuple(content["models"]),
-            splits=content["splits"],
-            seeds=content["seeds"],
-            configurations=tuple(content["configurations"]),
-            config=TrainConfig(**content["config"]),
-            trials=content["trials"],
-        )
+        """The plan from what `asdict` returned and JSON kept."""
+        record, config = content["dataset"], TrainConfig(**content["config"])
+        dataset = DatasetRecord(**{**record, "split_fingerprints": tuple(record["split_fingerprints"])})
+        lists = {name: tuple(content[name]) for name in ("models", "configurations")}
+        return cls(**{**content, **lists, "dataset": dataset, "config": config})
 
 
 @dataclass(frozen=True)
@@ -89,12 +63,10 @@ class Comparison:
     """A comparison with its runs.
 
     Attributes:
-        plan: The plan.
         rows: By model, the runs of the chosen configuration; models that lack runs are left out.
         selections: By model, how the configuration was chosen; empty if there was nothing to choose.
         incomplete: By model that lacks runs, how many it has and how many it needs.
-        gates: By level, the mean gate of each feature dimension, with facts about the dimensions, see
-            `gfgn.runs.gates`; `None` if it has not been computed.
+        gates: What `gfgn.runs.gates.gates_note` returned; `None` if it has not been computed.
     """
 
     plan: ComparisonPlan
@@ -113,19 +85,6 @@ class Comparison:
         """The models that have all their runs, in the given order."""
         return tuple(self.rows)
 
-    @property
-    def runs(self) -> list[Row]:
-        """The runs of all chosen configurations."""
-        return [row for rows in self.rows.values() for row in rows]
-
-    def of(self, model: str) -> list[Row]:
-        """The runs of one model at its configuration."""
-        return self.rows[model]
-
-    def configuration(self, model: str) -> Configuration:
-        """The configuration of a model."""
-        return self.rows[model][0].replica.configuration
-
     def summary(self) -> dict[str, Summary]:
         """Mean, standard deviation and 95% interval of the test score by model."""
         return {model: summarize(rows) for model, rows in self.rows.items()}
@@ -139,12 +98,12 @@ class Comparison:
     def gain(self, model: str) -> Summary | None:
         """The test score of a GFGN minus that of the best baseline, paired by split and seed."""
         baseline = self.best_baseline
-        return None if baseline is None or not is_gfgn(model) else difference(self.of(model), self.of(baseline))
+        return None if baseline is None or not is_gfgn(model) else difference(self.rows[model], self.rows[baseline])
 
     def significance(self, model: str) -> PairedTest | None:
         """The paired tests of a GFGN against the best baseline."""
         baseline = self.best_baseline
-        return None if baseline is None or not is_gfgn(model) else paired_test(self.of(model), self.of(baseline))
+        return None if baseline is None or not is_gfgn(model) else paired_test(self.rows[model], self.rows[baseline])
 
     @property
     def settings(self) -> str:
@@ -213,17 +172,12 @@ def compare(
     """Trains every model on the first `splits` splits with seeds 0 … `seeds` − 1, except runs that the store has.
 
     Args:
-        dataset: The dataset.
-        models: Names of the models, see `gfgn.train.MODELS`.
-        splits: Number of splits.
-        seeds: Number of seeds for each split.
+        models: Names of the models, see `gfgn.nn.registry.MODELS`.
         trials: Number of random configurations to tune each model on, the same for all models. They train on every
             split with seed 0; successive halving stops the worse ones early, except for models that train on samples
             of the graph. The one with the best mean validation score is trained with all seeds.
         grid: Configurations to tune each model on, such as `gfgn.runs.PAPER_GRID`; all of them are trained to the end.
         store: Where runs are kept; in memory by default.
-        device: The device to train on.
-        callback: Receives progress events.
         **settings: `lr`, `weight_decay`, `dropout` and `lam`, which all models share if neither `grid` nor `trials` is
             given; `space`, what `trials` are drawn from; `max_epochs`, the largest number of epochs; and `patience`,
             the number of epochs without improvement after which a run ends.
@@ -239,7 +193,7 @@ def run_comparison(
     store: Store, dataset: Dataset, plan: ComparisonPlan, device: str = "cpu", callback: ProgressCallback | None = None
 ) -> Comparison:
     """Trains the runs of a comparison that the store lacks; `plan` belongs to `dataset`."""
-    store.note("comparison", dataset.name, plan.to_json())
+    store.note("comparison", dataset.name, asdict(plan))
     run_plans(store, dataset, [plan.plan(model) for model in plan.models], device, callback=callback)
     return read_comparison(store, plan)
 

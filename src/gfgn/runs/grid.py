@@ -9,8 +9,7 @@ from typing import Any
 from gfgn.runs.record import HYPER, canonical
 from gfgn.train.replica import Replica
 
-Configuration = dict[str, Any]
-"""Hyperparameters by name, as in `Replica.configuration`: everything but split and seed."""
+Configuration = dict[str, Any]  # hyperparameters by name, as in `Replica.configuration`: all but split and seed
 
 
 def grid(**choices: Any) -> list[Configuration]:
@@ -45,13 +44,7 @@ def make_replicas(
 ) -> list[Replica]:
     """Every configuration on every split with every seed, without duplicates.
 
-    For a model without gates, configurations that differ only in λ are duplicates.
-
-    Args:
-        model: Name of the model.
-        configurations: The configurations, see `grid`.
-        splits: Indices of splits of the dataset.
-        seeds: Seeds.
+    For a model without gates, configurations that differ only in λ are duplicates. `splits` are indices.
     """
     runs = itertools.product(configurations, list(splits), list(seeds))
     return list(dict.fromkeys(canonical(model, make_replica(*run)) for run in runs))

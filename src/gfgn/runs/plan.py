@@ -1,13 +1,11 @@
-"""Plans of runs: tune on every split with one seed, choose by validation, then train the choice with all seeds.
-
-This is the only place that knows this procedure; comparisons and studies build on it.
-"""
+"""Plans of runs: tune on every split with one seed, choose by validation, then train the choice with all seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -23,10 +21,8 @@ from gfgn.train.minibatch import is_sampled
 from gfgn.train.replica import Replica
 from gfgn.train.statistics import Summary, summarize
 
-TUNING_SEED = 0
-"""The seed of the runs that a configuration is chosen by."""
-Find = Callable[[Sequence[Replica]], Sequence[Row | None]]
-"""Finds the row of each replica; `None` where there is none."""
+TUNING_SEED = 0  # of the runs that a configuration is chosen by
+Find = Callable[[Sequence[Replica]], Sequence[Row | None]]  # the row of each replica, `None` where there is none
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,6 @@ class Plan:
     """The runs of one model on one dataset.
 
     Attributes:
-        model: Name of the model.
         configurations: The configurations to choose from.
         splits: Number of splits, the first ones of the dataset.
         seeds: Number of seeds, from 0 on.
@@ -78,7 +73,6 @@ class Result:
     """The runs of a plan that there are.
 
     Attributes:
-        plan: The plan.
         selection: How the configuration was chosen; `None` while runs that it is chosen by are missing.
         rows: The runs of the chosen configuration; empty while any of them is missing.
         have: Number of runs of the plan that there are.
@@ -143,26 +137,16 @@ def run_plans(
 ) -> list[Result]:
     """Trains the runs that the store lacks of several plans on one dataset and returns one result per plan.
 
-    Plans with the same model and training configuration are trained together, all their runs in one batch.
-
-    Args:
-        store: Where runs are kept.
-        dataset: The dataset.
-        plans: The plans.
-        device: The device to train on.
-        callback: Receives progress events.
-        batch_size: Largest number of runs that train together; by default as many as fit into memory.
+    Plans with the same model and training configuration are trained together, all their runs in one batch, or in
+    batches of at most `batch_size` runs.
     """
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
+    options: dict[str, Any] = {"device": device, "callback": callback, "batch_size": batch_size}
 
-    def train(group: Sequence[Plan], replicas: Iterable[Sequence[Replica]]) -> None:
-        distinct = list(dict.fromkeys(replica for group in replicas for replica in group))
+    def train(plan: Plan, replicas: Iterable[Replica]) -> None:
+        distinct = list(dict.fromkeys(replicas))
         if distinct:
-            train_missing(
-                *(store, dataset, group[0].model, distinct, group[0].config, device),
-                callback=callback,
-                batch_size=batch_size,
-            )
+            train_missing(store, dataset, plan.model, distinct, plan.config, **options)
 
     for group in group_plans(plans):
         model = group[0].model
@@ -170,16 +154,11 @@ def run_plans(
         callback.on_model_begin(dataset.name, model, sum(plan.count for plan in group), have)
         for plan in group:
             if plan.search(record):
-                successive_halving(
-                    *(store, dataset, model, plan.configurations, range(plan.splits), [TUNING_SEED]),
-                    config=plan.config,
-                    device=device,
-                    callback=callback,
-                    batch_size=batch_size,
-                )
-        train(group, (plan.tuning() for plan in group if not plan.search(record)))
+                search = (plan.configurations, range(plan.splits), [TUNING_SEED])
+                successive_halving(store, dataset, model, *search, config=plan.config, **options)
+        train(group[0], (run for plan in group if not plan.search(record) for run in plan.tuning()))
         tuned = [(plan, read_from_store(plan, store, record).configuration) for plan in group]
-        train(group, (plan.final(chosen or plan.configurations[0]) for plan, chosen in tuned))
+        train(group[0], (run for plan, best in tuned for run in plan.final(best or plan.configurations[0])))
         callback.on_model_end(dataset.name, model)
     return [read_from_store(plan, store, record) for plan in plans]
 

@@ -24,32 +24,18 @@ from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
 DEFAULT_CONFIG = TrainConfig()
-HYPER = ("lr", "weight_decay", "dropout", "lam")
-"""The hyperparameters that every model has; all others are options of a model."""
+HYPER = ("lr", "weight_decay", "dropout", "lam")  # what every model has; all else are options of a model
+# Entries of a flat record that hold several values, and the prefix of their columns in a table.
 NESTED = {"options": "option", "protocol": "protocol", "gates": "gate"}
-"""Entries of a flat record that hold several values, and the prefix of their columns in a table."""
 VERSIONS = ("gfgn", "torch", "torch_geometric", "python")
 
 
 @dataclass(frozen=True)
 class DatasetRecord:
-    """The facts about a dataset that a store keeps: enough to identify its runs and to write a report without it.
-
-    Attributes:
-        name: Short name.
-        fingerprint: Hash of the edges, features and labels.
-        split_fingerprints: One hash per split.
-        standin: Whether the dataset is a stand-in, whose scores must not be compared with published ones.
-        metric: The metric of the scores.
-        description: One sentence that describes the graph.
-        num_nodes: Number of nodes.
-        num_edges: Number of directed edges.
-        num_features: Number of feature dimensions.
-        num_classes: Number of classes, or of labels.
-    """
+    """The facts about a dataset that a store keeps: enough to identify its runs and to write a report without it."""
 
     name: str
-    fingerprint: str
+    fingerprint: str  # hash of the edges, features and labels
     split_fingerprints: tuple[str, ...] = field(repr=False)
     standin: bool
     metric: str
@@ -62,17 +48,12 @@ class DatasetRecord:
     @classmethod
     def of(cls, dataset: Dataset) -> DatasetRecord:
         """The record of a dataset."""
+        same = ("name", "fingerprint", "metric", "description", "num_nodes", "num_features", "num_classes")
         return cls(
-            name=dataset.name,
-            fingerprint=dataset.fingerprint,
+            **{name: getattr(dataset, name) for name in same},
             split_fingerprints=tuple(dataset.split_fingerprint(k) for k in range(len(dataset.splits))),
             standin=is_standin(dataset.name),
-            metric=dataset.metric,
-            description=dataset.description,
-            num_nodes=dataset.num_nodes,
             num_edges=dataset.graph.num_edges,
-            num_features=dataset.num_features,
-            num_classes=dataset.num_classes,
         )
 
     def split_fingerprint(self, split: int) -> str:
@@ -89,13 +70,7 @@ class Row:
 
     Attributes:
         key: Hash of what identifies the run, see `identify`.
-        dataset: Name of the dataset.
-        dataset_fingerprint: Hash of its edges, features and labels.
-        standin: Whether the dataset is a stand-in for a published one.
-        metric: The metric of the scores.
-        model: Name of the model.
         replica: Split, seed and hyperparameters.
-        split_fingerprint: Hash of the masks of the split.
         config: How it was trained.
         search: Hash of the search that stopped the run early; empty for a run that was not stopped.
         val: Best validation score.
@@ -103,11 +78,7 @@ class Row:
         epoch: The best epoch, counted from 0.
         epochs: Number of epochs trained.
         seconds: Wall-clock time; for runs that trained together, the time of the batch divided by its runs.
-        num_parameters: Number of trainable parameters.
         gates: Summary of the learned first-layer gates; `None` for a model without gates.
-        versions: Versions of gfgn, torch, torch_geometric and Python.
-        device: Name of the device.
-        date: When the run was recorded, in UTC.
     """
 
     key: str
@@ -133,34 +104,24 @@ class Row:
 
     @classmethod
     def of(
-        cls,
-        run: Run,
-        dataset: DatasetRecord,
-        config: TrainConfig,
-        device: torch.device | str = "cpu",
-        search: str = "",
+        cls, run: Run, dataset: DatasetRecord, config: TrainConfig, device: torch.device | str = "cpu", search: str = ""
     ) -> Row:
         """The row of a finished run; `search` is recorded only if the search stopped the run."""
+        same = ("model", "val", "epoch", "epochs", "seconds", "num_parameters", "gates")
         replica = canonical(run.model, run.replica)
         search = search if run.dropped else ""
         return cls(
+            **{name: getattr(run, name) for name in same},
             key=identify(dataset, run.model, replica, config, search),
             dataset=dataset.name,
             dataset_fingerprint=dataset.fingerprint,
             standin=dataset.standin,
             metric=dataset.metric,
-            model=run.model,
             replica=replica,
             split_fingerprint=dataset.split_fingerprint(replica.split),
             config=config,
             search=search,
-            val=run.val,
             test=math.nan if run.dropped else run.test,
-            epoch=run.epoch,
-            epochs=run.epochs,
-            seconds=run.seconds,
-            num_parameters=run.num_parameters,
-            gates=run.gates,
             versions=versions(),
             device=device_name(device),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -198,14 +159,8 @@ def identify(
 ) -> str:
     """Hash of what identifies a run: runs with the same hash are the same run, whenever and wherever they were made.
 
-    The dataset and the split count by name and by content. For a model without gates, λ does not count.
-
-    Args:
-        dataset: The dataset.
-        model: Name of the model.
-        replica: Split, seed and hyperparameters.
-        config: How the run is trained.
-        search: Hash of the search that stopped the run early; empty for a run that was not stopped.
+    The dataset and the split count by name and by content, and λ only for a model with gates. `search` is the hash of
+    the search that stopped the run early, if any.
     """
     replica = canonical(model, replica)
     parts = {
@@ -239,10 +194,8 @@ def canonical(model: str, replica: Replica) -> Replica:
 
 
 def further_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings of `config` other than its length that are not the default.
-
-    Defaults are left out so that a setting added later does not change the identity of earlier runs.
-    """
+    """The settings of `config` other than its length that are not the default: a setting added later must not change
+    the identity of earlier runs."""
     names = [setting.name for setting in fields(config)[2:]]
     return {name: getattr(config, name) for name in names if getattr(config, name) != getattr(DEFAULT_CONFIG, name)}
 

@@ -13,8 +13,7 @@ from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 from gfgn.train.statistics import difference, paired_test
 
-RowKey = tuple[str, str, Replica, TrainConfig]
-"""What identifies a run within a study."""
+RowKey = tuple[str, str, Replica, TrainConfig]  # identifies a run within a study
 
 
 class ResultsError(ValueError):
@@ -22,14 +21,8 @@ class ResultsError(ValueError):
 
 
 class Change(NamedTuple):
-    """The effect of a variant, in points.
-
-    Attributes:
-        mean: The mean test score minus that of the first variant.
-        low: Lower end of the 95% interval of the mean difference over splits; `None` if the splits are not the same.
-        high: Its upper end.
-        p: p-value of the paired t-test over splits.
-    """
+    """The mean test score of a variant minus that of the first one, in points. If both have the same splits: its 95%
+    interval over splits and the p-value of the paired t-test."""
 
     mean: float
     low: float | None = None
@@ -38,12 +31,7 @@ class Change(NamedTuple):
 
 
 class Results:
-    """The results of a study.
-
-    Args:
-        study: The study.
-        rows: Runs, among them those of the study.
-    """
+    """The results of a study from runs, among them its own."""
 
     def __init__(self, study: Study, rows: Sequence[Row]) -> None:
         self.study = study

@@ -1,7 +1,4 @@
-"""Searches for hyperparameters: random search and successive halving.
-
-Both rank configurations by validation scores alone, see `gfgn.runs.selection`.
-"""
+"""Searches for hyperparameters by validation scores alone: random search and successive halving."""
 
 from __future__ import annotations
 
@@ -23,10 +20,8 @@ from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Replica, Run
 
-FIRST_RUNG = 10
-"""Epochs before which no run is stopped: earlier scores say little."""
-FACTOR = 2
-"""One configuration in this many continues at each rung."""
+FIRST_RUNG = 10  # no run is stopped before this epoch: earlier scores say little
+FACTOR = 2  # one configuration in this many continues at each rung
 
 
 @dataclass(frozen=True)
@@ -42,10 +37,10 @@ class Uniform:
 
     def draw(self, quantile: float) -> float:
         """The value at a quantile from 0 to 1, rounded to four digits."""
-        return self._rounded(self.low + quantile * (self.high - self.low))
+        return min(max(float(f"{self._at(quantile):.4g}"), self.low), self.high)
 
-    def _rounded(self, value: float) -> float:
-        return min(max(float(f"{value:.4g}"), self.low), self.high)
+    def _at(self, quantile: float) -> float:
+        return self.low + quantile * (self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -57,9 +52,8 @@ class LogUniform(Uniform):
         if self.low <= 0:
             raise ValueError(f"low must be above 0, got {self.low}")
 
-    def draw(self, quantile: float) -> float:
-        """The value at a quantile from 0 to 1, rounded to four digits."""
-        return self._rounded(self.low * (self.high / self.low) ** quantile)
+    def _at(self, quantile: float) -> float:
+        return float(self.low * (self.high / self.low) ** quantile)
 
 
 @dataclass(frozen=True)
@@ -77,9 +71,7 @@ class Choice:
         return self.values[min(int(quantile * len(self.values)), len(self.values) - 1)]
 
 
-Space = Mapping[str, Uniform | LogUniform | Choice]
-"""The values of each hyperparameter or option of a model."""
-
+Space = Mapping[str, Uniform | LogUniform | Choice]  # by name of a hyperparameter or option of a model
 SPACE: Space = {
     "lr": LogUniform(1e-3, 1e-1),
     "weight_decay": LogUniform(1e-5, 1e-2),
@@ -119,11 +111,7 @@ def random_search(
 ) -> Selection:
     """Trains random configurations and ranks them. A second call, also with a larger `count`, trains what is missing.
 
-    Args:
-        space: The values of each hyperparameter.
-        count: Number of configurations.
-        seed: Seed of the draw of configurations.
-        store, dataset, model, splits, seeds, config, device, callback: See `successive_halving`.
+    `seed` is that of the draw of configurations; `seeds` are those of the runs.
     """
     replicas = make_replicas(model, sample(space, count, seed), splits, seeds)
     return select(train_missing(store, dataset, model, replicas, config, device, callback=callback))
@@ -137,42 +125,30 @@ def successive_halving(
     splits: Iterable[int],
     seeds: Iterable[int] = (0,),
     *,
-    factor: int = FACTOR,
     rungs: Sequence[int] | None = None,
     config: TrainConfig = DEFAULT_CONFIG,
     device: torch.device | str = "cpu",
     callback: ProgressCallback | None = None,
     batch_size: int | None = None,
 ) -> Selection:
-    """Trains configurations side by side and stops all but the best of them at each rung.
+    """Trains configurations side by side and stops the worse half of them at each rung.
 
     A configuration is judged by the mean of the best validation scores so far over all its splits and seeds. Stopped
     runs are kept in the store too, without a test score. An interrupted search starts again, because its runs have to
     reach a rung together; a finished one is read from the store.
 
     Args:
-        store: Where runs are kept.
-        dataset: The dataset.
-        model: Name of the model.
         configurations: The configurations to try, see `grid` and `sample`.
         splits: Indices of splits of the dataset.
-        seeds: Seeds of each run.
-        factor: One configuration in `factor` continues at each rung.
         rungs: Epochs at which configurations are stopped; by default see `default_rungs`.
-        config: How runs are trained.
-        device: The device to train on.
-        callback: Receives progress events.
-        batch_size: Largest number of runs that train together; by default as many as fit into memory.
     """
-    if factor < 2:
-        raise ValueError(f"factor must be 2 or larger, got {factor}")
     record, replicas = DatasetRecord.of(dataset), make_replicas(model, configurations, splits, seeds)
     if not replicas:
         raise ValueError("configurations, splits and seeds must hold at least one each, got none of one of them")
-    race = Race(replicas, factor)
+    race = Race(replicas)
     if rungs is None:
-        rungs = default_rungs(len(race.racing), config.max_epochs, factor)
-    search = search_key(record, model, replicas, config, rungs, factor)
+        rungs = default_rungs(len(race.racing), config.max_epochs)
+    search = search_key(record, model, replicas, config, rungs)
     if None in store.find(record, model, replicas, config, search):
         callback = callback or ProgressCallback()
         keep = keep_runs(store, record, config, device, callback, search)
@@ -181,40 +157,25 @@ def successive_halving(
             race.note([run.replica], [run.val])
             keep(run)
 
-        train_replicas(
-            model,
-            dataset,
-            replicas,
-            device=device,
-            **asdict(config),
-            progress=progress,
-            status=callback.on_status,
-            history=False,
-            batch_size=batch_size,
-            rungs=rungs,
-            prune=race if rungs else None,
-        )
+        settings: dict[str, Any] = {"rungs": rungs, "prune": race if rungs else None, "batch_size": batch_size}
+        settings |= {"progress": progress, "status": callback.on_status, "history": False, "device": device}
+        train_replicas(model, dataset, replicas, **asdict(config), **settings)
     return select([row for row in store.find(record, model, replicas, config, search) if row is not None])
 
 
 def search_key(
-    record: DatasetRecord,
-    model: str,
-    replicas: Sequence[Replica],
-    config: TrainConfig,
-    rungs: Sequence[int],
-    factor: int = FACTOR,
+    record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig, rungs: Sequence[int]
 ) -> str:
     """Hash that identifies a search by successive halving; runs that it stopped are recorded with it."""
     keys = sorted(identify(record, model, replica, config) for replica in replicas)
-    return digest([keys, list(rungs), factor])
+    return digest([keys, list(rungs), FACTOR])
 
 
-def default_rungs(count: int, max_epochs: int, factor: int = FACTOR) -> list[int]:
-    """Epochs at which to stop some of `count` configurations; each rung is `factor` times the one before."""
+def default_rungs(count: int, max_epochs: int) -> list[int]:
+    """Epochs at which to stop some of `count` configurations; each rung is `FACTOR` times the one before."""
     rungs: list[int] = []
     while count > 1:
-        count, rung = math.ceil(count / factor), max_epochs // factor ** (len(rungs) + 1)
+        count, rung = math.ceil(count / FACTOR), max_epochs // FACTOR ** (len(rungs) + 1)
         if rung < FIRST_RUNG:
             break
         rungs.append(rung)
@@ -222,12 +183,10 @@ def default_rungs(count: int, max_epochs: int, factor: int = FACTOR) -> list[int
 
 
 class Race:
-    """Decides which runs continue at a rung: all runs of one configuration in `factor`, the best ones."""
+    """Decides which runs continue at a rung: all runs of one configuration in `FACTOR`, the best ones."""
 
-    def __init__(self, replicas: Sequence[Replica], factor: int) -> None:
-        self.factor = factor
-        self.racing: dict[Replica, list[Replica]] = {}
-        """The runs of each configuration that has not been stopped."""
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self.racing: dict[Replica, list[Replica]] = {}  # the runs of each configuration that has not been stopped
         for replica in replicas:
             self.racing.setdefault(_configuration(replica), []).append(replica)
         self._best: dict[Replica, float] = {}
@@ -241,7 +200,7 @@ class Race:
         self.note(replicas, scores)
         runs = [_Scored(replica, self._best[replica]) for group in self.racing.values() for replica in group]
         order = [make_replica(candidate.configuration) for candidate in select(runs).candidates]
-        kept = order[: math.ceil(len(order) / self.factor)]
+        kept = order[: math.ceil(len(order) / FACTOR)]
         self.racing = {configuration: self.racing[configuration] for configuration in kept}
         return [_configuration(replica) in self.racing for replica in replicas]
 

@@ -27,10 +27,8 @@ class Candidate(NamedTuple):
     """A configuration with its validation score.
 
     Attributes:
-        configuration: The hyperparameters.
         val: Mean of the best validation scores over splits, seeds of a split averaged first.
         std: Standard deviation of the splits' scores.
-        runs: Number of runs.
         dropped: Whether a search stopped any of them early.
     """
 

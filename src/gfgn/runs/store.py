@@ -8,15 +8,13 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from gfgn.data.dataset import Dataset
 from gfgn.data.files import atomic_write
-from gfgn.runs.record import DEFAULT_CONFIG, NESTED, DatasetRecord, Row, canonical, identify
+from gfgn.runs.record import NESTED, DatasetRecord, Row, canonical, identify
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 
@@ -25,8 +23,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x6766676E  # "gfgn" in ASCII; distinguishes a store from other SQLite files
 SCHEMA_VERSION = 1
-LOCK_TIMEOUT = 60.0
-"""Seconds to wait for another process that writes."""
+LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
 COLUMNS = (
     *("key", "dataset", "dataset_fingerprint", "standin", "metric", "model", "split", "split_fingerprint", "seed"),
     *("lr", "weight_decay", "dropout", "lam", "options", "max_epochs", "patience", "protocol"),
@@ -65,6 +62,7 @@ class Store:
             if not read_only and str(path) != ":memory:":
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = _connect(self.path, read_only)
+            self._database.row_factory = sqlite3.Row
         try:
             with _explained(self.path):
                 self._open()
@@ -75,9 +73,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -87,8 +83,6 @@ class Store:
     def __len__(self) -> int:
         with _explained(self.path):
             return int(self._database.execute("SELECT count(*) FROM runs").fetchone()[0])
-
-    # --- runs ---------------------------------------------------------------------------------------------------------
 
     def add(self, rows: Iterable[Row]) -> int:
         """Adds rows, all or none of them, and returns the number of new ones."""
@@ -110,44 +104,24 @@ class Store:
         return [_unpack(record) for record in self._select(dropped, filters)]
 
     def find(
-        self,
-        dataset: Dataset | DatasetRecord,
-        model: str,
-        replicas: Sequence[Replica],
-        config: TrainConfig = DEFAULT_CONFIG,
-        search: str = "",
+        self, record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig, search: str = ""
     ) -> list[Row | None]:
         """The row of each replica, in order; `None` where there is none.
 
-        Args:
-            dataset: The dataset of the runs.
-            model: Name of the model.
-            replicas: The runs to look for.
-            config: How they were trained.
-            search: Hash of a search; for a run that it stopped early, the row of the stopped run is returned.
+        With the hash of a search, the row of a run that this search stopped early comes first.
         """
-        record = dataset if isinstance(dataset, DatasetRecord) else DatasetRecord.of(dataset)
-        keys = [identify(record, model, replica, config) for replica in replicas]
-        rows = self._by_key(keys)
-        if not search:
-            return [rows.get(key) for key in keys]
-        stopped_keys = [identify(record, model, replica, config, search) for replica in replicas]
-        stopped = self._by_key(stopped_keys)
-        return [stopped.get(other) or rows.get(key) for key, other in zip(keys, stopped_keys, strict=True)]
+        searches = dict.fromkeys((search, ""))
+        keys = [[identify(record, model, replica, config, each) for each in searches] for replica in replicas]
+        rows = self._by_key([key for own in keys for key in own])
+        return [next((rows[key] for key in own if key in rows), None) for own in keys]
 
     def missing(
-        self,
-        dataset: Dataset | DatasetRecord,
-        model: str,
-        replicas: Sequence[Replica],
-        config: TrainConfig = DEFAULT_CONFIG,
+        self, record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig
     ) -> list[Replica]:
         """The replicas that have no row, in order and without duplicates; λ is 1 for a model without gates."""
-        rows = self.find(dataset, model, replicas, config)
+        rows = self.find(record, model, replicas, config)
         missing = (canonical(model, replica) for replica, row in zip(replicas, rows, strict=True) if row is None)
         return list(dict.fromkeys(missing))
-
-    # --- notes --------------------------------------------------------------------------------------------------------
 
     def note(self, kind: str, name: str, content: Mapping[str, Any]) -> None:
         """Keeps a note, such as the plan of a comparison; it replaces a note of the same kind and name."""
@@ -164,14 +138,9 @@ class Store:
             notes = self._database.execute("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,))
             return {name: json.loads(content) for name, content in notes}
 
-    # --- export -------------------------------------------------------------------------------------------------------
-
     def to_csv(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
-        """Writes the rows that `rows` returns to a CSV file and returns its path.
-
-        Gate summaries and further options of models and training become columns such as `gate_mean` or
-        `option_hidden`. The file is written atomically.
-        """
+        """Writes the rows that `rows` returns to a CSV file, with columns such as `gate_mean` or `option_hidden` for
+        gate summaries and options, and returns its path."""
         path, (header, table) = Path(path), self._table(dropped, filters)
         with atomic_write(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -185,9 +154,8 @@ class Store:
 
         header, table = self._table(dropped, filters)
         frame = pd.DataFrame.from_records(table, columns=header)
-        kinds = dict.fromkeys(NUMBERS, "int64") | dict.fromkeys(REALS, "float64")
-        frame = frame.astype({name: kind for name, kind in kinds.items() if name in header})
-        return frame.astype({"standin": bool})
+        kinds = dict.fromkeys(NUMBERS, "int64") | dict.fromkeys(REALS, "float64") | {"standin": "bool"}
+        return frame.astype({name: kind for name, kind in kinds.items() if name in header})
 
     def to_parquet(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
         """Writes the rows to a Parquet file with the columns of `to_csv` and returns its path."""
@@ -198,8 +166,6 @@ class Store:
             except ImportError:
                 raise ImportError("Parquet needs pyarrow: pip install 'gfgn[tables]'") from None
         return path
-
-    # --- internals ----------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         """Checks that the file is a store of this version; makes an empty file one."""
@@ -213,9 +179,8 @@ class Store:
             raise StoreError(f"path must be a store of gfgn, got {self.path}, which is another SQLite file")
         if version != SCHEMA_VERSION:
             advice = "update gfgn to read it" if version > SCHEMA_VERSION else "no gfgn wrote that version"
-            raise StoreError(
-                f"path must be a store of version {SCHEMA_VERSION}, got {self.path} of version {version}: {advice}"
-            )
+            got = f"{self.path} of version {version}: {advice}"
+            raise StoreError(f"path must be a store of version {SCHEMA_VERSION}, got {got}")
         self._database.execute("PRAGMA synchronous = NORMAL")  # safe against a killed process, and fast
 
     def _is_new(self) -> bool:
@@ -224,16 +189,17 @@ class Store:
 
     def _create(self) -> None:
         kinds = dict.fromkeys(NUMBERS, "INTEGER") | dict.fromkeys(REALS, "REAL")
-        columns = [f"{name} {kinds.get(name, 'TEXT')}{_constraint(name)}" for name in COLUMNS]
-        for statement in (
-            f"CREATE TABLE runs ({', '.join(columns)})",
-            "CREATE INDEX runs_by_dataset_and_model ON runs (dataset, model)",
+        limits = {"key": " PRIMARY KEY", "val": "", "test": "", "gates": ""}
+        columns = [f"{name} {kinds.get(name, 'TEXT')}{limits.get(name, ' NOT NULL')}" for name in COLUMNS]
+        run = self._database.execute
+        run(f"CREATE TABLE runs ({', '.join(columns)})")
+        run("CREATE INDEX runs_by_dataset_and_model ON runs (dataset, model)")
+        run(
             "CREATE TABLE notes (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, "
-            "content TEXT NOT NULL, UNIQUE (kind, name))",
-            f"PRAGMA application_id = {APPLICATION_ID}",
-            f"PRAGMA user_version = {SCHEMA_VERSION}",
-        ):
-            self._database.execute(statement)
+            "content TEXT NOT NULL, UNIQUE (kind, name))"
+        )
+        run(f"PRAGMA application_id = {APPLICATION_ID}")
+        run(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _pragma(self, name: str) -> int:
         return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
@@ -261,36 +227,29 @@ class Store:
             values += several
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         with _explained(self.path):
-            return self._fetch(f"SELECT * FROM runs{where} ORDER BY {ORDER}", values)
+            records = self._database.execute(f"SELECT * FROM runs{where} ORDER BY {ORDER}", values)
+            return [dict(record) for record in records]
 
     def _by_key(self, keys: Sequence[str], at_once: int = 500) -> dict[str, Row]:
         rows: dict[str, Row] = {}
         with _explained(self.path):
             for start in range(0, len(keys), at_once):
                 chunk = keys[start : start + at_once]
-                for record in self._fetch(f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(chunk))})", chunk):
-                    rows[record["key"]] = _unpack(record)
+                query = f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(chunk))})"
+                rows |= {record["key"]: _unpack(dict(record)) for record in self._database.execute(query, chunk)}
         return rows
-
-    def _fetch(self, query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        cursor = self._database.execute(query, values)
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, record, strict=True)) for record in cursor]
 
     def _table(self, dropped: bool, filters: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
         """Header and cells, with nested columns expanded in place."""
         records = self._select(dropped, filters)
-        header: list[str] = []
-        for name in COLUMNS:
-            if name not in NESTED:
-                header.append(name)
-                continue
-            contents = [json.loads(record.pop(name) or "{}") for record in records]
-            inner = list(dict.fromkeys(key for content in contents for key in content))
-            header += [f"{NESTED[name]}_{key}" for key in inner]
-            for record, content in zip(records, contents, strict=True):
-                record.update((f"{NESTED[name]}_{key}", content.get(key)) for key in inner)
-        return header, [[record[name] for name in header] for record in records]
+        header = {name: [name] for name in COLUMNS}
+        for name, prefix in NESTED.items():
+            inner = [json.loads(record.pop(name) or "{}") for record in records]
+            header[name] = list(dict.fromkeys(f"{prefix}_{key}" for content in inner for key in content))
+            for record, content in zip(records, inner, strict=True):
+                record.update((f"{prefix}_{key}", value) for key, value in content.items())
+        columns = [column for own in header.values() for column in own]
+        return columns, [[record.get(column) for column in columns] for record in records]
 
 
 def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
@@ -313,7 +272,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise StoreError(f"the store {path} cannot be used: {error}") from error
 
 
-def _retry(action: Any) -> None:
+def _retry(action: Callable[[], object]) -> None:
     """Repeats an action while the file is locked: switching to WAL mode does not wait for other processes by itself."""
     end = time.monotonic() + LOCK_TIMEOUT
     while True:
@@ -324,12 +283,6 @@ def _retry(action: Any) -> None:
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
             time.sleep(0.01)
-
-
-def _constraint(name: str) -> str:
-    if name == "key":
-        return " PRIMARY KEY"
-    return "" if name in ("val", "test", "gates") else " NOT NULL"
 
 
 def _pack(row: Row) -> tuple[Any, ...]:

@@ -12,25 +12,21 @@ from gfgn.runs.plan import Plan
 from gfgn.runs.views import View, data_name
 from gfgn.train.config import TrainConfig
 
+# What a study can vary besides datasets and models: random edges added to the graph, as a fraction of its edges; λ; or
+# named variants of anything.
 AXES = {"noise": "added edges", "lam": "λ", "variant": "variant"}
-"""What a study can vary besides datasets and models: random edges added to the graph, as a fraction of its edges; λ; or
-named variants of anything."""
-MEASURES = {
+MEASURES = {  # what a published fact can measure
     "gain_over_gcn": "the best GFGN level over gcn, points",
     "relative_gain_over_gcn": "the best GFGN level over gcn, % of gcn",
     "gate_min": "smallest smoothing score of the first layer",
     "gate_max": "largest smoothing score of the first layer",
     "gate_below_055": "smoothing scores of the first layer below 0.55, %",
 }
-"""What a published fact can measure."""
+At: TypeAlias = float | str  # a value of what is varied: a number, or the name of a variant
 
 
 class StudyError(ValueError):
     """Raised for a study that cannot be read, or that names something unknown."""
-
-
-At: TypeAlias = float | str
-"""A value of what is varied: a number, or the name of a variant."""
 
 
 class Axis(NamedTuple):
@@ -69,20 +65,11 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class Published:
-    """Published results.
-
-    Attributes:
-        source: Where they were published.
-        scores: By model and dataset, in %; may hold more datasets than the study.
-        spreads: By model and dataset, what is given after a ±.
-        ranks: Average ranks by model.
-        facts: Further numbers.
-        notes: Remarks.
-    """
+    """Published results; scores are by model and dataset, in %, and average ranks by model."""
 
     source: str = ""
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    spreads: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    spreads: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what is given after a ±
     ranks: Mapping[str, float] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     notes: tuple[str, ...] = ()
@@ -94,25 +81,10 @@ class Published:
 
 @dataclass(frozen=True)
 class Study:
-    """A study.
+    """A study: models, each with the configurations to choose from, on the first splits of datasets, with seeds from 0
+    on."""
 
-    Attributes:
-        name: Short name, also of its folder of results.
-        title: Title.
-        about: Description in a few sentences.
-        datasets: Names of datasets in the registry.
-        models: By name of the model, the configurations to choose from.
-        splits: Number of splits, the first ones of each dataset.
-        seeds: Number of seeds, from 0 on.
-        config: How runs are trained.
-        configs: By name of a model that is trained differently, how; only for a study that varies nothing.
-        vary: What is varied, or `None`.
-        variants: By value of what is varied, what it stands for.
-        only: By name of a model that runs on a subset of the datasets, this subset.
-        published: Published results.
-    """
-
-    name: str
+    name: str  # also of its folder of results
     title: str
     about: str
     datasets: tuple[str, ...]
@@ -120,10 +92,10 @@ class Study:
     splits: int
     seeds: int
     config: TrainConfig
-    configs: Mapping[str, TrainConfig] = field(default_factory=dict)
+    configs: Mapping[str, TrainConfig] = field(default_factory=dict)  # of single models; not together with `vary`
     vary: Axis | None = None
-    variants: Mapping[At, Variant] = field(default_factory=dict)
-    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    variants: Mapping[At, Variant] = field(default_factory=dict)  # by value of what is varied
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the datasets of models that do not run on all
     published: Published = field(default_factory=Published)
 
     def cells(self, dataset: str, model: str) -> list[Cell]:

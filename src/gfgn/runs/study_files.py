@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gfgn.runs.grid import make_replica
 from gfgn.runs.results import Results
@@ -55,10 +55,8 @@ def read_times(path: Path) -> list[Time]:
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        return [
-            Time(row["dataset"], row["model"], int(row["runs"]), float(row["seconds"]), row["device"], row["date"])
-            for row in csv.DictReader(file)
-        ]
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    return [Time(**{**row, "runs": int(row["runs"]), "seconds": float(row["seconds"])}) for row in rows]
 
 
 def add_time(path: Path, time: Time) -> None:

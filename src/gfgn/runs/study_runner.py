@@ -1,7 +1,6 @@
 """`run_study`: trains the missing runs of a study, or of a part of it, and writes the files of its folder.
 
-The folder gets `runs.csv.gz` (one line per run), `chosen.csv` (the validation scores of all configurations) and
-`times.csv`. Finished runs are in `runs.sqlite` at once; it can be rebuilt from `runs.csv.gz`.
+Finished runs are in `runs.sqlite` at once; it can be rebuilt from `runs.csv.gz`.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -28,18 +28,14 @@ from gfgn.runs.training import ProgressCallback
 from gfgn.runs.views import View, load_view
 from gfgn.train.replica import Status
 
-Log = Callable[[str], None]
-"""Receives messages, one line each."""
+Log = Callable[[str], None]  # receives messages, one line each
 LOG: Log = logging.getLogger("gfgn").info
+# Writes the files of a study into a folder and returns their paths; the flag says whether the study has ended.
 Write = Callable[[Results, Path, bool], list[Path]]
-"""Writes the files of a study into a folder and returns their paths; the flag says whether the study has ended."""
 
-LOG_EVERY = 20.0
-"""Seconds between two messages about the state of training."""
-WRITE_EVERY = 60.0
-"""Seconds between two times that files are written while a study runs."""
-GRACE = 60.0
-"""Seconds that training may exceed the time limit if it will end within them."""
+LOG_EVERY = 20.0  # seconds between two messages about the state of training
+WRITE_EVERY = 60.0  # seconds between two times that files are written while a study runs
+GRACE = 60.0  # seconds that training may exceed the time limit if it will end within them
 
 
 class TimeUp(Exception):
@@ -48,20 +44,12 @@ class TimeUp(Exception):
 
 @dataclass
 class Outcome:
-    """The outcome of a call.
+    """The outcome of a call."""
 
-    Attributes:
-        made: Number of runs trained.
-        missing: Requested cells that lack runs.
-        left_out: Datasets or models that were left out, with the reason.
-        stopped: Whether the time limit was reached.
-        files: Paths of the written files.
-    """
-
-    made: int = 0
-    missing: list[Cell] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    stopped: bool = False
+    made: int = 0  # number of runs trained
+    missing: list[Cell] = field(default_factory=list)  # requested cells that lack runs
+    left_out: list[str] = field(default_factory=list)  # datasets or models, with the reason
+    stopped: bool = False  # at the time limit
     files: list[Path] = field(default_factory=list)
 
 
@@ -82,17 +70,11 @@ def run_study(
     """Trains the missing runs of a study and writes its files. Runs of studies in sibling folders are reused.
 
     Args:
-        study: The study.
-        out: Folder for the files.
-        models: Names of models to train; all by default.
-        datasets: Names of datasets to train on; all by default.
-        device: The device to train on.
+        models, datasets: Names of what to train; all by default.
         limit_minutes: Minutes after which training stops; finished runs are kept.
         batch_size: Largest number of runs that train together; by default as many as fit into memory.
         train: Whether to train; if not, files are written from the runs there are.
         root: Folder of all datasets, see `gfgn.data.load`.
-        log: Receives progress messages.
-        write: Writes the files.
     """
     cells, outcome = select_cells(study, models, datasets), Outcome()
     if limit_minutes is not None and not limit_minutes > 0:
@@ -107,7 +89,7 @@ def run_study(
                 _check_graph(store, data, out)
                 moved = data.to(device)  # once for all models, so that what they cache about its graph is kept
                 for group in group_plans(plans):
-                    _train(store, moved, group, device, batch_size, out / TIMES, progress)
+                    _train(store, moved, group, progress, out / TIMES, device, batch_size=batch_size)
                     if progress.is_time_to_write():
                         write(Results(study, _own_rows(store, study)), out, False)
         except TimeUp:
@@ -203,18 +185,12 @@ def _datasets(
 
 
 def _train(
-    store: Store,
-    data: Dataset,
-    plans: Sequence[Plan],
-    device: str,
-    batch_size: int | None,
-    times: Path,
-    progress: _Progress,
+    store: Store, data: Dataset, plans: Sequence[Plan], progress: _Progress, times: Path, device: str, **options: Any
 ) -> None:
     """Trains plans of one model together. A model that needs a missing package or too much memory is left out."""
     start, before, model = time.perf_counter(), progress.outcome.made, plans[0].model
     try:
-        run_plans(store, data, plans, device, callback=progress, batch_size=batch_size)
+        run_plans(store, data, plans, device, callback=progress, **options)
     except (ImportError, torch.OutOfMemoryError) as error:
         progress.leave_out(f"{data.name} {model}", error)
     finally:

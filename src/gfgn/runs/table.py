@@ -118,13 +118,9 @@ def _row(cells: dict[str, str], fingerprints: Mapping[str, Any]) -> Row:
     record["dataset_fingerprint"], splits = fingerprints[record["dataset"]]
     record["split_fingerprint"] = splits[cells["split"]]
     row = Row.from_record(record | {"key": ""})
-    return replace(row, key=identify(_dataset(row), row.model, row.replica, row.config, row.search))
-
-
-def _dataset(row: Row) -> DatasetRecord:
-    """As much of the dataset's record as identifies a run."""
-    splits = ("",) * row.replica.split + (row.split_fingerprint,)
-    return DatasetRecord(row.dataset, row.dataset_fingerprint, splits, row.standin, row.metric, "", 0, 0, 0, 0)
+    known = ("",) * row.replica.split + (row.split_fingerprint,)
+    data = DatasetRecord(row.dataset, row.dataset_fingerprint, known, row.standin, row.metric, "", 0, 0, 0, 0)
+    return replace(row, key=identify(data, row.model, row.replica, row.config, row.search))
 
 
 def _text(value: Any) -> str:

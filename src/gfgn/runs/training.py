@@ -43,17 +43,8 @@ def train_missing(
 ) -> list[Row]:
     """Trains the runs that the store lacks and returns one row per replica, in order.
 
-    A run is in the store as soon as it has finished, so an interrupted call continues where it stopped.
-
-    Args:
-        store: Where runs are kept.
-        dataset: The dataset.
-        model: Name of the model, see `gfgn.train.MODELS`.
-        replicas: The runs.
-        config: How they are trained.
-        device: The device to train on.
-        callback: Receives progress events.
-        batch_size: Largest number of runs that train together; by default as many as fit into memory.
+    A run is in the store as soon as it has finished, so an interrupted call continues where it stopped. At most
+    `batch_size` runs train together, by default as many as fit into memory.
     """
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
     missing = store.missing(record, model, replicas, config)

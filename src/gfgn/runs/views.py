@@ -25,22 +25,13 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class View:
-    """How a study uses a dataset; by default as `load` returns it.
+    """How a study uses a dataset; by default as `load` returns it. `CHOICES` lists the values of text settings."""
 
-    Attributes:
-        noise: Number of random edges to add, as a fraction of the number of edges.
-        features: Rows of bag-of-words features `"normalized"` or `"raw"`.
-        edges: `"undirected"`, `"directed"` as in the files, or `"reversed"`.
-        fractions: Fractions of training and validation nodes for random splits that are stratified by class; all other
-            nodes are test nodes. `None` for the splits of the dataset.
-        nodes: Which nodes the splits cover: `"all"`, or the `"largest part"`, the largest connected component.
-    """
-
-    noise: float = 0.0
-    features: str = "normalized"
-    edges: str = "undirected"
-    fractions: tuple[float, float] | None = None
-    nodes: str = "all"
+    noise: float = 0.0  # number of random edges to add, as a fraction of the number of edges
+    features: str = "normalized"  # rows of bag-of-words features, or "raw"
+    edges: str = "undirected"  # or "directed" as in the files, or "reversed"
+    fractions: tuple[float, float] | None = None  # of training and validation nodes, for random splits within classes
+    nodes: str = "all"  # which nodes the splits cover: or the "largest part", the largest connected component
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():

@@ -1,6 +1,8 @@
-"""Numbers as text, the same in the terminal and in the HTML report."""
+"""Numbers as text, the same in the terminal, in the HTML report and on the pages of studies."""
 
 from __future__ import annotations
+
+import math
 
 from gfgn.train.statistics import Summary, in_percent
 
@@ -24,6 +26,13 @@ def gain(difference: Summary) -> str:
 
 def _signed(value: float) -> str:
     return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def p_value(value: float | None) -> str:
+    """A p-value with three digits; empty if there is none."""
+    if value is None or math.isnan(value):
+        return ""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def count(number: int, noun: str) -> str:
