@@ -118,10 +118,11 @@ def _train(store: Store, datasets: Sequence[Dataset], plans: list[Any], device: 
     from gfgn.runs.comparison import run_comparison
     from gfgn.runs.gates import gates_note
     from gfgn.runs.record import is_gfgn
+    from gfgn.train import keep_freed_memory
 
     progress = RunProgress(console, sum(plan.plan(model).count for plan in plans for model in plan.models))
     try:
-        with progress.bars:
+        with progress.bars, keep_freed_memory():
             for dataset, plan in zip(datasets, plans, strict=True):
                 run_comparison(store, dataset, plan, device, progress)
     except KeyboardInterrupt:

@@ -34,6 +34,7 @@ def reproduce(
     with _paper_installed():
         from gfgn.paper.check import check as check_study
         from gfgn.paper.reproduce import reproduce as run_study
+    from gfgn.train import keep_freed_memory
 
     if name is None:
         _list_studies()
@@ -41,7 +42,7 @@ def reproduce(
     part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets)}
     settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
     try:
-        with user_errors():
+        with user_errors(), keep_freed_memory():
             if check:
                 code = print_differences(check_study(name, out, **part))
             else:
