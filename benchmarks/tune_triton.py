@@ -116,7 +116,7 @@ class Operators:
     )  # fmt: skip
 
     def truth(self, name: str) -> tuple[Tensor, ...]:
-        """The same in float64, with tensors of one row an entry."""
+        """The same in float64, with one row per entry."""
         g = self.graph
         a, b, z, grad, p, q = (x.double() for x in (self.a, self.b, self.z, self.grad, self.p, self.q))
         lam, norm, row_norm = self.lam.double(), g.norm.double()[:, None], g.row_norm.double()[:, None]
