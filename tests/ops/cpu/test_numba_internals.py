@@ -70,6 +70,6 @@ def test_kernel_is_recompiled_when_a_file_it_inlines_changes(tmp_path: Path) -> 
 
 def test_other_modules_import_only_the_types_of_numba() -> None:
     for path in SOURCES.parents[1].rglob("*.py"):
-        imports = re.findall(r"^\s*(?:import|from) (?:numba|llvmlite)\b.*", path.read_text(), flags=re.MULTILINE)
+        imports = re.findall(r"^[ \t]*(?:import|from) (?:numba|llvmlite)\b.*", path.read_text(), flags=re.MULTILINE)
         if path.name != "numba_internals.py":
             assert set(imports) <= {"from numba import types"}, path
