@@ -70,7 +70,7 @@ class Peer(BasicGNN):
         {"jk": "max", "norm": "BatchNorm"},
         {"jk": "lstm"},
     ],
-    ids=str,
+    ids=lambda options: "-".join(options) or "default",
 )
 def test_arguments_are_those_of_basic_gnn(options: dict[str, Any], out_channels: int | None) -> None:
     """The same parameters by the same names, and the same outputs, as PyG's network with the same layers."""

@@ -85,12 +85,12 @@ class Tile(NamedTuple):
 
 
 @inlined
-def tile_of(walk: Any, first: int, slot: int) -> Any:
+def tile_of(walk: Any, first: int, position: int) -> Any:
     per_part = (walk.part + walk.width - 1) // walk.width
-    block = first + slot
+    block = first + position
     inside = (block % per_part) * walk.width
     column = (block // per_part) * walk.part + inside
-    table = slot * walk.nodes * walk.fields * walk.width
+    table = position * walk.nodes * walk.fields * walk.width
     return Tile(block, column, min(walk.width, walk.part - inside), table)
 
 
@@ -124,13 +124,13 @@ def pack_task(pack: Any, op: Any, walk: Any, tile: Any, task: int) -> None:
 
 
 @inlined
-def segment_task(gather: Any, op: Any, walk: Any, tile: Any, slot: int, task: int) -> None:
+def segment_task(gather: Any, op: Any, walk: Any, tile: Any, position: int, task: int) -> None:
     for segment in range(task * SEGMENTS, min(walk.segments, (task + 1) * SEGMENTS)):
         hub = read(walk.seg_hub, segment)
         row = read(walk.hub_rows, hub)
         low = read(walk.ptr, row) + (segment - read(walk.hub_ptr, hub)) * SEGMENT
         high = min(low + SEGMENT, read(walk.ptr, row + 1))
-        at = (slot * walk.segments + segment) * walk.sums * walk.width
+        at = (position * walk.segments + segment) * walk.sums * walk.width
         gather(op, walk, tile, row, low, high, walk.segment_sums, at)
 
 
@@ -144,13 +144,13 @@ def row_task(gather: Any, finish: Any, op: Any, walk: Any, tile: Any, at: int, t
 
 
 @inlined
-def hub_task(finish: Any, op: Any, walk: Any, tile: Any, slot: int, at: int, hub: int) -> None:
+def hub_task(finish: Any, op: Any, walk: Any, tile: Any, position: int, at: int, hub: int) -> None:
     size = walk.sums * walk.width
     low, high = read(walk.hub_ptr, hub), read(walk.hub_ptr, hub + 1)
     for k in range(0, size, LANES):
-        total = load(walk.segment_sums, (slot * walk.segments + low) * size + k)
+        total = load(walk.segment_sums, (position * walk.segments + low) * size + k)
         for segment in range(low + 1, high):
-            total = total + load(walk.segment_sums, (slot * walk.segments + segment) * size + k)
+            total = total + load(walk.segment_sums, (position * walk.segments + segment) * size + k)
         store(total, walk.row_sums, at + k)
     finish(op, walk, tile, read(walk.hub_rows, hub), at)
 
@@ -173,10 +173,10 @@ def run_walk(pack: Any, gather: Any, finish: Any, op: Any, walk: Any) -> None:
 
         task = next_task(walk, phase + 1)
         while task < group * gathers:
-            slot, part = task // gathers, task % gathers
-            tile = tile_of(walk, first, slot)
+            position, part = task // gathers, task % gathers
+            tile = tile_of(walk, first, position)
             if part < segments:
-                segment_task(gather, op, walk, tile, slot, part)
+                segment_task(gather, op, walk, tile, position, part)
             else:
                 row_task(gather, finish, op, walk, tile, at, part - segments)
             task = finish_task(walk, phase + 1)
@@ -184,8 +184,8 @@ def run_walk(pack: Any, gather: Any, finish: Any, op: Any, walk: Any) -> None:
 
         task = next_task(walk, phase + 2)
         while task < group * walk.hubs:
-            slot = task // walk.hubs
-            hub_task(finish, op, walk, tile_of(walk, first, slot), slot, at, task % walk.hubs)
+            position = task // walk.hubs
+            hub_task(finish, op, walk, tile_of(walk, first, position), position, at, task % walk.hubs)
             task = finish_task(walk, phase + 2)
         wait_for_tasks(walk, phase + 2, group * walk.hubs)
         phase += 3
