@@ -223,14 +223,3 @@ def test_a_table_of_one_split_and_a_stand_in() -> None:
     runs = [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "|" and len(line.get_xdata())]
     assert len(runs) == len(study.study.models)
     assert {len(scores) for scores in runs} == {study.study.seeds}
-
-
-ROOT = Path(__file__).parents[2]
-DRAWN = [
-    path for path in sorted((ROOT / "results").glob("*/*.svg")) if (ROOT / "docs" / "assets" / path.name).is_file()
-]
-
-
-@pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
-def test_the_documentation_shows_the_figures_of_the_results(path: Path) -> None:
-    assert (ROOT / "docs" / "assets" / path.name).read_bytes() == path.read_bytes()

@@ -55,13 +55,13 @@ def train_replicas(
 
     During the call the number of PyTorch's threads and, on a GPU, the precision of matrix products may be changed for
     the whole process (`torch.set_num_threads`, `torch.set_float32_matmul_precision`); both are restored afterwards.
-    Programs that train on the CPU are faster inside `keep_freed_memory()`.
+    `max_epochs`, `patience`, `clip`, `schedule`, `class_weights`, `graphs_per_step`, `best` and `tf32` are those of
+    `TrainConfig`. Programs that train on the CPU are faster inside `keep_freed_memory()`.
 
     Args:
         model: Name of the model, see `gfgn.nn.MODELS`.
         data: The dataset.
         replicas: The runs to train.
-        max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best, tf32: See `TrainConfig`.
         device: `"cpu"`, `"cuda"` or `"mps"`.
         progress: Called with each run as it finishes, in the caller's thread.
         status: Called with the progress of training now and then, in the caller's thread.

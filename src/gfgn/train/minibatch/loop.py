@@ -67,7 +67,8 @@ def train_minibatch(
     """Trains `model` on samples of the graph for every replica and returns one `Run` per replica, in order.
 
     Best epoch, early stopping and metrics are those of `train_replicas`, as are the settings of PyTorch that change
-    during the call. Validation and test see whole graphs.
+    during the call. Validation and test see whole graphs. `progress`, `status`, `history` and `keep_state` are those of
+    `train_replicas`.
 
     Args:
         model: `"graphsage"`, `"graphsaint"` or `"vr-gcn"`.
@@ -77,7 +78,6 @@ def train_minibatch(
         config: How to train; `clip`, `schedule`, `class_weights` and `best` must have their defaults, and
             `graphs_per_step` is ignored.
         device: `"cpu"` or `"cuda"`.
-        progress, status, history, keep_state: See `train_replicas`.
     """
     if model not in METHODS:
         raise ValueError(f"model must be one of {', '.join(map(repr, METHODS))}, got {model!r}")
