@@ -35,10 +35,11 @@ def test_an_analysis_calls_its_module(name: str, monkeypatch: pytest.MonkeyPatch
 
 def test_import_without_packages_for_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only drawing needs Matplotlib."""
+    known = {name: import_module(f"gfgn.paper.{name}") for name in MODULES}
     monkeypatch.setattr(gfgn, "paper", gfgn.paper)  # undone afterwards: the fresh modules must not stay
     for name in [name for name in sys.modules if name.startswith(("gfgn.paper", "gfgn.report"))]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("matplotlib", "pandas", "sklearn", "typer"):
         monkeypatch.setitem(sys.modules, name, None)
     for name in MODULES:
-        import_module(f"gfgn.paper.{name}")
+        assert import_module(f"gfgn.paper.{name}") is not known[name]  # imported again, without these packages

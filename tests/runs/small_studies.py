@@ -53,3 +53,12 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 def scores(out: Path) -> dict[str, tuple[float, float]]:
     return {row.key: (row.val, row.test) for row in read_runs(out / "runs.csv.gz")}
+
+
+def copy_study(done: Path, out: Path) -> Path:
+    """Copies the folder of a study without its store."""
+    out.mkdir()
+    for path in done.iterdir():
+        if "sqlite" not in path.name:
+            (out / path.name).write_bytes(path.read_bytes())
+    return out

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs.small_studies import ALL_RUNS, STUDY, read_csv, run, scores, write_study
+from runs.small_studies import ALL_RUNS, STUDY, copy_study, read_csv, run, scores, write_study
 from runs.stores import needs_fork, start_process
 
 from gfgn.data import load
@@ -33,13 +33,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(done: Path, tmp_path: Path) -> Path:
-    """A copy that may be changed, without the store."""
-    out = tmp_path / "small"
-    out.mkdir()
-    for path in done.iterdir():
-        if "sqlite" not in path.name:
-            (out / path.name).write_bytes(path.read_bytes())
-    return out
+    return copy_study(done, tmp_path / "small")
 
 
 def test_the_files_of_a_study(done: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from gfgn.nn.linear import Rate, ResettableModule
 from gfgn.nn.mlp import layer_sizes
 
 
-class GraphNetwork(ResettableModule):
+class GraphNetwork(ResettableModule, ABC):
     """A network that maps node features and a graph to logits; a subclass implements `logits`.
 
     The subclasses have these arguments in common, and document only what they add:
@@ -41,9 +42,9 @@ class GraphNetwork(ResettableModule):
         dtype = edge_index.dtype if isinstance(edge_index, Graph) else norm_dtype(next(self.parameters()))
         return self.logits(x, as_graph(edge_index, x.size(0), edge_weight, dtype=dtype))
 
+    @abstractmethod
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         """Computes the logits."""
-        raise NotImplementedError
 
 
 class ConvNetwork(GraphNetwork):
