@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gfgn.runs import ProgressCallback, Row
-from gfgn.runs.text import duration
+from gfgn.runs.text import duration, score, unit
 from gfgn.train import Status
 
 SECONDS_BETWEEN_LINES = 20.0
@@ -59,7 +59,8 @@ def describe_status(status: Status) -> str:
     """Replicas in training, their epoch, the best validation score and the time left."""
     parts = [f"{status.alive:,} training, epoch {status.epoch:,}"]
     if math.isfinite(status.best_val):
-        parts.append(f"best validation score {100 * status.best_val:.1f}%")
+        metric = "log_loss" if status.best_val < 0 else "accuracy"  # no other score is negative
+        parts.append(f"best validation score {score(status.best_val, metric)}{unit(metric)}")
     if status.seconds_left is not None:
         parts.append(f"{duration(status.seconds_left)} left")
     return ", ".join(parts)
