@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
@@ -53,6 +54,7 @@ class Dataset:
     smooth_dimensions: Tensor | None = None
     class_names: list[str] | None = None
     node_ids: NDArray[Any] | None = None
+    encoder: FeatureEncoder | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
