@@ -234,7 +234,8 @@ def test_columns_by_kind_and_missing_values(tmp_path: Path) -> None:
     ]
     assert dataset.y.tolist() == [0, 1, 0, 1, -1, -1]
     notes = "\n".join(reading.notes)
-    assert "with an indicator feature each: age (2), color (1), member (1), score (5)" in notes
+    assert "missing values replaced by the training mean, with an indicator feature each: age (2), member (1)" in notes
+    assert "missing categories read as none, with an indicator feature each: color (1)" in notes
     assert "2 unlabelled nodes kept" in notes
     assert "classes numbered in sorted order: 'x' is 0, 'y' is 1" in notes
     assert "10 random splits (48% train, 32% val, 20% test) of the labelled nodes made" in notes
