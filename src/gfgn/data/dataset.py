@@ -21,13 +21,6 @@ MULTILABEL_METRICS = ("micro_f1", "macro_f1", "log_loss")
 
 
 def default_metric(y: Tensor, num_classes: int) -> str:
-    """The metric of labels for which none is given."""
-    if y.dim() == 2:
-        return "micro_f1"
-    return "roc_auc" if num_classes == 2 else "accuracy"
-
-
-def default_metric(y: Tensor, num_classes: int) -> str:
     """`"roc_auc"` for two classes, `"accuracy"` for more, `"micro_f1"` for multi-label data (`y` is `[N, L]`)."""
     if y.dim() == 2:
         return "micro_f1"
