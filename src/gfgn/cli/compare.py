@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli.app import Device, app, fail, split_names, stdout, user_errors
+from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +26,10 @@ Grid = StrEnum("Grid", ["none", "paper"])
 
 
 @app.command()
+@takes_graph
 def compare(
+    *,
+    reading: ReadOptions,
     data: Annotated[
         list[str] | None, typer.Argument(help="Datasets (see `gfgn datasets`) or paths: a folder, a zip or npz file.")
     ] = None,
@@ -52,7 +56,7 @@ def compare(
 
     start, console = time.perf_counter(), Console(stderr=True)
     with user_errors():
-        datasets = [_open(source, check, console) for source in data or ["dimensions"]]
+        datasets = [open_data(source, reading, console, check) for source in data or ["dimensions"]]
         if check:
             return
         plans = _plans(
@@ -71,27 +75,6 @@ def compare(
     kept = f", {progress.kept:,} more from the store" if progress.kept else ""
     typer.echo(f"{progress.trained:,} runs{kept}, {time.perf_counter() - start:.1f} s in all")
     typer.echo(f"report: {report}    all runs: {out / TABLE}")
-
-
-def _open(source: str, check: bool, console: Console) -> Dataset:
-    """Loads the dataset of that name or reads the graph at that path; with `check`, prints how it was read."""
-    from gfgn.data import DATASETS, describe_reading, load, read_with_notes
-
-    path = Path(source)
-    if source.lower() in DATASETS or not path.exists():
-        if path.name != source:
-            raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
-        if check:
-            raise ValueError(f"--check is for a graph of your own, got the name {source!r}")
-        return load(source)
-    with console.status(f"reading {source}"):
-        reading = read_with_notes(source)
-    if check:
-        typer.echo(describe_reading(reading))
-    else:
-        for note in reading.notes:
-            console.print(f"{source}: {note}", highlight=False, soft_wrap=True)
-    return reading.dataset
 
 
 def _plans(datasets: Sequence[Dataset], splits: int | None, grid: Grid, **settings: Any) -> list[Any]:

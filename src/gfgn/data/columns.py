@@ -34,8 +34,8 @@ MAX_CATEGORIES = 64
 MIN_BAG = 8  # columns; a bag of words has many
 MAX_BAG_RATIO = 10  # of the largest value of a word to the median of those of all words
 MAX_BAG_VALUE = 100  # median of the largest values: beyond it, the columns are amounts rather than words
-BLOCK = 2**22  # values processed at a time
-ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?(Z|[+-]\d{2}:?\d{2})?"
+BLOCK = 2**20  # values processed at a time
+ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?(Z|[+-]\d{2}:?\d{2})?"
 
 
 @dataclass(frozen=True)
@@ -164,20 +164,37 @@ def _sparse_profile(raw: scipy.sparse.csr_array) -> tuple[Array, ...]:
 # --- differences from a model's columns -------------------------------------------------------------------------------
 
 
-def differences(expected: Sequence[Column], kinds: Mapping[str, str]) -> list[str]:
-    """What differs from the expected columns. `kinds` has the kind of each column found, "" if all of it is missing."""
+def differences(
+    expected: Sequence[Column], kinds: Mapping[str, str], shown: Mapping[str, str] | None = None
+) -> list[str]:
+    """What differs from the expected columns.
+
+    `kinds` has the kind of each column found, "" if all its values are missing; `shown` examples of the values.
+    """
     names = {column.name for column in expected}
     missing = [column.name for column in expected if column.name not in kinds]
     unexpected = [name for name in kinds if name not in names]
     parts = [f"no column {', '.join(map(repr, missing))}"] if missing else []
     if unexpected:
         parts.append(f"unexpected column{'s' * (len(unexpected) > 1)} {', '.join(map(repr, unexpected))}")
-    words = {"category": "categories", "date": "dates"}
+    words = {"category": "text", "date": "dates"}
     for column in expected:
         kind = kinds.get(column.name, "")
         got, wanted = words.get(kind, "numbers"), words.get(column.kind, "numbers")
         if kind and got != wanted:
-            parts.append(f"column {column.name!r} holds {got}, expected {wanted}")
+            parts.append(f"column {column.name!r} holds {got}{(shown or {}).get(column.name, '')}, expected {wanted}")
+    return parts
+
+
+def unlike_array(expected: Sequence[Column], width: int) -> list[str]:
+    """What differs between the expected columns and an array of `width` columns, which have no names."""
+    parts = []
+    if width != len(expected):
+        names = listed([column.name for column in expected])
+        parts.append(f"{counted(width, 'column')}, expected {len(expected)} ({names})")
+    named = [column.name for column in expected if column.kind not in NUMBERS]
+    if named:
+        parts.append(f"an array of numbers, expected a table with text or dates in {listed(named)}")
     return parts
 
 
@@ -198,13 +215,9 @@ def _read_array(X: object, expected: Sequence[Column] | None) -> tuple[Matrix, l
     raw = _sparse_array(X) if _is_sparse(X) else _dense_array(X)
     if 0 in raw.shape:
         raise DataError(f"X has shape {list(raw.shape)}, expected one node and one feature or more")
-    if expected is not None:
-        named = [column.name for column in expected if column.kind not in NUMBERS]
-        if named:
-            raise DataError(f"X is an array, expected a DataFrame, because these are not numbers: {listed(named)}")
-        if len(expected) != raw.shape[1]:
-            got, wanted = raw.shape[1], len(expected)
-            raise DataError(f"X has {got} columns, expected {wanted}: {listed([column.name for column in expected])}")
+    parts = [] if expected is None else unlike_array(expected, raw.shape[1])
+    if parts:
+        raise unlike_the_model("X", parts)
     return raw, [Column(f"x{k}") for k in range(raw.shape[1])]
 
 

@@ -165,11 +165,10 @@ class FeatureEncoder:
     def notes(self) -> list[str]:
         """What is done to the columns, one sentence each."""
         notes = [self._note(kind) for kind in ("numeric", "date", "binary", "bag", "category")]
-        if any(self.missing):
-            filled = [f"{c.name} ({n:,})" for c, n in zip(self.columns, self.missing, strict=True) if n]
-            notes.append(
-                f"missing values replaced by the training mean, with an indicator feature each: {listed(filled)}"
-            )
+        holes = [(column, f"{column.name} ({n:,})") for column, n in zip(self.columns, self.missing, strict=True) if n]
+        for category, what in ((False, "values replaced by the training mean"), (True, "categories read as none")):
+            names = [shown for column, shown in holes if (column.kind == "category") == category]
+            notes.append(f"missing {what}, with an indicator feature each: {listed(names)}" if names else "")
         if self.scale == "row":
             notes.append("rows of features divided by the sum of their absolute values")
         return [note for note in notes if note]

@@ -59,8 +59,8 @@ def _print(console: Console, text: str) -> None:
 # --- datasets ---------------------------------------------------------------------------------------------------------
 
 
-def statistics(description: Description, entry: Entry) -> list[str]:
-    """The statistics of a dataset of the registry, one line each."""
+def statistics(description: Description, entry: Entry | None = None) -> list[str]:
+    """The statistics of a dataset, one line each; with the source, citation and license of one of the registry."""
     degrees = description.degrees
     smallest, lower, median, upper, largest = degrees.quantiles
     nodes = " labels, on" if description.metric == "micro_f1" else ", of"
@@ -69,15 +69,13 @@ def statistics(description: Description, entry: Entry) -> list[str]:
     adjusted = "" if math.isnan(description.adjusted_homophily) else f", adjusted {description.adjusted_homophily:.3f}"
     smooth = description.smoothness.double().sort().values
     quartiles = [f"{smooth[round(fraction * (len(smooth) - 1))]:.2f}" for fraction in (0.25, 0.5, 0.75)]
-    values = {
-        "source": entry.source,
-        "cite": entry.citation,
-        "license": entry.license,
+    sizes = f"{min(description.classes):,} to {max(description.classes):,} nodes" if description.classes else ""
+    values = {} if entry is None else {"source": entry.source, "cite": entry.citation, "license": entry.license}
+    values |= {
         "nodes": f"{description.num_nodes:,}{graphs}{unlabeled}",
         "edges": f"{description.num_edges:,}",
         "features": f"{description.num_features:,}, {100 * description.nonzero:.1f}% nonzero",
-        "classes": f"{len(description.classes)}{nodes} {min(description.classes):,} to "
-        f"{max(description.classes):,} nodes",
+        "classes": f"{len(description.classes)}{nodes} {sizes}" if sizes else "none",
         "splits": f"{description.splits}, measured by {description.metric}",
         "homophily": f"edge {description.edge_homophily:.3f}, node {description.node_homophily:.3f}{adjusted}",
         "degree": f"mean {degrees.mean:.1f}, quartiles {lower:g}, {median:g} and {upper:g}, "
@@ -85,9 +83,9 @@ def statistics(description: Description, entry: Entry) -> list[str]:
         "smoothness": f"quartiles {', '.join(quartiles)} (fᵀLf / fᵀf of a dimension; 0: smooth, 1: noise)"
         + (f"; {description.constant:,} constant dimensions count as 0" if description.constant else ""),
     }
-    if entry.paper is not None:
-        sizes = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
-        values["in the paper"] = ", ".join(sizes)
+    if entry is not None and entry.paper is not None:
+        paper = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
+        values["in the paper"] = ", ".join(paper)
     return [f"{description.name}: {description.description}", *(f"  {key:<13}{text}" for key, text in values.items())]
 
 
