@@ -255,7 +255,7 @@ def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -
     for model in models:
         entry = find_model(model)
         if not entry.replicas:
-            check_sampled(model, dataset, TrainConfig())
+            check_sampled(model, TrainConfig())
         if dataset.inductive and not entry.inductive:
             raise ValueError(f"models must run on unseen graphs for {dataset.name!r}, got {model}, which does not")
     if not dataset.splits:

@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.io.assemble import Array, Contents, DataError, Edges, bad_weight, listed, reading, reason, to_float32
+from gfgn.data.io.assemble import Array, Contents, Edges, bad_weight, reading, to_float32
+from gfgn.data.messages import DataError, listed, reason
 from gfgn.data.splits import Split
 from gfgn.graph import MAX_NODES
 from gfgn.ops.features import sparse_csr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.dataset import Dataset
+from gfgn.data.messages import DataError, counted, listed, reason
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph, merge_edges, symmetrize
 from gfgn.ops.features import row_normalize
@@ -22,10 +23,6 @@ Array: TypeAlias = NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]  # called with the number of edge rows read and of all edge rows
 
 NUM_SPLITS = 10
-
-
-class DataError(ValueError):
-    """A user's data cannot be read; the message names the file and position, the value and what is expected."""
 
 
 @dataclass
@@ -51,22 +48,6 @@ class Contents:
     edges: Edges | None = None
     node_ids: Array | None = None
     notes: list[str] = field(default_factory=list)  # one sentence per repair
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """`1 edge`, `2,000 edges`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def listed(items: Sequence[object], limit: int = 5) -> str:
-    """The first few items, and the number of the others."""
-    shown = ", ".join(map(str, items[:limit]))
-    return shown if len(items) <= limit else f"{shown} and {len(items) - limit:,} more"
-
-
-def reason(error: Exception) -> str:
-    """The first line of the message of an exception."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @contextmanager

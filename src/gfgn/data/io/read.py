@@ -12,7 +12,8 @@ import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.io.arrays import read_data, read_npz
-from gfgn.data.io.assemble import Contents, DataError, Progress, assemble, listed, reading
+from gfgn.data.io.assemble import Contents, Progress, assemble, reading
+from gfgn.data.messages import DataError, listed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

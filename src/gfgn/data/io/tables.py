@@ -19,7 +19,8 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.io.assemble import Contents, DataError, Edges, Progress, bad_weight, counted, listed, reading, to_float32
+from gfgn.data.io.assemble import Contents, Edges, Progress, bad_weight, reading, to_float32
+from gfgn.data.messages import DataError, counted, listed
 from gfgn.data.splits import Split
 
 Floats: TypeAlias = NDArray[np.float32]
