@@ -98,9 +98,8 @@ def _check_table(path: Path) -> None:
 def _train(store: Store, datasets: Sequence[Dataset], plans: list[Any], device: str, console: Console) -> RunProgress:
     """Trains what the store lacks, dataset by dataset."""
     from gfgn.report.progress import RunProgress
-    from gfgn.runs.comparison import run_comparison
-    from gfgn.runs.gates import gates_note
-    from gfgn.runs.record import is_gfgn
+    from gfgn.runs import explain
+    from gfgn.runs.comparison import read_comparison, run_comparison
     from gfgn.train import keep_freed_memory
 
     progress = RunProgress(console, sum(plan.plan(model).count for plan in plans for model in plan.models))
@@ -112,7 +111,6 @@ def _train(store: Store, datasets: Sequence[Dataset], plans: list[Any], device: 
         runs = f"{progress.trained} finished runs are kept in {store.path}"
         fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
     for dataset, plan in zip(datasets, plans, strict=True):
-        if any(map(is_gfgn, plan.models)):
-            with console.status(f"gates of {dataset.name}"):
-                gates_note(store, dataset)
+        with console.status(f"explaining {dataset.name}"):
+            explain(store, dataset, read_comparison(store, plan), device)
     return progress

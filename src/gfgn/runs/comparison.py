@@ -24,6 +24,7 @@ from gfgn.train.minibatch import check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
 DEFAULT_MODELS = ("mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+EXPLANATION = "explanation"  # the kind of note that `gfgn.runs.explain` keeps
 WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "dropout", "lam": "λ"}
 
 
@@ -66,14 +67,14 @@ class Comparison:
         rows: By model, the runs of the chosen configuration; models that lack runs are left out.
         selections: By model, how the configuration was chosen; empty if there was nothing to choose.
         incomplete: By model that lacks runs, how many it has and how many it needs.
-        gates: What `gfgn.runs.gates.gates_note` returned; `None` if it has not been computed.
+        explanation: What `gfgn.runs.explain` returned; `None` if it has not been computed for these runs.
     """
 
     plan: ComparisonPlan
     rows: dict[str, list[Row]]
     selections: dict[str, Selection]
     incomplete: dict[str, tuple[int, int]] = field(default_factory=dict)
-    gates: dict[str, Any] | None = None
+    explanation: dict[str, Any] | None = None
 
     @property
     def dataset(self) -> DatasetRecord:
@@ -202,15 +203,16 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
     """A comparison with the runs that the store has."""
     results = {model: read_from_store(plan.plan(model), store, plan.dataset) for model in plan.models}
     complete = {model: result for model, result in results.items() if result.rows}
-    gates = store.notes("gates").get(plan.dataset.name)
-    if gates is not None and gates["fingerprint"] != plan.dataset.fingerprint:
-        gates = None  # of another graph with the same name
+    explanation = store.notes(EXPLANATION).get(plan.dataset.name)
+    keys = {row.key for result in complete.values() for row in result.rows}
+    if explanation is not None and explanation["run"]["key"] not in keys:
+        explanation = None  # of another graph with the same name, or of a model that is not compared any more
     return Comparison(
         plan,
         rows={model: list(result.rows) for model, result in complete.items()},
         selections={model: result.selection for model, result in complete.items() if plan.tuned and result.selection},
         incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
-        gates=gates,
+        explanation=explanation,
     )
 
 
