@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gfgn.runs import Store
 
 STORE, TABLE, REPORT = "runs.sqlite", "runs.csv", "report.html"
-MODELS = ("mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 Grid = StrEnum("Grid", ["none", "paper"])
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gfgn.data.dataset import Dataset
-from gfgn.nn.registry import HIDDEN, MODELS, find_model
+from gfgn.nn.registry import HIDDEN, MODELS
 from gfgn.runs.grid import Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
 from gfgn.runs.record import DatasetRecord, Row, is_gfgn
@@ -19,11 +19,12 @@ from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store
 from gfgn.runs.training import ProgressCallback
+from gfgn.train.classical import CLASSICAL, check_classical, find_network
 from gfgn.train.config import TrainConfig
 from gfgn.train.minibatch import check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
-DEFAULT_MODELS = ("mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+DEFAULT_MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "dropout", "lam": "λ"}
 
 
@@ -208,7 +209,11 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
     return Comparison(
         plan,
         rows={model: list(result.rows) for model, result in complete.items()},
-        selections={model: result.selection for model, result in complete.items() if plan.tuned and result.selection},
+        selections={
+            model: result.selection
+            for model, result in complete.items()
+            if plan.tuned and result.selection and model not in CLASSICAL
+        },
         incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
         gates=gates,
     )
@@ -247,11 +252,14 @@ def _short(value: Any) -> str:
 
 def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -> None:
     if not models:
-        raise ValueError(f"models must name at least one of {', '.join(MODELS)}, got none")
+        raise ValueError(f"models must name at least one of {', '.join((*MODELS, *CLASSICAL))}, got none")
     if len(set(models)) < len(models):
         raise ValueError(f"models must be different from each other, got {', '.join(models)}")
     for model in models:
-        entry = find_model(model)
+        if model in CLASSICAL:
+            check_classical(model, dataset)
+            continue
+        entry = find_network(model)
         if not entry.replicas:
             check_sampled(model, dataset, TrainConfig())
         if dataset.inductive and not entry.inductive:
