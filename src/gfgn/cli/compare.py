@@ -13,6 +13,7 @@ import typer
 
 from gfgn.cli import options
 from gfgn.cli.app import Device, app, fail, split_names, stdout, user_errors
+from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,8 +29,11 @@ Out = Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPOR
 
 
 @app.command()
+@takes_graph
 def compare(
     context: typer.Context,
+    *,
+    reading: ReadOptions,
     data: Annotated[
         list[str] | None, typer.Argument(help="Datasets (see `gfgn datasets`) or paths: a folder, a zip or npz file.")
     ] = None,
@@ -62,7 +66,7 @@ def compare(
         if write_config is not None:
             options.write_config(context, write_config, given)
             return
-        datasets = [_open(source, check, console) for source in data or ["dimensions"]]
+        datasets = [open_data(source, reading, console, check) for source in data or ["dimensions"]]
         if check:
             return
         settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}
@@ -112,7 +116,9 @@ def train_and_report(
     names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):
         raise ValueError(f"DATA must be graphs with different names, got {', '.join(names)}")
-    if minutes is not None and any(request.get(name) is not None for request in requests for name in ("grid", "trials")):
+    if minutes is not None and any(
+        request.get(name) is not None for request in requests for name in ("grid", "trials")
+    ):
         raise ValueError("--minutes must not be given together with --grid or --trials")
     plans = [make_plan(dataset, **request) for dataset, request in zip(datasets, requests, strict=True)]
     device = choose_device(device)
@@ -215,24 +221,3 @@ def _configurations(grid: Grid) -> Any:
 def default_splits(dataset: Dataset, splits: int | None, default: int) -> int:
     """The number of splits: as given, or the default, or all if there are fewer."""
     return min(default, max(len(dataset.splits), 1)) if splits is None else splits
-
-
-def _open(source: str, check: bool, console: Console) -> Dataset:
-    """Loads the dataset of that name or reads the graph at that path; with `check`, prints how it was read."""
-    from gfgn.data import DATASETS, describe_reading, load, read_with_notes
-
-    path = Path(source)
-    if source.lower() in DATASETS or not path.exists():
-        if path.name != source:
-            raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
-        if check:
-            raise ValueError(f"--check is for a graph of your own, got the name {source!r}")
-        return load(source)
-    with console.status(f"reading {source}"):
-        reading = read_with_notes(source)
-    if check:
-        typer.echo(describe_reading(reading))
-    else:
-        for note in reading.notes:
-            console.print(f"{source}: {note}", highlight=False, soft_wrap=True)
-    return reading.dataset

@@ -42,7 +42,10 @@ def _load_config(context: typer.Context, path: Path | None) -> Path | None:
     if not isinstance(settings, dict):
         fail(f"set in {path} must map names to values, got {settings!r}")
     context.meta[META] = [f"{name}={_text(value)}" for name, value in _flat(settings)]
-    context.default_map = {known[name]: _joined(name, value) for name, value in content.items() if value is not None}
+    several = {part.name for part in context.command.params if getattr(part, "multiple", False) or part.nargs == -1}
+    context.default_map = {
+        known[name]: _given(value, known[name] in several) for name, value in content.items() if value is not None
+    }
     return path
 
 
@@ -176,11 +179,11 @@ def _text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _joined(name: str, value: Any) -> Any:
-    """A list as the text that the command line takes, except for DATA."""
-    if isinstance(value, list) and name != "data":
-        return ",".join(map(str, value))
-    return [value] if name == "data" and isinstance(value, str) else value
+def _given(value: Any, several: bool) -> Any:
+    """A value of the file as the command line has it: a list only for what can be given repeatedly."""
+    if several:
+        return value if isinstance(value, list) else [value]
+    return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -35,7 +35,7 @@ def report(
     path = source / STORE if source.is_dir() else source
     if runs is not None and runs.suffix not in (".csv", ".parquet"):
         fail(f"--runs must end in .csv or .parquet, got {runs}")
-    with user_errors(ImportError):
+    with user_errors():
         with Store(path, read_only=True) as store:
             if runs is not None:
                 (store.to_csv if runs.suffix == ".csv" else store.to_parquet)(runs)

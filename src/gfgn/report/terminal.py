@@ -38,7 +38,9 @@ def print_advice(console: Console, advice: Advice) -> None:
     found = advice.description
     _print_comparison(console, advice.comparison, with_settings=True, with_headline=False)
     quartiles = ", ".join(f"{value:.2f}" for value in smoothness_quartiles(found))
-    adjusted = "" if math.isnan(found.adjusted_homophily) else f" (adjusted for class sizes {found.adjusted_homophily:.2f})"
+    adjusted = (
+        "" if math.isnan(found.adjusted_homophily) else f" (adjusted for class sizes {found.adjusted_homophily:.2f})"
+    )
     _print(console, f"\nEdges within a class: {100 * found.edge_homophily:.0f}%{adjusted}.")
     _print(console, f"Smoothness of the features, quartiles: {quartiles} (0: smooth, 1: noise).")
     _print(console, f"\n{advice.verdict.sentence}")
@@ -82,8 +84,8 @@ def smoothness_quartiles(description: Description) -> list[float]:
 # --- datasets ---------------------------------------------------------------------------------------------------------
 
 
-def statistics(description: Description, entry: Entry) -> list[str]:
-    """The statistics of a dataset of the registry, one line each."""
+def statistics(description: Description, entry: Entry | None = None) -> list[str]:
+    """The statistics of a dataset, one line each; with the source, citation and license of one of the registry."""
     degrees = description.degrees
     smallest, lower, median, upper, largest = degrees.quantiles
     nodes = " labels, on" if description.metric == "micro_f1" else ", of"
@@ -91,15 +93,13 @@ def statistics(description: Description, entry: Entry) -> list[str]:
     unlabeled = f", {description.unlabelled:,} without a label" if description.unlabelled else ""
     adjusted = "" if math.isnan(description.adjusted_homophily) else f", adjusted {description.adjusted_homophily:.3f}"
     quartiles = [f"{value:.2f}" for value in smoothness_quartiles(description)]
-    values = {
-        "source": entry.source,
-        "cite": entry.citation,
-        "license": entry.license,
+    sizes = f"{min(description.classes):,} to {max(description.classes):,} nodes" if description.classes else ""
+    values = {} if entry is None else {"source": entry.source, "cite": entry.citation, "license": entry.license}
+    values |= {
         "nodes": f"{description.num_nodes:,}{graphs}{unlabeled}",
         "edges": f"{description.num_edges:,}",
         "features": f"{description.num_features:,}, {100 * description.nonzero:.1f}% nonzero",
-        "classes": f"{len(description.classes)}{nodes} {min(description.classes):,} to "
-        f"{max(description.classes):,} nodes",
+        "classes": f"{len(description.classes)}{nodes} {sizes}" if sizes else "none",
         "splits": f"{description.splits}, measured by {description.metric}",
         "homophily": f"edge {description.edge_homophily:.3f}, node {description.node_homophily:.3f}{adjusted}",
         "degree": f"mean {degrees.mean:.1f}, quartiles {lower:g}, {median:g} and {upper:g}, "
@@ -107,9 +107,9 @@ def statistics(description: Description, entry: Entry) -> list[str]:
         "smoothness": f"quartiles {', '.join(quartiles)} (fᵀLf / fᵀf of a dimension; 0: smooth, 1: noise)"
         + (f"; {description.constant:,} constant dimensions count as 0" if description.constant else ""),
     }
-    if entry.paper is not None:
-        sizes = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
-        values["in the paper"] = ", ".join(sizes)
+    if entry is not None and entry.paper is not None:
+        paper = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
+        values["in the paper"] = ", ".join(paper)
     return [f"{description.name}: {description.description}", *(f"  {key:<13}{text}" for key, text in values.items())]
 
 
