@@ -122,7 +122,8 @@ def write_config(context: typer.Context, path: Path, given: Sequence[str]) -> No
     """Writes the options of the call to a YAML file that `--config` reads."""
     import yaml
 
-    values = {_option(name): value for name, value in context.params.items() if _saved(name) and name != "set_"}
+    names = [part.name for part in context.command.params if _saved(part.name) and part.name != "set_"]
+    values = {_option(name): context.params[name] for name in names if name is not None}
     content = {name: _plain(value) for name, value in values.items() if value not in (None, (), [])}
     if given:
         content["set"] = {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in given)}

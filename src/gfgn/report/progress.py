@@ -102,16 +102,20 @@ class RunProgress(ProgressCallback):
 
     def on_status(self, status: Status) -> None:
         self.bars.update(self._model, details=_brief(status))
-        left = self.remaining.seconds()
-        self.bars.update(self._all, details="" if left is None else f"about {_rounded(left)} left")
+        self._estimate()
         if time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             self._print(f"{status.finished:,} of {status.replicas:,} runs, {describe_status(status)}")
 
     def on_model_end(self, dataset: str, model: str) -> None:
         self.remaining.end()
+        self._estimate()
         self.bars.remove_task(self._model)
         self._print(f"{self._runs}, {time.monotonic() - self._start:.1f} s")
+
+    def _estimate(self) -> None:
+        left = self.remaining.seconds()
+        self.bars.update(self._all, details=f"about {_rounded(left)} left" if left else "")
 
     def _print(self, text: str) -> None:
         if self.bars.disable and not self._quiet:

@@ -72,7 +72,8 @@ def _print_comparison(
 
 
 def _print(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    """Prints text that wraps between words on a terminal, and is one line elsewhere."""
+    console.print(text, soft_wrap=not console.is_terminal, highlight=False, markup=False)
 
 
 def smoothness_quartiles(description: Description) -> list[float]:
