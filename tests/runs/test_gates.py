@@ -84,3 +84,13 @@ def test_gates_of_wide_data_order_the_dimensions_as_the_reader_does(monkeypatch:
         assert gates[data.smooth_dimensions].min() > gates[~data.smooth_dimensions].max()
     with pytest.raises(ValueError, match="level must be 'graph' above 8 features, got 'pair' for 36"):
         gates_by_dimension(data, "pair")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gates_of_standardized_features(level: str) -> None:
+    """The mean of every feature is 0; gates without a bias would all be one half."""
+    data = dimensions()
+    data = dataclasses.replace(data, x=(data.x - data.x.mean(0)) / data.x.std(0))
+    assert data.smooth_dimensions is not None
+    gates = gates_by_dimension(data, level)
+    assert gates[data.smooth_dimensions].min() > gates[~data.smooth_dimensions].max()

@@ -6,7 +6,7 @@ each gate belongs to one input dimension.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,9 @@ class GateReader(nn.Module):
 
     def __init__(self, num_features: int, num_classes: int, level: str, lam: float = 1.0) -> None:
         super().__init__()
-        self.conv = GFGNConv(num_features, num_features, level=level, heads=1, lam=lam, bias=False, validate=False)
+        # The gates have a bias of their own, because they cannot tell apart features of mean 0 without it.
+        options: dict[str, Any] = {"heads": 1, "bias": False, "gate_bias": 0.0, "validate": False}
+        self.conv = GFGNConv(num_features, num_features, level=level, lam=lam, **options)
         self.conv.lin.weight.requires_grad_(False)
         self.out = nn.Linear(num_features, num_classes)
         with torch.no_grad():
