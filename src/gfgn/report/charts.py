@@ -58,13 +58,13 @@ class Chart:
 
     def dot(self, x: float, y: float, kind: str, name: str = "") -> None:
         """A disk (kind "a") or a hollow square (kind "b"); the name appears under the mouse."""
-        title = f"<title>{escape(name)}</title>" if name else ""
         if kind == "a":
-            mark = f'<circle class="a" cx="{self.across(x)}" cy="{self.down(y)}" r="4">{title}</circle>'
+            tag, place = "circle", f'cx="{self.across(x)}" cy="{self.down(y)}" r="4"'
         else:
-            place = f'x="{self.across(x)}" y="{self.down(y)}" width="7" height="7" transform="translate(-3.5 -3.5)"'
-            mark = f'<rect class="b" {place}>{title}</rect>'
-        self.parts.append(mark.replace("></circle>", "/>").replace("></rect>", "/>"))
+            tag, place = "rect", f'x="{self.across(x)}" y="{self.down(y)}" width="7" height="7"'
+            place += ' transform="translate(-3.5 -3.5)"'
+        title = f"<title>{escape(name)}</title>" if name else ""
+        self.parts.append(f'<{tag} class="{kind}" {place}>{title}</{tag}>')
 
     def line(self, points: Iterable[tuple[float, float | None]], kind: str) -> None:
         """A line through points; a point without a value interrupts it."""

@@ -9,6 +9,8 @@ from typing import Any
 
 from gfgn.runs.record import is_gfgn
 
+SHORT = 18  # characters of a text that does not wrap
+
 
 class Bold(str):
     """A table cell in bold."""
@@ -32,10 +34,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str, not
     for first, *others in rows:
         cells = "".join(f"<td{_kind(cell)}>{escape(cell)}</td>" for cell in others)
         tint = ' class="gfgn"' if is_gfgn(first) else ""
-        lines.append(f'<tr{tint}><th scope="row">{escape(first)}</th>{cells}</tr>')
+        lines.append(f"<tr{tint}>{row_head(first)}{cells}</tr>")
     body = "\n".join(lines)
     content = f"<table>\n{hidden_caption(caption)}<thead><tr>{header}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
     return scrolling(content, caption) + (f"\n{soft(note)}" if note else "")
+
+
+def row_head(text: str) -> str:
+    """The first cell of a row; a long text wraps."""
+    kind = ' class="long"' if len(text) > SHORT else ""
+    return f'<th scope="row"{kind}>{escape(text)}</th>'
 
 
 def hidden_caption(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gfgn.report.charts import Chart, legend, padded
-from gfgn.report.elements import figure, folded, heading, hidden_caption, scrolling, soft, table
+from gfgn.report.elements import figure, folded, heading, hidden_caption, row_head, scrolling, soft, table
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words
 from gfgn.runs.record import is_gfgn
@@ -48,19 +48,20 @@ def _curves(comparison: Comparison) -> str:
     history, run, metric = comparison.explanation["history"], comparison.explanation["run"], comparison.dataset.metric
     scale = -1 if metric == "log_loss" else 100
     scores = [None if value is None else scale * value for value in history["val"]]
-    span = (0.0, float(max(1, history["epoch"][-1])))
+    epochs = [epoch + 1 for epoch in history["epoch"]]
+    span = (1.0, float(max(2, epochs[-1])))
     charts = []
-    best = f"best epoch, {run['epoch'] + 1}"
+    best = f"best epoch: {run['epoch'] + 1}"
     for curves, what in (
         ({"line a": history["train_loss"], "line b": history["val_loss"]}, "loss"),
         ({"line b": scores}, f"validation {METRICS[metric]}"),
     ):
         chart = Chart(span, padded(value for values in curves.values() for value in values), 180)
-        chart.x_axis("epoch", lambda epoch: f"{epoch + 1:g}" if epoch else "1")
+        chart.x_axis("epoch")
         chart.y_axis(lambda value: f"{value:g}".replace("-", "−"))
         for kind, values in curves.items():
-            chart.line(zip(history["epoch"], values, strict=True), kind)
-        chart.segment((run["epoch"],) * 2, chart.y, "mark")
+            chart.line(zip(epochs, values, strict=True), kind)
+        chart.segment((run["epoch"] + 1,) * 2, chart.y, "mark")
         last = [f"{values[-1]:.3g}" for values in curves.values() if values[-1] is not None]
         alt = f"Line chart of the {what} over {run['epochs']} epochs, ending at {' and '.join(last)}; {best}."
         entries = [("line a", "training loss"), ("line b", "validation loss")] if what == "loss" else []
@@ -143,7 +144,7 @@ def _matrix(report: ClassReport) -> str:
         total = max(1, sum(counts))
         cells = [_matrix_cell(value, value / total, true == predicted) for predicted, value in enumerate(counts)]
         label = name if named else f"{true + 1} {name}"
-        lines.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
+        lines.append(f"<tr>{row_head(label)}{''.join(cells)}</tr>")
     head = f'<thead><tr><th scope="col">true \\ predicted</th>{"".join(heads)}</tr></thead>'
     body = "\n".join(lines)
     content = f'<table class="matrix">\n{hidden_caption("Confusion matrix")}{head}\n<tbody>\n{body}\n</tbody></table>'
@@ -229,13 +230,14 @@ def extremes_section(comparison: Comparison, number: int, level: int) -> str:
 
 
 def _extremes(rows: Sequence[dict[str, Any]], edges: bool, title: str) -> str:
+    """One row per node or edge: ids and gate first, which is what a narrow screen shows."""
     ends = ("source", "target") if edges else ("node",)
-    heads = (
-        [f"{end}{part}" for end in ends for part in ("", " class", " degree")] if edges else ["node", "class", "degree"]
-    )
-    body = [
-        [text for node in row["nodes"] for text in (node["id"], node["class"] or "–", f"{node['degree']:,}")]
-        + [f"{row['gate']:.3f}"]
-        for row in rows
-    ]
-    return table([*heads, "gate"], body, title)
+    facts = [f"{end} {part}" if edges else part for part in ("class", "degree") for end in ends]
+    body = []
+    for row in rows:
+        classes, degrees = ([node[part] for node in row["nodes"]] for part in ("class", "degree"))
+        ids = [node["id"] for node in row["nodes"]]
+        body.append(
+            [*ids, f"{row['gate']:.3f}", *(each or "–" for each in classes), *(f"{each:,}" for each in degrees)]
+        )
+    return table([*ends, "gate", *facts], body, title)

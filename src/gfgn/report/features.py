@@ -11,7 +11,7 @@ from typing import Any
 
 from gfgn.data.files import atomic_write
 from gfgn.report.charts import Chart, legend, padded
-from gfgn.report.elements import data, figure, heading, hidden_caption, number, scrolling, soft
+from gfgn.report.elements import data, figure, heading, hidden_caption, number, row_head, scrolling
 from gfgn.runs import Comparison
 from gfgn.runs.text import METRICS
 
@@ -60,7 +60,7 @@ def features_section(comparison: Comparison, number: int, level: int, file: str 
     assert comparison.explanation is not None
     features = comparison.explanation["features"]
     columns, main = _columns(comparison, features)
-    parts = [heading(level, "Features", f"features-{number}"), soft(_meaning(comparison, features))]
+    parts = [heading(level, "Features", f"features-{number}"), _meaning(comparison, features)]
     if features["gates"]:
         parts.append(_chart(comparison, features, main))
     parts.append(_explorer(features["names"], columns, main, number))
@@ -90,28 +90,27 @@ def _columns(comparison: Comparison, features: dict[str, Any]) -> tuple[list[dic
 
 
 def _meaning(comparison: Comparison, features: dict[str, Any]) -> str:
-    metric, repeats = METRICS[comparison.dataset.metric], features["repeats"]
-    known = sum(value is not None for value in features["importance"])
-    text = ""
+    """What the columns are."""
+    known, total = sum(value is not None for value in features["importance"]), len(features["names"])
+    terms = {}
     if features["gates"]:
-        text = (
-            "Gate: how much of a feature a GFGN with one gate per feature takes from the neighbors, from 0 (the "
-            "node's own value) to 1 (the neighbors'). "
+        terms["Gate"] = (
+            "how much of a feature a GFGN with one gate per feature takes from the neighbors: 0, the node's own value; "
+            "1, the neighbors'. Mean over nodes or edges."
         )
         if len(features["gates"]) < 3:
-            text += "On data of this size the gate of the graph level alone is computed. "
-    text += "Smoothness: fᵀLf / fᵀf, 0 for a feature that is equal along edges, about 1 for noise. "
-    text += (
-        f"Importance: drop of the validation {metric} of {features['model']} when the feature's values are exchanged "
+            terms["Gate"] += " For data of this size, the graph level only."
+    terms["Smoothness"] = "fᵀLf / fᵀf of the feature: 0 if it is equal along edges, about 1 for noise."
+    terms["Importance"] = (
+        f"drop of the validation {METRICS[comparison.dataset.metric]} of {features['model']} when the feature's values "
+        f"are exchanged between nodes at random, mean of {features['repeats']} times. Test nodes play no part."
     )
-    text += f"between nodes at random, mean of {repeats} times; test nodes play no part."
-    if known < len(features["names"]):
-        text += (
-            f" It is computed for {known:,} features: those with the highest and lowest gates and the largest weights."
-        )
-    if features["source"] is not None and len(set(features["source"])) < len(features["source"]):
-        text += " Features that come from one column of the table are exchanged together and share their importance."
-    return text
+    if known < total:
+        terms["Importance"] += f" For {known:,} features with extreme gates or large weights; others have a dash."
+    if features["source"] is not None and len(set(features["source"])) < total:
+        terms["Importance"] += " Features from one column of a table are exchanged together and share it."
+    items = "".join(f"<dt>{term}</dt><dd>{escape(text)}</dd>" for term, text in terms.items())
+    return f'<dl class="soft">{items}</dl>'
 
 
 def _chart(comparison: Comparison, features: dict[str, Any], main: int) -> str:
@@ -153,16 +152,16 @@ def _explorer(names: list[str], columns: list[dict[str, Any]], main: int, index:
     content = f"<table>\n{hidden_caption(caption)}<thead><tr>{heads}</tr></thead>\n{body}\n</table>"
     first = f'<option value="ends">{escape(" and ".join(title for title, _ in groups))}</option>' if wide else ""
     controls = (
-        f'<p class="controls" hidden><label for="search-{index}">Search</label> '
-        f'<input id="search-{index}" type="search" autocomplete="off" spellcheck="false"> '
-        f'<label for="show-{index}">Show</label> <select id="show-{index}">{first}'
-        f'<option value="all">all {len(names):,} features</option></select></p>'
+        f'<p class="controls" hidden><label for="search-{index}">Search '
+        f'<input id="search-{index}" type="search" autocomplete="off" spellcheck="false"></label> '
+        f'<label for="show-{index}">Show <select id="show-{index}">{first}'
+        f'<option value="all">all {len(names):,} features</option></select></label></p>'
     )
     pages = (
         '<p class="controls" hidden><button type="button">Previous</button> <button type="button">Next</button> '
         '<span role="status"></span></p>'
     )
-    values = data({"names": names, "columns": columns})
+    values = data({"names": names, "columns": columns, "main": main})
     return f'<div class="explorer">{controls}\n{scrolling(content, caption)}\n{pages}\n{values}</div>'
 
 
@@ -170,7 +169,7 @@ def _group(title: str, rows: Sequence[int], names: Sequence[str], columns: Seque
     lines = [f'<tr><th scope="rowgroup" colspan="{len(columns) + 1}">{escape(title)}</th></tr>'] if title else []
     for k in rows:
         cells = "".join(f"<td>{escape(_cell(column, k))}</td>" for column in columns)
-        lines.append(f'<tr><th scope="row">{escape(names[k])}</th>{cells}</tr>')
+        lines.append(f"<tr>{row_head(names[k])}{cells}</tr>")
     return "<tbody>\n" + "\n".join(lines) + "\n</tbody>"
 
 

@@ -2,7 +2,7 @@
 "use strict";
 for (const explorer of document.querySelectorAll(".explorer")) {
   const PAGE = 200;
-  const { names, columns } = JSON.parse(explorer.querySelector("script").textContent);
+  const { names, columns, main } = JSON.parse(explorer.querySelector("script").textContent);
   const [search, show] = explorer.querySelectorAll("input, select");
   const [previous, next] = explorer.querySelectorAll("button");
   const status = explorer.querySelector("[role=status]");
@@ -12,7 +12,7 @@ for (const explorer of document.querySelectorAll(".explorer")) {
   const lower = names.map((name) => name.toLowerCase());
   const everything = names.map((_, row) => row);
   const collator = new Intl.Collator(undefined, { numeric: true });
-  let column = -1, descending = true, page = 0;
+  let column = main + 1, descending = true, page = 0;
 
   const value = (row) => (column === 0 ? names[row] : columns[column - 1].values[row]);
 
@@ -29,24 +29,26 @@ for (const explorer of document.querySelectorAll(".explorer")) {
   function add(line, tag, content) {
     const cell = document.createElement(tag);
     if (tag === "th") cell.scope = "row";
+    if (tag === "th" && content.length > 18) cell.className = "long";
     cell.textContent = content;
     line.append(cell);
   }
 
   function update() {
     const query = search.value.trim().toLowerCase();
+    const ends = show.value === "ends" && !query;
     heads.forEach((head, k) => {
-      if (k === column) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      if (k === column && !ends) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    if (show.value === "ends" && !query && column < 0) {
+    if (ends) {
       table.replaceChildren(table.caption, table.tHead, ...first);
       previous.hidden = next.hidden = true;
       status.textContent = `${table.querySelectorAll("tbody td:nth-child(2)").length} of ${names.length} features`;
       return;
     }
     const rows = query ? everything.filter((row) => lower[row].includes(query)) : everything.slice();
-    if (column >= 0) rows.sort(compare);
+    rows.sort(compare);
     page = Math.max(0, Math.min(page, Math.ceil(rows.length / PAGE) - 1));
     const body = document.createElement("tbody");
     const start = page * PAGE, shown = rows.slice(start, start + PAGE);
@@ -77,7 +79,7 @@ for (const explorer of document.querySelectorAll(".explorer")) {
     });
   });
   search.addEventListener("input", () => { page = 0; update(); });
-  show.addEventListener("change", () => { column = -1; page = 0; search.value = ""; update(); });
+  show.addEventListener("change", () => { column = main + 1; descending = true; page = 0; search.value = ""; update(); });
   previous.addEventListener("click", () => { page -= 1; update(); });
   next.addEventListener("click", () => { page += 1; update(); });
   for (const controls of explorer.querySelectorAll(".controls")) controls.hidden = false;
