@@ -27,8 +27,8 @@ def run_section(comparison: Comparison, number: int, level: int) -> str:
     assert comparison.explanation is not None
     run, metric = comparison.explanation["run"], comparison.dataset.metric
     text = (
-        f"The rest of this page is about one run of {run['model']}, the model with the best mean validation score of "
-        "those that can be trained again: "
+        f"What follows is about one run of {run['model']}, the model with the best mean validation score of those that "
+        "can be trained again: "
         f"split {run['split']}, seed {run['seed']}, {in_words(run['configuration'], run['model'])}. "
     )
     text += f"It was trained again for this page; its test {METRICS[metric]} is {_score(run['test'], metric)}."
