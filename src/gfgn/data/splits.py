@@ -31,8 +31,8 @@ def random_splits(
 ) -> list[Split]:
     """Draws `count` disjoint splits that cover all nodes; nodes in neither `train` nor `val` are test nodes.
 
-    The default fractions are those of the paper; if `train` and `val` sum to 1, there are no test nodes. Split `k` depends on `(seed, k)` only: drawing more splits does not
-    change the first ones.
+    The default fractions are those of the paper; if `train` and `val` sum to 1, there are no test nodes. Split `k`
+    depends on `(seed, k)` only: drawing more splits does not change the first ones.
 
     Args:
         stratify: `[N]`, int64: the class of each node. Every class is then split by these fractions, up to rounding;
