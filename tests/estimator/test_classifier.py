@@ -80,7 +80,9 @@ def test_embeddings_are_the_input_of_the_last_layer(fitted: GFGNClassifier) -> N
     conv: Any = members.module.convs[-1]  # type: ignore[index]
     state = {name.removeprefix("convs.1."): value[0] for name, value in members.states.items() if "convs.1." in name}
     logits = torch.func.functional_call(conv, state, (h, dataset.graph)).double()
-    np.testing.assert_allclose(logits.detach().numpy(), members.logits(dataset.x, dataset.graph)[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        logits.detach().numpy(), members.logits(dataset.x, dataset.graph)[0], rtol=1e-5, atol=1e-6
+    )
 
 
 def edge_inputs() -> dict[str, Any]:
@@ -95,7 +97,10 @@ def edge_inputs() -> dict[str, Any]:
         "lists": EDGES.tolist(),
         "EdgeIndex": EdgeIndex(torch.from_numpy(EDGES), sparse_size=(len(Y), len(Y))),
         "SciPy": matrix,
-        "sparse tensor": torch.sparse_coo_tensor(torch.from_numpy(both), torch.ones(both.shape[1])).coalesce().bool().float(),
+        "sparse tensor": torch.sparse_coo_tensor(torch.from_numpy(both), torch.ones(both.shape[1]))
+        .coalesce()
+        .bool()
+        .float(),
         "NetworkX": graph,
         "data frame": pd.DataFrame({"source": EDGES[0], "target": EDGES[1]}),
         "Graph": Graph.from_edge_index(torch.from_numpy(both), len(Y)),
@@ -111,7 +116,12 @@ def test_every_kind_of_edges_gives_the_same_prediction(fitted: GFGNClassifier, k
 
 @pytest.mark.parametrize("kind", ["tensor", "csr", "float64", "list"])
 def test_every_kind_of_features_gives_the_same_prediction(fitted: GFGNClassifier, kind: str) -> None:
-    same = {"tensor": torch.from_numpy(X), "csr": scipy.sparse.csr_array(X), "float64": X.astype(np.float64), "list": X.tolist()}
+    same = {
+        "tensor": torch.from_numpy(X),
+        "csr": scipy.sparse.csr_array(X),
+        "float64": X.astype(np.float64),
+        "list": X.tolist(),
+    }
     if kind == "csr":  # sparse columns are not centered: another encoding, to be fitted as such
         clf = GFGNClassifier("graph", **QUICK).fit(same[kind], LABELS, EDGES)
         assert (clf.predict(same[kind], EDGES) == Y)[HIDDEN].mean() > 0.7
@@ -138,7 +148,9 @@ def test_data_frames_with_names_categories_and_missing_values() -> None:
 def test_a_pyg_data_has_everything(fitted: GFGNClassifier) -> None:
     val = torch.from_numpy(np.arange(len(Y)) % 4 == 1)
     train = torch.from_numpy(np.arange(len(Y)) % 4 >= 2)
-    data = Data(x=torch.from_numpy(X), y=torch.from_numpy(Y), edge_index=torch.from_numpy(EDGES), train_mask=train, val_mask=val)
+    data = Data(
+        x=torch.from_numpy(X), y=torch.from_numpy(Y), edge_index=torch.from_numpy(EDGES), train_mask=train, val_mask=val
+    )
     clf = GFGNClassifier("pair", **QUICK).fit(data)
     assert clf._facts["labelled"] == {"train": int(train.sum()), "val": int(val.sum()), "test": 0}
     test = ~(train | val).numpy()
@@ -246,9 +258,17 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "one class": ({}, {"y": np.zeros(120, dtype=int)}, r"y must hold at least two classes, got one class"),
     "no labels": ({}, {"y": np.full(120, -1)}, r"y must hold at least two classes, got no label"),
     "no y": ({}, {"y": None}, r"requires y to be passed, but the target y is None"),
-    "mask": ({}, {"val_mask": np.ones(3, dtype=bool)}, r"val_mask must have shape \[120\], one value per node, got \[3\]"),
+    "mask": (
+        {},
+        {"val_mask": np.ones(3, dtype=bool)},
+        r"val_mask must have shape \[120\], one value per node, got \[3\]",
+    ),
     "full mask": ({}, {"val_mask": np.ones(120, dtype=bool)}, r"val_mask must leave labelled nodes outside"),
-    "frame": ({}, {"edge_index": pd.DataFrame({"a": [0], "b": [1]})}, r"must have the columns source and target, got a, b"),
+    "frame": (
+        {},
+        {"edge_index": pd.DataFrame({"a": [0], "b": [1]})},
+        r"must have the columns source and target, got a, b",
+    ),
 }
 
 
@@ -260,7 +280,9 @@ def test_bad_input_is_named(case: str) -> None:
 
 
 def test_prediction_needs_the_edges_and_the_columns(fitted: GFGNClassifier) -> None:
-    with pytest.raises(ValueError, match="edge_index must be given, because the model was trained on a graph with edges"):
+    with pytest.raises(
+        ValueError, match="edge_index must be given, because the model was trained on a graph with edges"
+    ):
         fitted.predict(X)
     assert fitted.predict(X, np.empty((2, 0), dtype=int)).shape == (len(Y),)
     with pytest.raises(ValueError, match="X has 5 features, but GFGNClassifier is expecting 6"):
