@@ -78,7 +78,7 @@ def _features(content: dict[str, Any]) -> str:
 def _use(content: dict[str, Any]) -> str:
     return (
         "## Use\n\n```console\n$ gfgn predict THIS_FOLDER my-graph/ --out predictions.csv\n```\n\n"
-        "```python\nfrom gfgn import GFGNClassifier\n\nclf = GFGNClassifier.load(\"THIS_FOLDER\")\n```\n\n"
+        '```python\nfrom gfgn import GFGNClassifier\n\nclf = GFGNClassifier.load("THIS_FOLDER")\n```\n\n'
         "Predictions hold for graphs like the one above: the same columns, and edges that mean the same. "
         f"Probabilities were calibrated on the validation nodes (temperature {content['fitted']['temperature_']:.2f})."
     )

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
@@ -24,8 +24,7 @@ from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
 from gfgn.estimator.labels import draw_validation, read_labels, read_validation
 from gfgn.estimator.members import SMALLEST, Members, fit_temperature, temper
 from gfgn.graph import Graph
-from gfgn.nn.registry import find_model
-from gfgn.runs.explanation import smoothing_scores
+from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.grid import Configuration, make_replica
 from gfgn.runs.search import SPACE, sample, successive_halving
 from gfgn.runs.store import Store
@@ -41,7 +40,7 @@ LONGER = 1.25  # further networks train for so many times the best epoch of the 
 _logger = logging.getLogger(__name__)
 
 
-class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifies the nodes of a graph with Graph Feature Gating Networks.
 
     Nodes without a label (−1 or NaN in `y`) take part through their features and edges. A part of the labelled nodes
@@ -87,6 +86,12 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> clf.fit(X, y, edge_index=edge_index)
         >>> clf.predict_proba(X, edge_index=edge_index)
     """
+
+    # With scikit-learn's metadata routing, a pipeline passes edges on without further settings.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"edge_index": True, "edge_weight": True}
+    __metadata_request__predict = __metadata_request__predict_proba = __metadata_request__fit
+    __metadata_request__decision_function = __metadata_request__transform = __metadata_request__fit
+    __metadata_request__score = __metadata_request__fit
 
     def __init__(
         self,
@@ -214,9 +219,9 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> list[Run]:
         replicas = [make_replica(configuration, seed=seed) for seed in seeds]
         report = None if status is None else lambda event: status(level, event)
-        options: dict[str, Any] = {"keep_state": True, "gates": False, "device": device, "status": report}
-        config = {"max_epochs": max_epochs, "patience": self.patience, "class_weights": self.class_weights}
-        runs = train_replicas(f"gfgn-{level}", dataset, replicas, **config, **options)
+        options: dict[str, Any] = {"class_weights": self.class_weights, "keep_state": True, "gates": False}
+        options |= {"device": device, "status": report}
+        runs = train_replicas(f"gfgn-{level}", dataset, replicas, max_epochs, self.patience, **options)
         for run in runs:
             if not np.isfinite(run.history["val_loss"][run.epoch]):
                 raise ValueError(f"training diverged with lr={run.replica.lr}: use a smaller lr, or scale='standard'")
@@ -225,7 +230,8 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _tune(self, dataset: Dataset, level: str, seed: int, device: str) -> Configuration:
         """The given hyperparameters, or the best of `trials` random ones."""
         given = {"lr": self.lr, "weight_decay": self.weight_decay, "dropout": self.dropout, "lam": self.lam}
-        options = {"hidden": self.hidden_channels, "layers": self.num_layers, "heads": self.heads}
+        # A learned bias, because the mean of a standardized feature, which the gates read, is 0.
+        options = {"hidden": self.hidden_channels, "layers": self.num_layers, "heads": self.heads, "gate_bias": 0.0}
         if self.trials is None:
             return given | options
         configurations = [drawn | options for drawn in sample(SPACE, self.trials, seed)]
@@ -237,7 +243,7 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _keep(self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any]) -> None:
         """Sets what `fit` has learned."""
         states = [run.state for run in runs if run.state is not None]
-        names = ("hidden", "layers", "heads")
+        names = ("hidden", "layers", "heads", "gate_bias")
         self._members = Members(
             model=f"gfgn-{self.level_}",
             in_channels=dataset.num_features,
@@ -248,11 +254,12 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             multilabel=dataset.multilabel,
         )
         self.classes_ = classes
+        assert dataset.encoder is not None
         self.encoder_ = dataset.encoder
         self.best_params_ = {name: value for name, value in configuration.items() if name not in names}
         self.history_ = [run.history for run in runs]
         self.val_score_ = float(np.mean([run.val for run in runs]))
-        self.smoothing_scores_ = smoothing_scores(dataset).cpu().numpy()
+        self.smoothing_scores_ = gates_by_dimension(dataset, "graph", lam=self._members.lam).cpu().numpy()
         val, x = dataset.splits[0].val, with_sparse_features(dataset).x
         mean = self._members.probabilities(self._members.logits(x, dataset.graph)[:, val]).mean(0)
         self.temperature_ = fit_temperature(mean, dataset.y[val], dataset.multilabel)
@@ -280,9 +287,7 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _raw(self, X: Any, reset: bool) -> tuple[Any, Any]:
         """Features as the encoder takes them, after scikit-learn's checks."""
         X = X if isinstance(X, Tensor) and X.layout != torch.strided else to_numpy(X)
-        if isinstance(X, Tensor):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        elif hasattr(X, "iloc"):
+        if isinstance(X, Tensor) or hasattr(X, "iloc"):
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
             X = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite="allow-nan")
@@ -355,7 +360,7 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The predictions that go with probabilities."""
         if self._members.multilabel:
             return (probabilities > 0.5).astype(np.int64)
-        return self.classes_[probabilities.argmax(1)]
+        return np.asarray(self.classes_[probabilities.argmax(1)])
 
     def decision_function(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
         """Log-odds: `[N]` of the second of two classes, `[N, L]` of several labels; for more classes, `[N, C]`
@@ -370,6 +375,16 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dataset, nodes = self._encode(X, edge_index, edge_weight)
         data = with_sparse_features(dataset.to(choose_device(self.device)))
         return self._members.embeddings(data.x, data.graph).cpu().numpy()[nodes]
+
+    def fit_transform(
+        self, X: Any, y: Any = None, edge_index: Any = None, edge_weight: Any = None, val_mask: Any = None
+    ) -> NDArray[np.float32]:
+        """`fit`, then `transform`."""
+        return self.fit(X, y, edge_index, edge_weight, val_mask).transform(X, edge_index, edge_weight)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._members.count * int(self._members.settings["hidden"])
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, edge_index: Any = None, edge_weight: Any = None
@@ -409,6 +424,7 @@ class GFGNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []  # embeddings are float32 for any input
         return tags
 
     def _repr_html_inner(self) -> str:

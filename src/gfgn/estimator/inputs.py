@@ -138,7 +138,7 @@ def _edge_arrays(edges: Any, weight: Any, num_nodes: int, names: Any) -> tuple[I
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
         coo = edges.detach().cpu().to_sparse_coo().coalesce()
         edges = scipy.sparse.coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
-    if scipy.sparse.issparse(edges):
+    if hasattr(edges, "tocoo"):
         return _from_matrix(edges.tocoo(), weight, num_nodes)
     if hasattr(edges, "is_directed") and hasattr(edges, "nodes"):
         return _from_networkx(edges, weight, num_nodes, names)
@@ -165,8 +165,7 @@ def _from_matrix(coo: Any, weight: Any, num_nodes: int) -> tuple[Indices, Indice
     if coo.shape != (num_nodes, num_nodes):
         raise ValueError(f"edge_index must be a matrix of shape {(num_nodes, num_nodes)}, got {tuple(coo.shape)}")
     values = np.asarray(coo.data, dtype=np.float32)
-    values = None if (values == 1).all() else values
-    return coo.col.astype(np.int64), coo.row.astype(np.int64), values
+    return coo.col.astype(np.int64), coo.row.astype(np.int64), None if (values == 1).all() else values
 
 
 def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
@@ -187,7 +186,9 @@ def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple
 def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, Any]:
     missing = [name for name in ("source", "target") if name not in frame.columns]
     if missing:
-        raise ValueError(f"edge_index must have the columns source and target, got {', '.join(map(str, frame.columns))}")
+        raise ValueError(
+            f"edge_index must have the columns source and target, got {', '.join(map(str, frame.columns))}"
+        )
     ends = []
     for name in ("source", "target"):
         column = frame[name].to_numpy()

@@ -90,7 +90,9 @@ def draw_validation(labels: Labels, fraction: float, seed: int) -> Mask:
     """Draws validation nodes from the labelled ones, the same fraction of every class, at least one node in all."""
     nodes = np.flatnonzero(labels.known)
     if nodes.size < 2:
-        raise ValueError(f"y must have at least 2 labelled nodes, to train and to validate on, got n_samples={nodes.size}")
+        raise ValueError(
+            f"y must have at least 2 labelled nodes, to train and to validate on, got n_samples={nodes.size}"
+        )
     order = nodes[Stream(seed, 7).permutation(nodes.size)]
     chosen = np.zeros(labels.known.size, dtype=bool)
     groups = labels.y.numpy()[order] if labels.y.dim() == 1 else np.zeros(order.size, dtype=np.int64)
@@ -108,8 +110,14 @@ def read_validation(mask: Any, labels: Labels) -> Mask:
     array = np.asarray(to_numpy(mask))
     size = labels.known.size
     if array.dtype.kind != "b":
-        if array.dtype.kind not in "iu" or array.ndim != 1 or (array.size and not -1 < array.min() <= array.max() < size):
-            raise ValueError(f"val_mask must be [{size}] booleans or indices of nodes, got {list(array.shape)} of {array.dtype}")
+        if (
+            array.dtype.kind not in "iu"
+            or array.ndim != 1
+            or (array.size and not -1 < array.min() <= array.max() < size)
+        ):
+            raise ValueError(
+                f"val_mask must be [{size}] booleans or indices of nodes, got {list(array.shape)} of {array.dtype}"
+            )
         array = np.isin(np.arange(size), array)
     if array.shape != (size,):
         raise ValueError(f"val_mask must have shape [{size}], one value per node, got {list(array.shape)}")

@@ -57,8 +57,8 @@ class Members:
 
     @torch.no_grad()
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
-        """`[R, N, C]` in double precision."""
-        return torch.stack([out.double() for out in self._outputs(x, graph)])
+        """`[R, N, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
+        return torch.stack(list(self._outputs(x, graph)))
 
     @torch.no_grad()
     def embeddings(self, x: Tensor, graph: Graph) -> Tensor:
@@ -71,12 +71,12 @@ class Members:
                 pass
         finally:
             handle.remove()
-        return torch.cat([value.to_dense() for value in inputs], 1)
+        return torch.cat([value.to_dense() for value in inputs], 1).float()
 
     def _outputs(self, x: Tensor, graph: Graph) -> Iterator[Tensor]:
-        module = self.module.to(x.device, x.dtype)
+        x, graph, module = x.double(), graph.to(torch.float64), self.module.to(x.device, torch.float64)
         for k in range(self.count):
-            state = {name: value[k].to(x.device, x.dtype) for name, value in self.states.items()}
+            state = {name: value[k].to(x.device, torch.float64) for name, value in self.states.items()}
             yield functional_call(module, state, (x, graph))
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -95,14 +95,21 @@ def temper(probabilities: Tensor, temperature: float, multilabel: bool) -> Tenso
 
 
 def fit_temperature(probabilities: Tensor, y: Tensor, multilabel: bool) -> float:
-    """The temperature with the smallest log loss on the given nodes, between 1/8 and 8 (Guo et al., 2017)."""
+    """The temperature with the smallest log loss on the given nodes, between 1/8 and 8 (Guo et al., 2017).
+
+    As in Platt's scaling, a label counts as `1 − 1/(n + 2)` for `n` nodes instead of 1: a few nodes that are all right
+    do not prove that probabilities are 1.
+    """
     from scipy.optimize import minimize_scalar
 
+    target = y.double() if multilabel else torch.nn.functional.one_hot(y, probabilities.size(-1)).double()
+    doubt, others = 1 / (len(y) + 2), 1 if multilabel else probabilities.size(-1) - 1
+    target = target * (1 - doubt) + (1 - target) * doubt / others
+
     def log_loss(log_temperature: float) -> float:
-        p = temper(probabilities, float(np.exp(log_temperature)), multilabel)
-        if multilabel:
-            return float(-torch.where(y, p, 1 - p).clamp(min=SMALLEST).log().mean())
-        return float(-p.gather(1, y[:, None]).clamp(min=SMALLEST).log().mean())
+        p = temper(probabilities, float(np.exp(log_temperature)), multilabel).clamp(SMALLEST, 1 - SMALLEST)
+        losses = -target * p.log() - ((1 - target) * (1 - p).log() if multilabel else 0)
+        return float(losses.sum() / len(y))
 
     found = minimize_scalar(log_loss, bounds=(-np.log(8), np.log(8)), method="bounded", options={"xatol": 1e-3})
     return float(np.exp(found.x)) if found.fun < log_loss(0.0) else 1.0

@@ -2,7 +2,8 @@
 
 from gfgn.data.diagnosis import smoothness
 from gfgn.runs.comparison import Comparison, compare, read_comparisons
-from gfgn.runs.gates import gates_by_dimension
+from gfgn.runs.explanation import explain
+from gfgn.runs.gates import GateReader, gates_by_dimension
 from gfgn.runs.grid import PAPER_GRID, grid, make_replicas
 from gfgn.runs.plan import Plan, Result, run_plans
 from gfgn.runs.record import DatasetRecord, Row, identify
@@ -19,6 +20,7 @@ __all__ = [
     "Choice",
     "Comparison",
     "DatasetRecord",
+    "GateReader",
     "LogUniform",
     "Plan",
     "ProgressCallback",
@@ -29,6 +31,7 @@ __all__ = [
     "StoreError",
     "Uniform",
     "compare",
+    "explain",
     "gates_by_dimension",
     "grid",
     "identify",

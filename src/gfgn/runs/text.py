@@ -9,17 +9,22 @@ from gfgn.train.statistics import Summary, in_percent
 METRICS = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "micro_f1": "micro-F1"}
 
 
-def percent(summary: Summary) -> str:
+def score(value: float, metric: str) -> str:
+    """A score in percent."""
+    return f"{100 * value:.1f}"
+
+
+def percent(summary: Summary, metric: str = "accuracy") -> str:
     """Mean ± standard deviation, in percent."""
     return in_percent(summary.mean, summary.std, summary.runs)
 
 
-def interval(summary: Summary) -> str:
+def interval(summary: Summary, metric: str = "accuracy") -> str:
     """The 95% interval of the mean, in percent."""
     return f"[{100 * summary.low:.1f}, {100 * summary.high:.1f}]"
 
 
-def gain(difference: Summary) -> str:
+def gain(difference: Summary, metric: str = "accuracy") -> str:
     """A difference in percentage points with its 95% interval."""
     return f"{_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}]"
 
