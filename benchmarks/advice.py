@@ -8,7 +8,6 @@ edges or features alone suffice; with neither, nothing beats the majority class.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -16,6 +15,7 @@ from common import write
 
 from gfgn.data import Dataset, dimensions
 from gfgn.data.generators.contextual_sbm import contextual_sbm
+from gfgn.runs import Store
 from gfgn.runs.advice import advise
 from gfgn.train import keep_freed_memory
 
@@ -31,25 +31,27 @@ CASES: dict[str, tuple[str, Callable[..., Dataset]]] = {
 }
 
 
-def run(name: str, seeds: list[int]) -> dict[str, object]:
+def run(name: str, seeds: list[int], store: Store) -> dict[str, object]:
     """The verdicts of one case, with the differences they rest on."""
     truth, make = CASES[name]
-    rows, start = [], time.perf_counter()
+    rows, seconds = [], 0.0
     for seed in seeds:
-        content = advise(make(seed=seed), max_epochs=200, patience=50).to_json()
+        content = advise(make(seed=seed), store=store, max_epochs=200, patience=50).to_json()
+        models = content["comparison"]["models"]
         gaps = {key: [round(gap[part], 4) for part in ("low", "mean", "high")] for key, gap in content["gaps"].items()}
-        scores = {model["model"]: round(model["mean"], 4) for model in content["comparison"]["models"]}
+        scores = {model["model"]: round(model["mean"], 4) for model in models}
         rows.append({"seed": seed, "verdict": content["verdict"], "gaps": gaps, "test": scores})
+        seconds += sum(model["seconds"] * model["runs"] for model in models)
         print(f"{name}, seed {seed}: {content['verdict']}", flush=True)
     right = sum(row["verdict"] == truth for row in rows)
     print(f"{name}: {right} of {len(rows)} right", flush=True)
-    seconds = round(time.perf_counter() - start, 1)
-    return {"dataset": name, "truth": truth, "right": right, "of": len(rows), "seconds": seconds, "rows": rows}
+    return {"dataset": name, "truth": truth, "right": right, "of": len(rows), "seconds": round(seconds), "rows": rows}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(20)))
+    parser.add_argument("--store", default=":memory:", help="file that keeps the runs, to continue")
     arguments = parser.parse_args()
-    with keep_freed_memory():
-        write("advice", "cpu", [run(name, arguments.seeds) for name in CASES], splits=10)
+    with keep_freed_memory(), Store(arguments.store) as store:
+        write("advice", "cpu", [run(name, arguments.seeds, store) for name in CASES], splits=10)

@@ -15,6 +15,7 @@ from gfgn.data import Dataset, dimensions
 from gfgn.report import write_report
 from gfgn.report.charts import padded, stack, ticks
 from gfgn.runs import Comparison, Store, compare, explain, grid, read_comparisons
+from gfgn.runs.text import interval
 
 HOSTILE = "</script><script>alert(1)</script><!-- <b>&\"'"
 
@@ -159,7 +160,7 @@ def test_the_table_shows_the_summaries(page: str, comparison: Comparison) -> Non
     for model, summary in comparison.summary().items():
         cells = rows_of(page, model)[0]
         assert cells[0].startswith(f"{100 * summary.mean:.1f} ± {100 * summary.std:.1f}")
-        assert cells[1] == f"[{100 * summary.low:.1f}, {100 * summary.high:.1f}]"
+        assert cells[1] == interval(summary, "accuracy")
     assert "against mlp" in page
     assert "at most 5 epochs" in page
     assert comparison.dataset.description in page

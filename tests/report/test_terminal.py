@@ -70,7 +70,7 @@ def test_tables() -> None:
     print_comparisons(console, [one, one, two])
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert text.count("against mlp") == 3
-    assert text.count("Every model: ") == 2  # not repeated for the second
+    assert text.count("Every network: ") == 2  # not repeated for the second
     assert re.search(r"average rank: (mlp|gfgn-graph) \d\.\d\d, (mlp|gfgn-graph) \d\.\d\d", text)
     for model, lam in (("gfgn-graph", True), ("mlp", False)):
         best = two.selections[model].candidates[0]

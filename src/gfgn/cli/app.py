@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Graph Feature Gating Networks: learn, for every feature dimension, how much a node takes from its neighbors.",

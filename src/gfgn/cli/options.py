@@ -114,7 +114,7 @@ def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
         if option not in known:
             hint = "" if dot else ", or MODEL.OPTION"
             raise ValueError(f"--set must name one of {', '.join(known)}{hint}, got {text!r}")
-        target[option] = _value(text, value.strip(), known[option])
+        target[option] = parse_value(text, value.strip(), known[option])
     return settings
 
 
@@ -201,7 +201,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and (value != value or abs(value) == float("inf")) else value
 
 
-def _value(text: str, value: str, kind: Any) -> Any:
+def parse_value(text: str, value: str, kind: Any) -> Any:
     """The value of a setting as `kind`: a type, a union with `None`, or `None` for whatever the text looks like."""
     kinds = [each for each in typing.get_args(kind) if each is not types.NoneType] or [kind]
     optional = types.NoneType in typing.get_args(kind)

@@ -72,8 +72,11 @@ def takes_graph(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def open_data(source: str, options: ReadOptions, console: Console, check: bool = False) -> Dataset:
-    """Loads the dataset of that name or reads the graph at that path; with `check`, prints how it was read."""
+def open_data(source: str, options: ReadOptions, console: Console, check: bool = False, **more: Any) -> Dataset:
+    """Loads the dataset of that name or reads the graph at that path; with `check`, prints how it was read.
+
+    `more` are further arguments of `gfgn.data.read`, which do not matter to a dataset with a name.
+    """
     from gfgn.data import DATASETS, describe_reading, read_with_notes
 
     path = Path(source)
@@ -82,7 +85,7 @@ def open_data(source: str, options: ReadOptions, console: Console, check: bool =
             raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
         return _load_named(source, options, check)
     with console.status(f"reading {source}"):
-        reading = read_with_notes(source, **options.arguments())
+        reading = read_with_notes(source, **options.arguments(), **more)
     if check:
         typer.echo(describe_reading(reading))
     else:

@@ -348,7 +348,7 @@ def _read_series(series: pd.Series[Any], name: str, expected: str | None) -> tup
     numbers = ("boolean", "integer", "floating", "mixed-integer-float", "decimal")
     if (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)) or inferred in numbers:
         return "numeric", pd.to_numeric(series).to_numpy(dtype=np.float64, na_value=np.nan)
-    text = types.is_string_dtype(dtype) or inferred == "string"
+    text = isinstance(dtype, pd.StringDtype) or inferred == "string"
     if not (text or isinstance(dtype, pd.CategoricalDtype)):
         got = f"{dtype} with {inferred} values" if inferred else f"{dtype}"
         raise DataError(f"X: column {name!r} is of type {got}, expected numbers, categories or dates")

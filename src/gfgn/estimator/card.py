@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
+
+from gfgn.runs.text import METRICS
 
 EXTREMES = 10  # features shown with the largest and with the smallest gates
 
 
-def model_card(content: dict[str, Any]) -> str:
+def model_card(content: dict[str, Any], feature_names: Sequence[str]) -> str:
     """The card of the content of `model.json`."""
-    sections = [_summary(content), _data(content), _scores(content), _features(content), _use(content)]
-    return "\n\n".join(filter(None, sections)) + "\n"
+    sections = [_summary(content), _data(content), _scores(content), _features(content, feature_names), _use(content)]
+    return "\n\n".join(sections) + "\n"
 
 
 def _summary(content: dict[str, Any]) -> str:
@@ -47,32 +50,36 @@ def _data(content: dict[str, Any]) -> str:
 
 def _scores(content: dict[str, Any]) -> str:
     fitted, facts = content["fitted"], content["facts"]
-    metric = facts["metric"]
-    lines = [f"| validation, mean of the networks | {metric} | {_number(fitted['val_score_'])} |"]
-    for name, scores in facts.get("scores", {}).items():
-        lines += [f"| {name} | {key} | {_number(value)} |" for key, value in scores.items()]
+    lines = [f"| validation, mean of the networks | {METRICS[facts['metric']]} | {_number(fitted['val_score_'])} |"]
+    for metric, value in facts.get("scores", {}).items():
+        lines.append(f"| {facts['part']} ({facts['part_nodes']:,} nodes) | {METRICS[metric]} | {_number(value)} |")
     levels = ", ".join(f"{level} {_number(score)}" for level, score in fitted["level_scores_"].items())
     chosen = ", ".join(f"`{name}` {value:g}" for name, value in fitted["best_params_"].items())
-    table = "\n".join(["| nodes | score | value |", "|---|---|--:|", *lines])
-    text = f"## Scores\n\n{table}\n\nLevels by validation score: {levels}. Hyperparameters: {chosen}."
+    text = "\n".join(["## Scores", "", "| nodes | score | value |", "|---|---|--:|", *lines])
     if "classes" in facts:
-        text += f"\n\n{facts['classes']}"
-    return text
+        low, high = facts["accuracy_interval"]
+        error = facts["classes"]["calibration_error"]
+        text += f"\n\n95% interval of the accuracy: {low:.3f} to {high:.3f}. Expected calibration error: {error:.3f}."
+        text += f"\n\n{_classes(facts['classes'])}"
+    return f"{text}\n\nLevels by validation score: {levels}. Hyperparameters: {chosen}."
 
 
-def _features(content: dict[str, Any]) -> str:
+def _classes(classes: dict[str, Any]) -> str:
+    """Precision, recall and F1 of each class."""
+    columns = [classes[name] for name in ("class_names", "precision", "recall", "f1", "support")]
+    rows = [f"| `{n}` | {p:.3f} | {r:.3f} | {f:.3f} | {k:,} |" for n, p, r, f, k in zip(*columns, strict=True)]
+    return "\n".join(["| class | precision | recall | F1 | nodes |", "|---|--:|--:|--:|--:|", *rows])
+
+
+def _features(content: dict[str, Any], names: Sequence[str]) -> str:
     """The features that the networks take most and least from neighbors."""
-    names, scores = content["encoder"].get("feature_names"), content["fitted"]["smoothing_scores_"]
-    if names is None or len(names) != len(scores):
-        return ""
+    scores = content["fitted"]["smoothing_scores_"]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])
-    shown = order if len(order) <= 2 * EXTREMES else [*order[:EXTREMES], *order[-EXTREMES:]]
-    rows = "\n".join(f"| `{names[k]}` | {scores[k]:.2f} |" for k in shown)
-    return (
-        "## What the graph smooths\n\nHow much of a feature a node takes from its neighbors (0: nothing)"
-        f"{'' if len(shown) == len(order) else f'; the {EXTREMES} largest and the {EXTREMES} smallest values'}:\n\n"
-        f"| feature | smoothing score |\n|---|--:|\n{rows}"
-    )
+    few = len(order) <= 2 * EXTREMES
+    rows = [f"| `{names[k]}` | {scores[k]:.2f} |" for k in (order if few else [*order[:EXTREMES], *order[-EXTREMES:]])]
+    which = "" if few else f"; the {EXTREMES} largest and the {EXTREMES} smallest values"
+    intro = f"How much of a feature a node takes from its neighbors (0: nothing){which}:"
+    return "\n".join(["## What the graph smooths", "", intro, "", "| feature | smoothing score |", "|---|--:|", *rows])
 
 
 def _use(content: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.encoder import FeatureEncoder, raw_features
+from gfgn.data.encoder import Column, FeatureEncoder, raw_features
 from gfgn.data.splits import Split
 from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
 from gfgn.estimator.labels import draw_validation, read_labels, read_validation
@@ -204,6 +205,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         epochs = min(self.max_epochs, int(LONGER * max(run.epoch for run in found)) + 1)
         runs = [*found, *self._train(dataset, self.level_, chosen, rest, epochs, device, status)]
         self._keep(dataset, runs, chosen, classes)
+        self.n_features_in_ = len(self.encoder_.columns)
         self._facts["seconds"] = round(time.perf_counter() - start, 2)
         return self
 
@@ -264,7 +266,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         mean = self._members.probabilities(self._members.logits(x, dataset.graph)[:, val]).mean(0)
         self.temperature_ = fit_temperature(mean, dataset.y[val], dataset.multilabel)
         parts = {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()}
-        self._facts = {
+        self._facts: dict[str, Any] = {
             "nodes": dataset.num_nodes,
             "edges": dataset.graph.num_edges,
             "labelled": parts,
@@ -324,8 +326,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         data = with_sparse_features(dataset.to(choose_device(self.device)))
         return self._members.probabilities(self._members.logits(data.x, data.graph)).cpu()
 
-    def _joint(self, members: Tensor) -> Tensor:
-        return temper(members.mean(0), self.temperature_, self._members.multilabel)
+    def joint_probabilities(self, members: Tensor) -> NDArray[np.float64]:
+        """`[N, C]`: the calibrated mean of `[R, N, C]` probabilities."""
+        return temper(members.mean(0), self.temperature_, self._members.multilabel).numpy()
 
     def predict_proba(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
         """`[N, C]`: the calibrated probability of each class; or `[N, L]`, of each label.
@@ -337,7 +340,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def probabilities(self, dataset: Dataset) -> NDArray[np.float64]:
         """The probabilities for all nodes of an encoded dataset."""
-        return self._joint(self.member_probabilities(dataset)).numpy()
+        return self.joint_probabilities(self.member_probabilities(dataset))
 
     def predict_uncertainty(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
         """`[N]`: the standard deviation over the networks of the probability of the predicted class; for several labels
@@ -401,6 +404,10 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         weight = None if sample_weight is None else np.asarray(sample_weight)[~unknown]
         return float(accuracy_score(true[~unknown].astype(predicted.dtype), predicted[~unknown], sample_weight=weight))
 
+    def describe(self, **facts: Any) -> None:
+        """Adds facts, such as scores on test nodes, to what `save` writes and the model card shows."""
+        self._facts |= facts
+
     # --- files and display ------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> Path:
@@ -450,3 +457,12 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             for name, text in rows.items()
         )
         return f"<table>{cells}</table>"
+
+
+def as_input(dataset: Dataset) -> Dataset:
+    """The dataset with an encoder, which changes nothing if it has none of its own."""
+    if dataset.encoder is not None:
+        return dataset
+    columns = tuple(Column(name) for name in dataset.feature_names)
+    zeros, ones, sparse = (0,) * len(columns), (1.0,) * len(columns), dataset.x.layout == torch.sparse_csr
+    return replace(dataset, encoder=FeatureEncoder(columns, "none", zeros, ones, zeros, dataset.num_nodes, sparse))

@@ -65,7 +65,7 @@ def save(classifier: GFGNClassifier, folder: Path) -> Path:
     with atomic_write(folder / SETTINGS) as path:
         path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     with atomic_write(folder / CARD) as path:
-        path.write_text(model_card(content), encoding="utf-8")
+        path.write_text(model_card(content, classifier.encoder_.feature_names), encoding="utf-8")
     return folder
 
 

@@ -13,7 +13,7 @@ from gfgn.data.files import atomic_write
 from gfgn.report.charts import Chart, legend, padded
 from gfgn.report.elements import data, figure, heading, hidden_caption, number, row_head, scrolling
 from gfgn.runs import Comparison
-from gfgn.runs.text import METRICS
+from gfgn.runs.text import METRICS, scale, unit
 
 ENDS = 20  # features at each end of the order that are shown first
 FOLLOWS = {True: "follows the graph", False: "does not"}
@@ -74,15 +74,15 @@ def features_section(comparison: Comparison, number: int, level: int, file: str 
 def _columns(comparison: Comparison, features: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """The columns of numbers, and the index of the one that the table is first ordered by: the gate of the explained
     GFGN's level if there is one."""
-    scale, unit = (1, "") if comparison.dataset.metric == "log_loss" else (100, ", points")
+    factor, points = scale(comparison.dataset.metric), ", points" if unit(comparison.dataset.metric) else ""
     columns = [
         {"label": f"gate, {level}", "values": values, "digits": 2} for level, values in features["gates"].items()
     ]
     levels = list(features["gates"])
     own = features["model"].removeprefix("gfgn-")
     columns.append({"label": "smoothness", "values": features["smoothness"], "digits": 2})
-    drops = [None if value is None else round(scale * value, 4) for value in features["importance"]]
-    columns.append({"label": f"importance{unit}", "values": drops, "digits": 2 if scale == 100 else 4})
+    drops = [None if value is None else round(factor * value, 4) for value in features["importance"]]
+    columns.append({"label": f"importance{points}", "values": drops, "digits": 2 if points else 4})
     if features["follows"] is not None:
         columns.append({"label": "by construction", "values": [FOLLOWS[each] for each in features["follows"]]})
     main = levels.index(own) if own in levels else 0 if levels else 1  # importance without gates

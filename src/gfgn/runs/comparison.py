@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
+
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN, MODELS
 from gfgn.runs.grid import Configuration, make_replica
@@ -93,7 +95,7 @@ class Comparison:
 
     def summary(self) -> dict[str, Summary]:
         """Mean, standard deviation and 95% interval of the test score by model."""
-        return {model: summarize(rows) for model, rows in self.rows.items()}
+        return {model: summarize(rows, self.dataset.test_share) for model, rows in self.rows.items()}
 
     @property
     def best_baseline(self) -> str | None:
@@ -104,12 +106,16 @@ class Comparison:
     def gain(self, model: str) -> Summary | None:
         """The test score of a GFGN minus that of the best baseline, paired by split and seed."""
         baseline = self.best_baseline
-        return None if baseline is None or not is_gfgn(model) else difference(self.rows[model], self.rows[baseline])
+        if baseline is None or not is_gfgn(model):
+            return None
+        return difference(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
     def significance(self, model: str) -> PairedTest | None:
-        """The paired tests of a GFGN against the best baseline."""
+        """The paired test of a GFGN against the best baseline."""
         baseline = self.best_baseline
-        return None if baseline is None or not is_gfgn(model) else paired_test(self.rows[model], self.rows[baseline])
+        if baseline is None or not is_gfgn(model):
+            return None
+        return paired_test(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as JSON values: one entry per model, scores as fractions, `None` for what is not known."""
@@ -171,7 +177,7 @@ def make_plan(
     """The plan of a comparison, after checking its arguments; see `compare`."""
     models, options, config = tuple(models), options or {}, TrainConfig(**training)
     _check(dataset, models, splits, seeds, config)
-    _check_options(models, options)
+    _check_options(dataset, models, options)
     if grid is not None and trials is not None:
         raise ValueError(f"trials must not be given together with grid, got {trials}")
     if grid is not None and not grid:
@@ -291,7 +297,7 @@ def _distinct(configurations: Iterable[Configuration]) -> list[Configuration]:
     return list({tuple(sorted(each.items())): each for each in configurations}.values())
 
 
-def _check_options(models: tuple[str, ...], options: Mapping[str, Configuration]) -> None:
+def _check_options(dataset: Dataset, models: tuple[str, ...], options: Mapping[str, Configuration]) -> None:
     """Raises an error for options of models that are not compared, unknown options, and values of the wrong type."""
     for model, own in options.items():
         if model not in models or model in CLASSICAL:
@@ -300,7 +306,9 @@ def _check_options(models: tuple[str, ...], options: Mapping[str, Configuration]
         replica = make_replica(own)
         further = [(name, value) for name, value in replica.options if name not in SAMPLING.get(model, ())]
         entry = find_network(model)
-        entry.settings(model, further, dict.fromkeys(entry.needs))
+        settings = entry.settings(model, further, {"num_nodes": dataset.num_nodes})
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # values that do not go together, without memory
+            entry.build(dataset.num_features, dataset.num_classes, replica.dropout, replica.lam, settings)
 
 
 def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int, config: TrainConfig) -> None:

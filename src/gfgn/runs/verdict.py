@@ -14,7 +14,7 @@ from statistics import fmean
 
 from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import Row
-from gfgn.runs.text import METRICS, gain, interval, percent
+from gfgn.runs.text import METRICS, gain, interval, score, unit
 from gfgn.train.classical import CLASSICAL
 from gfgn.train.statistics import Summary, difference
 
@@ -58,13 +58,13 @@ def headline(comparison: Comparison) -> str:
     if MAJORITY in models and others:
         gap = _gap(comparison, others, [MAJORITY])
         beats = "above" if gap.low > 0 else "and so not shown to be above"
-        sentence += f", {_gain(gap)} {beats} the majority class"
+        sentence += f", {_gain(comparison, gap)} {beats} the majority class"
     graph = [model for model in models if reads(model) == "graph"]
     plain = [model for model in models if reads(model) in ("features", "labels")]
     if graph and plain:
         gap = _gap(comparison, graph, plain)
         helps = "hurts" if gap.high < 0 else "is not shown to help"
-        sentence += f"; the graph {'helps' if gap.low > 0 else helps}: {_gain(gap)} over models without it"
+        sentence += f"; the graph {'helps' if gap.low > 0 else helps}: {_gain(comparison, gap)} over models without it"
     return f"{sentence}."
 
 
@@ -128,7 +128,7 @@ def _chosen(comparison: Comparison, models: Sequence[str]) -> list[Row]:
 
 
 def _gap(comparison: Comparison, models: Sequence[str], others: Sequence[str]) -> Summary:
-    return difference(_chosen(comparison, models), _chosen(comparison, others))
+    return difference(_chosen(comparison, models), _chosen(comparison, others), comparison.dataset.test_share)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -140,27 +140,29 @@ def _sentence(comparison: Comparison, kind: str, first: str, models: dict[str, s
         return f"A single split gives no interval and so no verdict; {scores}."
     if kind == "nothing":
         gap = gaps[f"{first} − majority"]
-        best = f"the best on validation, {models[first]}, differs from it by {_gain(gap)}"
+        best = f"the best on validation, {models[first]}, differs from it by {_gain(comparison, gap)}"
         return f"Nothing is shown to beat the majority class: {best}."
     start = f"{models[kind]} has a test {_scored(comparison, models[kind])}"
     others = [other for other in models if other != kind]
     if kind == "graph":
-        better = " and ".join(f"{_gain(gaps[f'graph − {other}'])} over {NAMES[other]}" for other in others)
+        better = " and ".join(f"{_gain(comparison, gaps[f'graph − {other}'])} over {NAMES[other]}" for other in others)
         return f"A graph model is worth it: {start}, {better}{_cost(comparison, models['graph'], models['features'])}."
-    differ = "; ".join(f"{NAMES[other]} ({models[other]}): {_gain(gaps[f'{other} − {kind}'])}" for other in others)
+    differ = "; ".join(
+        f"{NAMES[other]} ({models[other]}): {_gain(comparison, gaps[f'{other} − {kind}'])}" for other in others
+    )
     cost = _cost(comparison, models["graph"], models[kind])
     return f"{NAMES[kind].capitalize()} suffice: {start}, and nothing is shown to be better ({differ}){cost}."
 
 
 def _scored(comparison: Comparison, model: str) -> str:
     """`accuracy of 81.3% [79.9, 82.7]`."""
-    summary = comparison.summary()[model]
-    text = f"{METRICS[comparison.dataset.metric]} of {percent(summary._replace(runs=1))}%"
-    return text if math.isnan(summary.low) else f"{text} {interval(summary)}"
+    summary, metric = comparison.summary()[model], comparison.dataset.metric
+    text = f"{METRICS[metric]} of {score(summary.mean, metric)}{unit(metric)}"
+    return text if math.isnan(summary.low) else f"{text} {interval(summary, metric)}"
 
 
-def _gain(gap: Summary) -> str:
-    return f"{gain(gap)} points"
+def _gain(comparison: Comparison, gap: Summary) -> str:
+    return gain(gap, comparison.dataset.metric) + (" points" if unit(comparison.dataset.metric) else "")
 
 
 def _cost(comparison: Comparison, model: str, other: str) -> str:

@@ -23,7 +23,6 @@ from gfgn.graph import Graph, merge_edges, symmetrize
 Array: TypeAlias = NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]  # called with the number of edge rows read and of all edge rows
 
-NUM_SPLITS = 10
 IMBALANCED = 0.8  # fraction of the largest class beyond which accuracy says little
 
 
@@ -41,6 +40,8 @@ class Options:
     encoder: FeatureEncoder | None = None
     class_names: Sequence[str] | None = None
     metric: str | None = None
+    num_splits: int = 10
+    fractions: tuple[float, float] = (0.48, 0.32)
 
     def __post_init__(self) -> None:
         for name, choices in (("scale", SCALES), ("metric", (*METRICS, None))):
@@ -118,7 +119,7 @@ def assemble(contents: Contents, name: str, options: Options) -> Dataset:
     """Builds the dataset and appends to `contents.notes`."""
     # The graph comes last: it is the largest, and temporary memory of the others is free by then.
     if options.class_names is None:
-        y, splits = _labels_and_splits(contents, options.stratify)
+        y, splits = _labels_and_splits(contents, options)
     else:
         y, splits = _labels_of_model(contents, options.class_names)
     labels, num_classes = torch.from_numpy(y), len(contents.class_names)
@@ -208,7 +209,7 @@ def _labels_of_model(contents: Contents, class_names: Sequence[str]) -> tuple[ND
     return y, [Split(*(mask & labelled for mask in split)) for split in contents.splits or ()]
 
 
-def _labels_and_splits(contents: Contents, stratify: bool) -> tuple[NDArray[np.int64], list[Split]]:
+def _labels_and_splits(contents: Contents, options: Options) -> tuple[NDArray[np.int64], list[Split]]:
     """The labels, and masks over labelled nodes; sorts `contents.class_names`."""
     origin, notes = contents.origin, contents.notes
     if contents.labels is None:
@@ -222,13 +223,13 @@ def _labels_and_splits(contents: Contents, stratify: bool) -> tuple[NDArray[np.i
     if unlabelled:
         notes.append(f"{counted(unlabelled, 'unlabelled node')} kept, in no part of any split")
     single = [names[k] for k in np.flatnonzero(np.bincount(y[y >= 0], minlength=len(names)) == 1)]
-    if single and stratify and contents.splits is None:
+    if single and options.stratify and contents.splits is None:
         raise DataError(f"{origin}: class {single[0]!r} has one member, expected two or more to stratify")
     if single:
         notes.append(f"{counted(len(single), 'class', 'classes')} with one member: {listed(single)}")
     if contents.splits is None:
-        return y, _random_splits(contents, y, stratify)
-    if stratify:
+        return y, _random_splits(contents, y, options)
+    if options.stratify:
         notes.append("splits are given, so stratify has no effect")
     return y, _given_splits(contents, contents.splits, torch.from_numpy(y >= 0))
 
@@ -273,19 +274,22 @@ def _sort_classes(contents: Contents, labels: NDArray[np.int64]) -> NDArray[np.i
     return index[labels]
 
 
-def _random_splits(contents: Contents, y: NDArray[np.int64], stratify: bool) -> list[Split]:
+def _random_splits(contents: Contents, y: NDArray[np.int64], options: Options) -> list[Split]:
     labelled = torch.from_numpy(np.flatnonzero(y >= 0))
-    classes = torch.from_numpy(y[y >= 0]) if stratify else None
+    classes = torch.from_numpy(y[y >= 0]) if options.stratify else None
     problem = f" has {counted(labelled.numel(), 'labelled node')}, expected 3 or more to split"
     try:
-        random_splits(labelled.numel(), 1)  # tells too few nodes from classes that are too small
+        random_splits(labelled.numel(), 1, 0, *options.fractions)  # tells too few nodes from too small classes
         problem = ": classes are too small to stratify, expected one of 3 nodes or more"
-        splits = random_splits(labelled.numel(), NUM_SPLITS, stratify=classes)
+        splits = random_splits(labelled.numel(), options.num_splits, 0, *options.fractions, stratify=classes)
     except ValueError:
         raise DataError(contents.origin + problem) from None
-    kind = "stratified" if stratify else "random"
-    contents.notes.append(f"{NUM_SPLITS} {kind} splits (48% train, 32% val, 20% test) of the labelled nodes made")
-    masks = torch.zeros(NUM_SPLITS, 3, y.size, dtype=torch.bool)
+    kind = "stratified" if options.stratify else "random"
+    parts = dict(zip(Split._fields, (*options.fractions, 1 - sum(options.fractions)), strict=True))
+    sizes = ", ".join(f"{part:.0%} {name}" for name, part in parts.items() if part > 1e-9)
+    made = counted(options.num_splits, f"{kind} split")
+    contents.notes.append(f"{made} ({sizes}) of the labelled nodes made")
+    masks = torch.zeros(options.num_splits, 3, y.size, dtype=torch.bool)
     masks[..., labelled] = torch.stack([torch.stack(list(split)) for split in splits])
     return [Split(*split) for split in masks]
 

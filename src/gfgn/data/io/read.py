@@ -47,6 +47,8 @@ def read(
     encoder: FeatureEncoder | None = None,
     class_names: Sequence[str] | None = None,
     metric: str | None = None,
+    num_splits: int = 10,
+    fractions: tuple[float, float] = (0.48, 0.32),
     progress: Progress | None = None,
 ) -> Dataset:
     """Reads a graph of your own.
@@ -68,6 +70,8 @@ def read(
             optional, no splits are drawn, and columns or classes that differ from the model's are an error.
         class_names: Names of the classes of a model, see `encoder`.
         metric: What is measured; by default `"roc_auc"` for two classes, `"accuracy"` for more.
+        num_splits, fractions: Number of random splits if none are given, and their fractions of training and
+            validation nodes; if these sum to 1, there are no test nodes.
         progress: Called while an edge table is read, with the number of rows that are read and of all rows.
 
     Raises:
