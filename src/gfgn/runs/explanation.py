@@ -40,7 +40,7 @@ FORMAT = 1  # of the note; a note of another format is computed again
 POINTS = 200  # of a training curve
 EXTREMES = 10  # nodes or edges at each end
 LOCAL = ("gfgn-neighbor", "gfgn-pair")  # the models with one gate per node or edge
-REPEATS = 3  # permutations per feature
+REPEATS = (3, 10)  # fewest and most permutations per feature
 CANDIDATES = 100  # features of wide data whose importance is computed
 # Multiplications: of an epoch of a neighbor or pair gate by dimension, and of all predictions for the importance.
 GATE_WORK, IMPORTANCE_WORK = 4 * 10**7, 6 * 10**10
@@ -198,10 +198,12 @@ def explain_features(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     groups, source = _groups(dataset)
     work = _work(explained)
     count = len(groups) if dataset.num_features <= MAX_DIMENSIONS else min(len(groups), CANDIDATES)
-    count = min(count, max(2, IMPORTANCE_WORK // (work * REPEATS)))
-    chosen = _candidates(explained, groups, next(iter(gates.values()), None), count)
+    count = min(count, max(2, IMPORTANCE_WORK // (work * REPEATS[0])))
+    repeats = min(max(REPEATS[0], IMPORTANCE_WORK // (work * count)), REPEATS[1])
+    level = explained.row.model.removeprefix("gfgn-")
+    chosen = _candidates(explained, groups, gates.get(level, gates.get(LEVELS[0])), count)
     part = explained.task.val
-    drops = permutation_importance(lambda x: explained.score(part, x), part.x, [groups[k] for k in chosen], REPEATS)
+    drops = permutation_importance(lambda x: explained.score(part, x), part.x, [groups[k] for k in chosen], repeats)
     importance: list[float | None] = [None] * dataset.num_features
     spread = list(importance)
     for k, each in zip(chosen, drops, strict=True):
@@ -217,7 +219,7 @@ def explain_features(explained: Explained, dataset: Dataset) -> dict[str, Any]:
         "follows": None if truth is None else truth.tolist(),
         "importance": importance,
         "importance_std": spread,
-        "repeats": REPEATS,
+        "repeats": repeats,
     }
 
 
