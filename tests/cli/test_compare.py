@@ -85,7 +85,7 @@ def test_several_datasets_and_the_grid_of_the_paper(tmp_path: Path) -> None:
     assert len(re.findall(selected, result.stdout, re.M)) == 2
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "2 models on 2 datasets" in page
-    assert page.count("All 24 configurations tried") == 2
+    assert page.count("<summary>All 24 configurations tried") == 2
     table = [line.split(",") for line in (tmp_path / "runs.csv").read_text().splitlines()]
     assert {line[table[0].index("lr")] for line in table[1:]} == {"0.005", "0.05"}
 

@@ -96,7 +96,7 @@ def ticks(limits: Range, count: int = 5) -> list[float]:
     """Round values within the limits, about `count` of them."""
     low, high = limits
     step = 10 ** math.floor(math.log10((high - low) / count))
-    step = next(step * factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= count)
+    step = next(step * factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= count + 0.5)
     digits = max(0, 2 - math.floor(math.log10(step)))
     values = (round(k * step, digits) for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1))
     return [value + 0.0 for value in values]  # no negative zero

@@ -13,7 +13,8 @@ from gfgn.report.elements import figure, folded, heading, hidden_caption, row_he
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import METRICS, count, score
+from gfgn.runs.text import METRICS, count, scale, score, unit
+from gfgn.runs.text import heading as metric_heading
 from gfgn.train.evaluation import ClassReport
 
 GATES = {"min": "minimum", "mean": "mean", "max": "maximum", "std": "std. dev.", "below_055": "below 0.55, %"}
@@ -27,8 +28,8 @@ def run_section(comparison: Comparison, number: int, level: int) -> str:
     assert comparison.explanation is not None
     run, metric = comparison.explanation["run"], comparison.dataset.metric
     text = (
-        f"The rest of this page is about one run of {run['model']}, the model with the best mean validation score of "
-        "those that can be trained again: "
+        f"What follows is about one run of {run['model']}, the model with the best mean validation score of those that "
+        "can be trained again: "
         f"split {run['split']}, seed {run['seed']}, {in_words(run['configuration'], run['model'])}. "
     )
     text += f"It was trained again for this page; its test {METRICS[metric]} is {_score(run['test'], metric)}."
@@ -39,15 +40,14 @@ def run_section(comparison: Comparison, number: int, level: int) -> str:
 
 
 def _score(value: float | None, metric: str) -> str:
-    return "unknown" if value is None else score(value, metric) + ("" if metric == "log_loss" else "%")
+    return "unknown" if value is None else score(value, metric) + unit(metric)
 
 
 def _curves(comparison: Comparison) -> str:
     """Losses and validation score by epoch."""
     assert comparison.explanation is not None
     history, run, metric = comparison.explanation["history"], comparison.explanation["run"], comparison.dataset.metric
-    scale = -1 if metric == "log_loss" else 100
-    scores = [None if value is None else scale * value for value in history["val"]]
+    scores = [None if value is None else scale(metric) * value for value in history["val"]]
     epochs = [epoch + 1 for epoch in history["epoch"]]
     span = (1.0, float(max(2, epochs[-1])))
     charts = []
@@ -65,7 +65,7 @@ def _curves(comparison: Comparison) -> str:
         last = [f"{values[-1]:.3g}" for values in curves.values() if values[-1] is not None]
         alt = f"Line chart of the {what} over {run['epochs']} epochs, ending at {' and '.join(last)}; {best}."
         entries = [("line a", "training loss"), ("line b", "validation loss")] if what == "loss" else []
-        entries = entries or [("line b", what + ("" if metric == "log_loss" else ", %"))]
+        entries = entries or [("line b", f"validation {metric_heading(metric)}")]
         charts.append(legend([*entries, ("mark", best)]) + chart.svg(alt))
     return figure("".join(charts), "Training curves. Parameters of the best epoch are used.")
 

@@ -13,7 +13,7 @@ from gfgn.data.files import atomic_write
 from gfgn.report.charts import Chart, legend, padded
 from gfgn.report.elements import data, figure, heading, hidden_caption, number, row_head, scrolling
 from gfgn.runs import Comparison
-from gfgn.runs.text import METRICS
+from gfgn.runs.text import METRICS, scale, unit
 
 ENDS = 20  # features at each end of the order that are shown first
 FOLLOWS = {True: "follows the graph", False: "does not"}
@@ -74,18 +74,18 @@ def features_section(comparison: Comparison, number: int, level: int, file: str 
 def _columns(comparison: Comparison, features: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """The columns of numbers, and the index of the one that the table is first ordered by: the gate of the explained
     GFGN's level if there is one."""
-    scale, unit = (1, "") if comparison.dataset.metric == "log_loss" else (100, ", points")
+    factor, points = scale(comparison.dataset.metric), ", points" if unit(comparison.dataset.metric) else ""
     columns = [
         {"label": f"gate, {level}", "values": values, "digits": 2} for level, values in features["gates"].items()
     ]
     levels = list(features["gates"])
     own = features["model"].removeprefix("gfgn-")
     columns.append({"label": "smoothness", "values": features["smoothness"], "digits": 2})
-    drops = [None if value is None else round(scale * value, 4) for value in features["importance"]]
-    columns.append({"label": f"importance{unit}", "values": drops, "digits": 2 if scale == 100 else 4})
+    drops = [None if value is None else round(factor * value, 4) for value in features["importance"]]
+    columns.append({"label": f"importance{points}", "values": drops, "digits": 2 if points else 4})
     if features["follows"] is not None:
         columns.append({"label": "by construction", "values": [FOLLOWS[each] for each in features["follows"]]})
-    main = levels.index(own) if own in levels else 0 if levels else len(columns) - 1
+    main = levels.index(own) if own in levels else 0 if levels else 1  # importance without gates
     return columns, main
 
 
@@ -138,19 +138,15 @@ def _chart(comparison: Comparison, features: dict[str, Any], main: int) -> str:
 def _explorer(names: list[str], columns: list[dict[str, Any]], main: int, index: int) -> str:
     """The table of features. Without a script it shows both ends of the order; the script makes it searchable."""
     caption, wide = "Features", len(names) > 2 * ENDS
-    order = sorted(
-        range(len(names)), key=lambda k: (columns[main]["values"][k] is None, -(columns[main]["values"][k] or 0))
-    )
-    groups = [("", order)]
+    label, values = columns[main]["label"], columns[main]["values"]
+    known = sorted((k for k in range(len(names)) if values[k] is not None), key=lambda k: -values[k])
+    groups = [("", [*known, *(k for k in range(len(names)) if values[k] is None)])]
     if wide:
-        label = columns[main]["label"]
-        groups = [(f"{ENDS} highest: {label}", order[:ENDS]), (f"{ENDS} lowest: {label}", order[-ENDS:][::-1])]
-        if columns[main]["values"][order[-1]] is None:
-            groups = groups[:1]
+        groups = [(f"{ENDS} highest: {label}", known[:ENDS]), (f"{ENDS} lowest: {label}", known[: -ENDS - 1 : -1])]
     body = "\n".join(_group(title, rows, names, columns) for title, rows in groups)
     heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in ["feature", *(c["label"] for c in columns)])
     content = f"<table>\n{hidden_caption(caption)}<thead><tr>{heads}</tr></thead>\n{body}\n</table>"
-    first = f'<option value="ends">{escape(" and ".join(title for title, _ in groups))}</option>' if wide else ""
+    first = f'<option value="ends">the {ENDS} highest and the {ENDS} lowest</option>' if wide else ""
     controls = (
         f'<p class="controls" hidden><label for="search-{index}">Search '
         f'<input id="search-{index}" type="search" autocomplete="off" spellcheck="false"></label> '
@@ -161,8 +157,8 @@ def _explorer(names: list[str], columns: list[dict[str, Any]], main: int, index:
         '<p class="controls" hidden><button type="button">Previous</button> <button type="button">Next</button> '
         '<span role="status"></span></p>'
     )
-    values = data({"names": names, "columns": columns, "main": main})
-    return f'<div class="explorer">{controls}\n{scrolling(content, caption)}\n{pages}\n{values}</div>'
+    content = scrolling(content, caption) + data({"names": names, "columns": columns, "main": main})
+    return f'<div class="explorer">{controls}\n{content}\n{pages}</div>'
 
 
 def _group(title: str, rows: Sequence[int], names: Sequence[str], columns: Sequence[dict[str, Any]]) -> str:

@@ -16,8 +16,8 @@ from gfgn.report.features import features_section, write_gates
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import count, gain, interval, mean_and_std, p_value, percent
-from gfgn.runs.text import heading as unit
+from gfgn.runs.text import bounds, count, gain, interval, mean_and_std, p_value, percent, scale
+from gfgn.runs.text import heading as metric_heading
 from gfgn.runs.verdict import headline
 
 ROW = 58  # pixels of a model in the chart of all runs
@@ -155,7 +155,7 @@ def _incomplete(comparison: Comparison) -> str:
 def _results(comparison: Comparison, number: int, level: int) -> str:
     metric, baseline = comparison.dataset.metric, comparison.best_baseline
     paired = baseline is not None and any(map(is_gfgn, comparison.models))
-    heads = ["model", f"test {unit(metric)}", "95% interval", "parameters", "s / run"]
+    heads = ["model", f"test {metric_heading(metric)}", "95% interval", "parameters", "s / run"]
     note = "Mean ± standard deviation over runs; t-interval of the mean over splits, corrected for their overlap."
     if paired:
         heads[3:3] = [f"against {baseline}", "p"]
@@ -182,7 +182,7 @@ def _selections(comparison: Comparison, number: int, level: int) -> str:
             score = mean_and_std(candidate.val, candidate.std, candidate.runs, comparison.dataset.metric)
             tried.append([model, score, Prose(in_words(candidate.configuration, model))])
         selected.append(tried[-len(selection.candidates)])
-    heads = ["model", f"validation {unit(comparison.dataset.metric)}", Prose("configuration")]
+    heads = ["model", f"validation {metric_heading(comparison.dataset.metric)}", Prose("configuration")]
     note = "Mean ± standard deviation of the best validation score over splits. Test scores play no part."
     title = f"All {len(tried)} configurations tried"
     return (
@@ -194,18 +194,24 @@ def _selections(comparison: Comparison, number: int, level: int) -> str:
 def _runs(comparison: Comparison, number: int, level: int) -> str:
     """Every run as a mark, one row per model, with the mean and its 95% interval above."""
     metric, summaries = comparison.dataset.metric, comparison.summary()
-    scale = -1 if metric == "log_loss" else 100
-    scores = {model: [scale * run.test for run in comparison.rows[model]] for model in summaries}
-    ends = [scale * end for summary in summaries.values() for end in (summary.low, summary.high)]
-    span = padded([*ends, *(value for values in scores.values() for value in values)])
+    factor = scale(metric)
+    scores = {model: [factor * run.test for run in comparison.rows[model]] for model in summaries}
+    intervals = {model: [factor * bound for bound in bounds(summaries[model], metric)] for model in summaries}
+    span = padded(
+        [
+            *(end for ends in intervals.values() for end in ends),
+            *(value for values in scores.values() for value in values),
+        ]
+    )
     chart = Chart(span, (float(len(scores)), 0.0), ROW * len(scores))
-    chart.x_axis(f"test {unit(metric)}")
+    chart.x_axis(f"test {metric_heading(metric)}")
     for row, (model, summary) in enumerate(summaries.items()):
         chart.text("0", ROW * row + 15, model, kind="name")
         chart.text("100%", ROW * row + 15, percent(summary, metric), "end")
-        if np.isfinite([summary.low, summary.high]).all():
-            chart.segment((scale * summary.low, scale * summary.high), (row + 0.42, row + 0.42), "interval")
-        chart.segment((scale * summary.mean,) * 2, (row + 0.36, row + 0.48), "interval")
+        low, high = intervals[model]
+        if np.isfinite([low, high]).all():
+            chart.segment((low, high), (row + 0.42, row + 0.42), "interval")
+        chart.segment((factor * summary.mean,) * 2, (row + 0.36, row + 0.48), "interval")
         for value, offset in zip(scores[model], stack(scores[model]), strict=True):
             chart.dot(value, row + 0.58 + offset, "a" if is_gfgn(model) else "b")
     text = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in summaries.items())

@@ -232,7 +232,7 @@ def _levels(model: str, dataset: Dataset) -> Sequence[str]:
 
 def _groups(dataset: Dataset) -> tuple[list[list[int]], list[str] | None]:
     """The features that are permuted together, and the name of the column that each feature is from, if known."""
-    encoder = getattr(dataset, "encoder", None)
+    encoder = dataset.encoder
     if encoder is None:
         return [[feature] for feature in range(dataset.num_features)], None
     groups: dict[int, list[int]] = {}
@@ -249,8 +249,8 @@ def _work(explained: Explained) -> int:
 
 
 def _candidates(explained: Explained, groups: list[list[int]], gates: Tensor | None, count: int) -> list[int]:
-    """`count` groups of features: a fifth with the highest gates, a fifth with the lowest, the others with the largest
-    weights of the first layer, times the features' standard deviation."""
+    """`count` groups of features: up to 20 with the highest gates, up to 20 with the lowest, the others with the
+    largest weights of the first layer, times the features' standard deviation."""
     if count >= len(groups):
         return list(range(len(groups)))
     x = explained.task.val.x
@@ -261,7 +261,7 @@ def _candidates(explained: Explained, groups: list[list[int]], gates: Tensor | N
     for number, values in enumerate(scores, 1):
         of_group = [max(values[group].tolist()) for group in groups]
         ranked = sorted(range(len(groups)), key=lambda k: -of_group[k])  # stable: ties in the order of the features
-        share = count if number == len(scores) else number * count // 5
+        share = count if number == len(scores) else number * min(20, count // 3)
         chosen |= dict.fromkeys([k for k in ranked if k not in chosen][: share - len(chosen)])
     return sorted(chosen)
 
