@@ -16,7 +16,7 @@ from gfgn.paper.rules import ASSORTATIVE, BASELINES, DISASSORTATIVE, NINE, PPI_B
 from gfgn.paper.studies import load_study
 from gfgn.runs.record import DatasetRecord
 from gfgn.runs.table import write_runs
-from gfgn.train import TrainConfig
+from gfgn.train import TrainConfig, difference
 
 Change = Callable[[Evidence], Evidence]
 PUBLISHED = load_study("table1").published.scores
@@ -251,9 +251,17 @@ def test_wide_intervals_reach_the_published_figure() -> None:
 
 def test_differences_are_over_common_runs() -> None:
     first, second = [(0, 0, 3.0), (1, 0, 5.0), (2, 0, 100.0)], [(0, 0, 1.0), (1, 0, 1.0), (3, 0, 0.0)]
-    assert paired(first, second).mean == pytest.approx(3)
-    with pytest.raises(Missing, match="runs on the same splits and seeds"):
-        paired(first, [(7, 0, 1.0)])
+    assert paired("cora", first, second).mean == pytest.approx(3)
+    for other in ([(7, 0, 1.0)], [(0, 0, 1.0)]):  # one split has no interval
+        with pytest.raises(Missing, match="runs on the same two or more splits of cora"):
+            paired("cora", first, other)
+
+
+def test_intervals_are_corrected_for_overlapping_splits() -> None:
+    first, second = [(split, 0, float(split)) for split in range(4)], [(split, 0, 0.0) for split in range(4)]
+    gap, other = paired("cora", first, second), paired("minesweeper", first, second)
+    assert gap == difference(first, second, 0.25)
+    assert gap.low > other.low  # of which a quarter are test nodes
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from gfgn.paper.check import _repeat, check, check_files
 from gfgn.paper.page import MISSING, make_page
 from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import load_study
-from gfgn.runs import Row, read_runs, write_runs
+from gfgn.runs import Row, read_runs, text, write_runs
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell
 from gfgn.runs.study_files import Time
-from gfgn.train import Replica
+from gfgn.runs.views import known_test_share
+from gfgn.train import Replica, summarize
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +89,9 @@ def test_the_page(done: Path) -> None:
     by_hand = [100 * row.test for row in results.rows if row.model == "gcn"]
     assert gcn.mean == pytest.approx(sum(by_hand) / 6)
     line = next(line for line in page.splitlines() if line.startswith("| gcn | 51.00 ± 1.50 |"))
-    low, high = 100 * gcn.summary.low, 100 * gcn.summary.high
-    assert f"| {gcn.mean:.2f} ± {100 * gcn.summary.std:.2f} | [{low:.2f}, {high:.2f}] |" in line
+    assert gcn.summary == summarize(gcn.rows, known_test_share("karate"))
+    interval = text.interval(gcn.summary, "accuracy", digits=2)
+    assert f"| {gcn.mean:.2f} ± {100 * gcn.summary.std:.2f} | {interval} |" in line
     assert f"{gcn.mean - 51:+.2f}".replace("-", "−") in line
     assert f"{gcn.mean:.2f}** (51.00)" in page or f"{gcn.mean:.2f} (51.00)" in page
     gain = f"{gfgn.mean - gcn.mean:.2f}".replace("-", "−")

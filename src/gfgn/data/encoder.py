@@ -142,6 +142,11 @@ class FeatureEncoder:
         fill, center, factor = (np.repeat(vector, widths) for vector in vectors)
         return fill, center, factor
 
+    @property
+    def centered(self) -> bool:
+        """Whether features are shifted to mean 0."""
+        return bool(self._vectors[1].any())
+
     @cached_property
     def _features(self) -> list[tuple[str, int, bool]]:
         """Name, index of the column and whether it is an indicator, for each feature."""

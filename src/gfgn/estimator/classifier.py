@@ -153,10 +153,10 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             edge_weight: `[E]`, 0 or larger.
             val_mask: Validation nodes: `[N]` booleans, or indices. By default they are drawn.
         """
-        self._check_parameters()
         given = unpack(X, edge_index, edge_weight, y, val_mask)
         raw, columns = self._raw(given.X, reset=True)
         labels = read_labels(given.y, raw.shape[0], given.nodes)
+        self._check_parameters()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if given.val_mask is None:
             val = draw_validation(labels, self.val_fraction, seed)
@@ -188,6 +188,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         status: Callable[[str, Status], None] | None = None,
     ) -> Self:
         """Trains on the first split of a dataset; `status` receives the level and the progress of training."""
+        self._check_parameters()
         start = time.perf_counter()
         device, best = choose_device(self.device), -np.inf
         self.level_scores_: dict[str, float] = {}

@@ -178,6 +178,10 @@ def make_plan(
     models, options, config = tuple(models), options or {}, TrainConfig(**training)
     _check(dataset, models, splits, seeds, config)
     _check_options(dataset, models, options)
+    if dataset.encoder is not None and dataset.encoder.centered:
+        # The gates read means of features, which tell nothing if all are 0.
+        biased: dict[str, Configuration] = {model: {"gate_bias": 0.0} for model in models if is_gfgn(model)}
+        options = {model: biased.get(model, {}) | options.get(model, {}) for model in {**biased, **options}}
     if grid is not None and trials is not None:
         raise ValueError(f"trials must not be given together with grid, got {trials}")
     if grid is not None and not grid:
@@ -218,8 +222,8 @@ def compare(
         store: Where runs are kept; in memory by default.
         **settings: `lr`, `weight_decay`, `dropout` and `lam`, which all models share; those that are not given are
             0.02, 5e-4, 0.5 and 1, or tuned with `grid` or `trials`. `options`, hyperparameters and options of single
-            models, by model. `space`, what `trials` are drawn from. The arguments of `TrainConfig`, such as
-            `max_epochs`, `patience` and `class_weights`.
+            models, by model; GFGNs have `gate_bias` 0 by default if features were centered. `space`, what `trials`
+            are drawn from. The arguments of `TrainConfig`, such as `max_epochs`, `patience` and `class_weights`.
     """
     plan = make_plan(dataset, models, splits, seeds, trials=trials, grid=grid, **settings)
     if store is not None:
