@@ -227,8 +227,8 @@ def test_a_tuned_comparison_shows_the_selected_configurations(both: str, tuned: 
 
 
 def test_shared_settings_are_shown_once(comparison: Comparison, tuned: Comparison, tmp_path: Path) -> None:
-    assert write(tmp_path, comparison, with_record(comparison, name="other")).count("Every model: ") == 1
-    assert write(tmp_path, comparison, tuned).count("Every model: ") == 2
+    assert write(tmp_path, comparison, with_record(comparison, name="other")).count("Every network: ") == 1
+    assert write(tmp_path, comparison, tuned).count("Every network: ") == 2
 
 
 def test_a_single_split_has_no_interval(tmp_path: Path) -> None:

@@ -56,14 +56,13 @@ def curves(history: dict[str, Any], run: dict[str, Any], metric: str) -> str:
     ):
         chart = Chart(span, padded(value for values in lines.values() for value in values), 180)
         chart.x_axis("epoch")
-        chart.y_axis(lambda value: f"{value:g}".replace("-", "−"))
+        chart.y_axis(what if what == "loss" else f"validation {metric_heading(metric)}")
         for kind, values in lines.items():
             chart.line(zip(epochs, values, strict=True), kind)
         chart.segment((run["epoch"] + 1,) * 2, chart.y, "mark")
         last = [f"{values[-1]:.3g}" for values in lines.values() if values[-1] is not None]
         alt = f"Line chart of the {what} over {run['epochs']} epochs, ending at {' and '.join(last)}; {best}."
-        entries = [("line a", "training loss"), ("line b", "validation loss")] if what == "loss" else []
-        entries = entries or [("line b", f"validation {metric_heading(metric)}")]
+        entries = [("line a", "training"), ("line b", "validation")][len(lines) == 1 :]
         charts.append(legend([*entries, ("mark", best)]) + chart.svg(alt))
     return figure("".join(charts), "Training curves. Parameters of the best epoch are used.")
 
@@ -158,7 +157,7 @@ def _calibration(report: ClassReport) -> str:
     """Accuracy against confidence, one mark per bin."""
     chart = Chart((0.0, 1.0), (0.0, 1.0), 260)
     chart.x_axis("confidence (probability of the prediction)")
-    chart.y_axis()
+    chart.y_axis("accuracy")
     chart.segment((0.0, 1.0), (0.0, 1.0), "mark")
     filled = [each for each in report.bins if each.confidence is not None and each.accuracy is not None]
     points = []

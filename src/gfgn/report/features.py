@@ -123,15 +123,14 @@ def _chart(metric: str, features: dict[str, Any], main: int) -> str:
         return ""
     chart = Chart((0.0, max(1.0, *(gate for _, gate, _, _ in points))), padded((p[2] for p in points), True), 260)
     chart.x_axis(f"{gates['label']} level (0: own value, 1: neighbors')")
-    chart.y_axis(lambda value: f"{value:g}".replace("-", "−"))
+    chart.y_axis(drops["label"])
     for name, gate, drop, follow in points:
         chart.dot(gate, drop, "a" if follow else "b", f"{name}: gate {gate:.2f}, {drops['label']} {drop:g}")
     top = sorted(points, key=lambda point: -point[2])[:3]
     most = ", ".join(f"{name} (gate {gate:.2f})" for name, gate, *_ in top)
     alt = f"Scatter plot of importance against the gate of {len(points):,} features. Most important: {most}."
     marks = legend([("a", "follows the graph by construction"), ("b", "does not")]) if features["follows"] else ""
-    caption = f"Each mark is one feature: {drops['label']} (vertical) against its gate (horizontal)."
-    return figure(marks + chart.svg(alt), caption)
+    return figure(marks + chart.svg(alt), "Each mark is one feature: its importance against its gate.")
 
 
 def _explorer(names: list[str], columns: list[dict[str, Any]], main: int, index: int) -> str:

@@ -162,7 +162,7 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
 
 def _training(comparison: Comparison) -> str:
     choice = "The best epoch is chosen on the validation nodes; the test score is that of the chosen epoch."
-    return f"Every model: {comparison.settings}. {choice}"
+    return f"Every network: {comparison.settings}. {choice}"
 
 
 def _incomplete(comparison: Comparison) -> str:
