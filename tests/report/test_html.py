@@ -237,6 +237,16 @@ def test_a_single_split_has_no_interval(tmp_path: Path) -> None:
     assert "nan" not in re.sub(r"<style>.*?</style>|<script>.*?</script>", "", page.text, flags=re.S).lower()
 
 
+def test_the_log_loss_is_no_percentage(tmp_path: Path) -> None:
+    data = dataclasses.replace(dimensions(120, degree=8, splits=2), metric="log_loss")
+    comparison = explained(data, ["majority", "gfgn-graph"])
+    page = write(tmp_path, comparison)
+    assert Page(page).wrong == []
+    assert rows_of(page, "majority")[0][0].startswith(f"−{-comparison.summary()['majority'].mean:.3f} ± ")
+    assert "importance, points" not in page
+    assert "log loss, %" not in page
+
+
 def test_missing_parts_are_named(comparison: Comparison, tmp_path: Path) -> None:
     changed = dataclasses.replace(comparison, explanation=None, incomplete={"gcn": (1, 2)})
     page = write(tmp_path, with_record(changed, standin=True))

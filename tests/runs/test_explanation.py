@@ -2,16 +2,17 @@
 
 import dataclasses
 import json
-import types
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import confusion_matrix
 
 import gfgn.runs.explanation as module
 from gfgn.data import Dataset, dimensions
+from gfgn.data.encoder import FeatureEncoder, raw_features
 from gfgn.runs import Comparison, Store, compare, explain, smoothness
 from gfgn.runs.comparison import read_comparisons
 from gfgn.runs.explanation import Explained, choose_run, find_extremes
@@ -65,10 +66,9 @@ def test_the_run_is_chosen_by_validation_score(comparison: Comparison) -> None:
 
 def test_models_that_cannot_be_explained_are_skipped(data: Dataset) -> None:
     with Store(":memory:") as store:
-        sampled = compare(data, ["graphsaint"], splits=1, store=store, max_epochs=1)
-        assert explain(store, data, sampled) is None
-        rows = {"majority": [dataclasses.replace(sampled.rows["graphsaint"][0], model="majority")]}
-        assert choose_run(dataclasses.replace(sampled, rows=rows)) is None
+        able = compare(data, ["majority", "graphsaint"], splits=1, store=store, max_epochs=1)
+        assert explain(store, data, able) is None
+        assert read_comparisons(store)[0].explanation is None
 
 
 def test_the_run_trained_again_is_the_run_of_the_store(note: dict[str, Any], comparison: Comparison) -> None:
@@ -148,15 +148,20 @@ def test_permuted_columns_are_the_same_dense_and_sparse() -> None:
 
 
 def test_columns_of_one_source_are_permuted_together(data: Dataset) -> None:
-    columns = [types.SimpleNamespace(name=f"column {k}") for k in range(35)]
-    encoder = types.SimpleNamespace(columns=columns, sources=[0, *range(35)])
-    known = dataclasses.replace(data)
-    object.__setattr__(known, "encoder", encoder)
-    groups, source = module._groups(known)
-    assert groups[:2] == [[0, 1], [2]]
-    assert source is not None
-    assert source[:3] == ["column 0", "column 0", "column 1"]
-    assert module._groups(data)[1] is None
+    city = np.array(["Bonn", "Kiel", "Ulm"])[data.y.numpy() // 2]
+    raw, columns = raw_features(pd.DataFrame({"city": city, "size": data.x[:, 0].numpy()}))
+    encoder = FeatureEncoder.fit(raw, columns)
+    changes: dict[str, Any] = {"x": encoder.transform(raw), "feature_names": encoder.feature_names, "encoder": encoder}
+    table = dataclasses.replace(data, **changes, smooth_dimensions=None)
+    with Store(":memory:") as store:
+        note = explain(store, table, compare(table, ["mlp"], splits=1, store=store, max_epochs=60))
+    assert note is not None
+    features = note["features"]
+    assert features["source"] == ["city", "city", "city", "size"]
+    *cities, size = features["importance"]
+    assert len(set(cities)) == 1
+    assert cities[0] > 0.1
+    assert cities[0] > size
 
 
 def test_wide_data_has_candidates_only(
