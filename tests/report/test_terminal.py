@@ -1,5 +1,6 @@
 """Progress lines and bars, and the tables in the terminal."""
 
+import dataclasses
 import io
 import re
 
@@ -27,6 +28,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_status() -> None:
     assert describe_status(STATUS) == "120 training, epoch 200, best validation score 84.7%, 1 min 15 s left"
+    assert "best validation score −0.412," in describe_status(dataclasses.replace(STATUS, best_val=-0.412))
     early = Status(160, 0, 160, 0, float("-inf"), 0.0, None)
     assert describe_status(early) == "160 training, epoch 0"
 
@@ -60,6 +62,17 @@ def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     for part in ("texas gfgn-pair", " 81/160", " 81/200", "best validation score 84.7%, 1 min 15 s left"):
         assert part in text
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_one_split_has_no_interval(metric: str) -> None:
+    data = dataclasses.replace(dimensions(100, degree=8, splits=1), metric=metric)
+    console = Console(file=io.StringIO(), width=100)
+    print_comparisons(console, [compare(data, ["mlp", "gfgn-graph"], splits=1, max_epochs=3)])
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "nan" not in text
+    assert re.search(r"mlp +−?[\d.]+ +–", text)
+    assert re.search(r"gfgn-graph +−?[\d.]+ +– +[+−][\d.]+ *$", text, flags=re.MULTILINE)
 
 
 def test_tables() -> None:
