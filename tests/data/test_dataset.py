@@ -9,6 +9,7 @@ import torch
 
 from gfgn import Graph
 from gfgn.data import Dataset, Split, load
+from gfgn.data.dataset import default_metric
 
 
 def small(**changes: Any) -> Dataset:
@@ -171,10 +172,19 @@ def test_to_keeps_cached_properties() -> None:
     assert there.inductive
 
 
+def test_default_metric() -> None:
+    y = torch.zeros(6, dtype=torch.int64)
+    assert [default_metric(y, classes) for classes in (0, 2, 3)] == ["accuracy", "roc_auc", "accuracy"]
+    assert default_metric(torch.zeros(6, 2, dtype=torch.bool), 2) == "micro_f1"
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"metric": "f1"}, "metric must be one of 'accuracy', 'roc_auc', 'micro_f1', got 'f1'"),
-    ({"metric": "micro_f1"}, r"metric must be 'micro_f1' if and only if y is \[N, L\], got 'micro_f1' for \[N\]"),
-    ({"y": torch.ones(6, 2, dtype=torch.bool)}, r"got 'accuracy' for \[N, L\]"),
+    ({"metric": "f1"}, "metric must be one of 'accuracy', 'balanced_accuracy', .* 'micro_f1', got 'f1'"),
+    ({"metric": "micro_f1"}, r"metric must not be 'micro_f1' for y of one class per node \(\[N\]\), got 'micro_f1'"),
+    (
+        {"y": torch.ones(6, 2, dtype=torch.bool)},
+        r"metric must be one of 'micro_f1', 'macro_f1', 'log_loss' for multi-label y \(\[N, L\]\), got 'accuracy'",
+    ),
     (
         {"y": torch.ones(6, 3, dtype=torch.bool), "metric": "micro_f1"},
         r"y must be \[6, 2\] of bool, with num_classes \(2\) columns, got \[6, 3\] of torch.bool",

@@ -12,6 +12,7 @@ from gfgn.report import write_report
 from gfgn.report.figures import stack
 from gfgn.runs import Comparison, Store, compare, grid
 from gfgn.runs.gates import gates_note
+from gfgn.runs.text import interval
 
 VOID = {"meta", "link", "br", "use", "path"}
 
@@ -93,7 +94,7 @@ def test_the_table_shows_the_summaries(page: str, comparison: Comparison) -> Non
         row = re.search(rf"<tr[^>]*><td>{model}</td>(.*?)</tr>", page)
         assert row is not None
         assert f"{100 * summary.mean:.1f} ± {100 * summary.std:.1f}" in row[1]
-        assert f"[{100 * summary.low:.1f}, {100 * summary.high:.1f}]" in row[1]
+        assert interval(summary, "accuracy") in row[1]
     assert "against mlp" in page
     assert "at most 5 epochs" in page
     assert comparison.dataset.description in page

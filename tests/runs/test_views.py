@@ -1,15 +1,16 @@
 """Views: datasets with other features, edges or splits, and their names."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from gfgn.data import load, random_splits
+from gfgn.data import Split, load, random_splits
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.data.diagnosis import connected_components
-from gfgn.runs.record import is_standin
-from gfgn.runs.views import View, data_name, load_view
+from gfgn.runs.record import DatasetRecord, is_standin, measure_test_share
+from gfgn.runs.views import TEST_SHARES, View, data_name, known_test_share, load_view
 
 
 def test_the_default_view_is_the_loaded_dataset() -> None:
@@ -85,3 +86,40 @@ def test_names_in_results() -> None:
         assert is_standin(name)
     assert not is_standin("ppi")
     assert not is_standin("cora+20%")
+
+
+# --- test nodes per other node ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_known_shares_of_test_nodes(name: str) -> None:
+    """What studies know of the splits without loading the data, against the data; rounding matters on small graphs."""
+    if DATASETS[name].files and not is_available(name):
+        pytest.skip(f"GFGN_DATA does not name a folder with {name}")
+    assert DatasetRecord.of(load(name)).test_share == pytest.approx(known_test_share(name), abs=0.01)
+
+
+def is_available(name: str) -> bool:
+    root = Path(os.environ.get("GFGN_DATA") or "missing")
+    return all((root / file).is_file() for file in DATASETS[name].files)
+
+
+@pytest.mark.parametrize("view", [View(fractions=(0.6, 0.2)), View(fractions=(0.5, 0.3)), View(noise=0.5)])
+def test_known_shares_of_views(view: View) -> None:
+    share = DatasetRecord.of(load_view("dimensions", view)).test_share
+    assert share == pytest.approx(known_test_share("dimensions", view), abs=0.01)
+
+
+def test_names_of_known_shares() -> None:
+    assert set(TEST_SHARES) <= set(DATASETS)
+
+
+def test_share_of_test_nodes() -> None:
+    """Splits are independent only if no two of them share a node."""
+    node = torch.arange(20)
+    first = Split(node < 4, (node >= 4) & (node < 8), (node >= 8) & (node < 10))
+    second = Split(*(mask.roll(10) for mask in first))
+    third = Split(*(mask.roll(9) for mask in first))
+    assert measure_test_share([first]) == measure_test_share([first, third]) == 2 / 8
+    assert measure_test_share([first, second]) == 0
+    assert measure_test_share([]) is None

@@ -15,9 +15,10 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from gfgn import Graph
 from gfgn.data import Dataset, Split, dimensions
+from gfgn.data.dataset import METRICS
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.random import GOLDEN, keyed, mix
-from gfgn.train import Replica, Run, Status, TrainConfig, train_replicas
+from gfgn.train import Replica, Run, Status, TrainConfig, train_minibatch, train_replicas
 from gfgn.train.batch import Batch
 from gfgn.train.settings import num_threads, precision
 from gfgn.train.trainer import _even_chunks
@@ -429,13 +430,39 @@ def test_one_graph_per_step_makes_several_steps() -> None:
         train_replicas("mlp", dimensions(60, splits=1), [Replica()], graphs_per_step=1)
 
 
-def test_validation_by_roc_auc(data: Dataset) -> None:
-    binary = dataclasses.replace(data, y=(data.y < 3).long(), num_classes=2, metric="roc_auc")
-    [run] = train_replicas("gfgn-graph", binary, [Replica()], max_epochs=20)
-    assert run.val == max(run.history["val"]) > 0.5
-    one_sided = dataclasses.replace(binary, y=torch.zeros_like(binary.y))
-    with pytest.raises(ValueError, match="split 0 of 'dimensions' must have val nodes of both classes for ROC AUC"):
+@pytest.mark.parametrize("class_weights", [False, True])
+@pytest.mark.parametrize("metric", [name for name in METRICS if name != "micro_f1"])
+def test_validation_by_every_metric(data: Dataset, metric: str, class_weights: bool) -> None:
+    measured = dataclasses.replace(data, metric=metric)
+    replicas = [Replica(split) for split in (0, 1)]
+    for run in train_replicas("gfgn-graph", measured, replicas, max_epochs=20, class_weights=class_weights):
+        assert run.val == max(run.history["val"]) > run.history["val"][0]
+        assert math.isfinite(run.test)
+        assert run.history["val"][run.epoch] == run.val
+
+
+def test_class_weights_help_a_rare_class(data: Dataset) -> None:
+    """With equal weights, a class of 10% of the nodes counts as much as the other."""
+    torch.manual_seed(0)
+    rare = (data.y == 0) & (torch.rand(data.num_nodes) < 0.6)
+    two = dataclasses.replace(data, y=rare.long(), num_classes=2, metric="balanced_accuracy")
+    replicas = [Replica(split) for split in range(3)]
+    scores = [
+        np.mean([run.test for run in train_replicas("mlp", two, replicas, 30, best="last", class_weights=weighted)])
+        for weighted in (False, True)
+    ]
+    assert scores[0] < scores[1]
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "average_precision"])
+def test_a_split_on_which_the_metric_is_not_defined(data: Dataset, metric: str) -> None:
+    one_sided = dataclasses.replace(data, y=torch.where(data.splits[0].test, 0, data.y), metric=metric)
+    message = f"split 0 of 'dimensions' must have test nodes of two or more classes for {metric}, got 30 of one class"
+    with pytest.raises(ValueError, match=message):
         train_replicas("mlp", one_sided, [Replica()])
+    with pytest.raises(ValueError, match=message):
+        train_minibatch("graphsage", one_sided, [Replica()])
+    train_replicas("mlp", dataclasses.replace(one_sided, metric="balanced_accuracy"), [Replica()], max_epochs=1)
 
 
 @pytest.mark.parametrize(

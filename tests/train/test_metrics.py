@@ -1,12 +1,24 @@
 """Losses and scores of many replicas, each against PyTorch and scikit-learn."""
 
+import math
+import warnings
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    f1_score,
+    log_loss,
+    roc_auc_score,
+)
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from gfgn.data.dataset import METRICS
 from gfgn.train import metrics
 
 
@@ -55,6 +67,104 @@ def test_micro_f1_and_its_loss(seed: int) -> None:
         expected = f1_score(y[chosen], logits[k][chosen] > 0, average="micro", zero_division=1.0)
         assert float(scores[k]) == pytest.approx(expected)
         torch.testing.assert_close(losses[k], binary_cross_entropy_with_logits(logits[k][chosen], y[chosen].float()))
+
+
+@st.composite
+def predictions(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Logits with ties, labels of which some may not occur or be unknown, and masks of any size from 1 on."""
+    replicas, nodes, classes = draw(st.integers(1, 3)), draw(st.integers(1, 40)), draw(st.integers(2, 5))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
+    logits = torch.randn(replicas, nodes, classes, generator=generator, dtype=torch.float64).mul(3)
+    step = draw(st.sampled_from([0, 1, 4]))
+    logits = logits.div(step).round().mul(step) if step else logits
+    occurring = draw(st.lists(st.integers(0, classes - 1), min_size=1, unique=True))
+    y = torch.tensor(occurring)[torch.randint(len(occurring), (nodes,), generator=generator)]
+    mask = torch.rand(replicas, nodes, generator=generator) < draw(st.sampled_from([0.1, 0.5, 1.0]))
+    mask[:, 0] = True
+    y[~mask.any(0)] = -1
+    return logits, y, mask
+
+
+def one_vs_rest(logits: torch.Tensor, y: torch.Tensor, score: type[roc_auc_score]) -> float:
+    """scikit-learn's score of class 1 of two, or its mean over the classes that occur; NaN where it is not defined."""
+    if y.unique().numel() < 2:
+        return math.nan
+    if logits.size(1) == 2:
+        return float(score(y, logits[:, 1] - logits[:, 0]))
+    ranked = logits.log_softmax(1)
+    return float(np.mean([score(y == k, ranked[:, k]) for k in y.unique().tolist()]))
+
+
+def reference(metric: str, logits: torch.Tensor, y: torch.Tensor) -> float:
+    predicted = logits.argmax(1)
+    if metric in ("roc_auc", "average_precision"):
+        return one_vs_rest(logits, y, roc_auc_score if metric == "roc_auc" else average_precision_score)
+    if metric == "log_loss":
+        return -float(log_loss(y, logits.softmax(1), labels=range(logits.size(1))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # classes that are predicted but do not occur
+        if metric == "macro_f1":
+            return float(f1_score(y, predicted, average="macro"))
+        return float((accuracy_score if metric == "accuracy" else balanced_accuracy_score)(y, predicted))
+
+
+@pytest.mark.parametrize("metric", [name for name in METRICS if name != "micro_f1"])
+@settings(max_examples=60)
+@given(case=predictions())
+def test_every_metric_against_scikit_learn(metric: str, case: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
+    logits, y, mask = case
+    scores = metrics.SCORES[metric](logits, y, mask)
+    assert scores.shape == (mask.size(0),)
+    for k, chosen in enumerate(mask):
+        expected = reference(metric, logits[k, chosen], y[chosen])
+        assert float(scores[k]) == pytest.approx(expected, abs=1e-6, nan_ok=True)
+
+
+def test_many_classes_against_scikit_learn() -> None:
+    """ROC AUC and average precision, by scikit-learn's own average over classes."""
+    generator = torch.Generator().manual_seed(0)
+    logits, y = torch.randn(1, 60, 4, generator=generator), torch.randint(4, (60,), generator=generator)
+    mask, probabilities = torch.ones(1, 60, dtype=torch.bool), logits[0].double().softmax(1)
+    auc = roc_auc_score(y, probabilities, multi_class="ovr", average="macro")
+    precision = average_precision_score(torch.nn.functional.one_hot(y), probabilities, average="macro")
+    assert float(metrics.roc_auc(logits, y, mask)) == pytest.approx(auc)
+    assert float(metrics.average_precision(logits, y, mask)) == pytest.approx(precision)
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "average_precision"])
+def test_scores_that_are_not_numbers_are_ties(metric: str) -> None:
+    """A diverged run is no better than chance."""
+    y, mask = torch.tensor([0, 1, 1, 0, 1]), torch.ones(1, 5, dtype=torch.bool)
+    expected = {"roc_auc": 0.5, "average_precision": 0.6}[metric]
+    assert float(metrics.SCORES[metric](torch.full((1, 5, 2), torch.nan), y, mask)) == pytest.approx(expected)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 1000))
+def test_multilabel_metrics(seed: int) -> None:
+    logits, mask = case(3, 12, 5, seed)
+    mask[:, 0] = True
+    y = torch.rand(12, 5, generator=torch.Generator().manual_seed(seed)) < torch.tensor([0.4, 0.1, 0.0, 0.9, 0.4])
+    f1, entropy = metrics.macro_f1(logits, y, mask), metrics.log_loss(logits, y, mask)
+    for k, chosen in enumerate(mask):
+        expected = f1_score(y[chosen], logits[k][chosen] > 0, average="macro", zero_division=0.0)
+        assert float(f1[k]) == pytest.approx(expected, abs=1e-6)
+        probabilities = logits[k][chosen].double().sigmoid()
+        losses = [log_loss(y[chosen][:, j], probabilities[:, j], labels=[False, True]) for j in range(5)]
+        assert float(entropy[k]) == pytest.approx(-np.mean(losses), rel=1e-5)
+
+
+def test_metrics_are_those_of_datasets() -> None:
+    assert tuple(metrics.SCORES) == METRICS
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_metrics_do_not_read_values(metric: str) -> None:
+    """On the meta device, where nothing can be computed, anything that waits for a value is an error."""
+    y = torch.empty(9, 3, dtype=torch.bool) if metric == "micro_f1" else torch.empty(9, dtype=torch.int64)
+    mask = torch.empty(2, 9, dtype=torch.bool, device="meta")
+    scores = metrics.SCORES[metric](torch.empty(2, 9, 3, device="meta"), y.to("meta"), mask)
+    assert scores.shape == (2,)
 
 
 def test_micro_f1_of_nothing_is_1() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gfgn.train import Replica, Run, bootstrap_interval, difference, summarize
-from gfgn.train.statistics import average_ranks, in_percent, paired_test, split_means
+from gfgn.train import Replica, Run, difference, summarize
+from gfgn.train.statistics import TEST_SHARE, average_ranks, paired_test, split_means
 
 
 def run(split: int, seed: int, test: float) -> Run:
@@ -26,42 +26,15 @@ def run(split: int, seed: int, test: float) -> Run:
     )
 
 
-@given(st.lists(st.floats(-1, 1), min_size=1, max_size=12))
-def test_interval_contains_the_mean_and_is_within_the_range(values: list[float]) -> None:
-    low, high = bootstrap_interval(values)
-    slack = 1e-9
-    assert min(values) - slack <= low <= np.mean(values) + slack
-    assert np.mean(values) - slack <= high <= max(values) + slack
-
-
-def test_coverage_of_the_interval() -> None:
-    """For 20 normal values, the coverage of a 95% percentile bootstrap is 92 to 94%."""
-    draw = np.random.default_rng(0)
-    covered = 0
-    for _ in range(100):
-        low, high = bootstrap_interval(draw.normal(size=20).tolist())
-        covered += low <= 0 <= high
-    assert 0.86 <= covered / 100 <= 0.99
-
-
-def test_a_lower_level_is_narrower_and_the_result_is_deterministic() -> None:
-    values = [0.1, 0.5, 0.3, 0.9]
-    wide, narrow = bootstrap_interval(values), bootstrap_interval(values, level=0.5)
-    assert wide[0] < narrow[0] < narrow[1] < wide[1]
-    assert bootstrap_interval(values) == wide
-
-
 def test_summary() -> None:
     summary = summarize([run(0, 0, 0.6), run(1, 0, 0.8), run(2, 0, 0.7)])
     assert summary.mean == pytest.approx(0.7)
     assert summary.std == pytest.approx(0.1)
     assert summary.runs == 3
-    assert summarize([run(0, 0, 0.6)]) == (0.6, 0.0, 0.6, 0.6, 1)
-
-
-def test_a_score_in_percent() -> None:
-    assert in_percent(0.8125, 0.01, 3) == "81.2 ± 1.0"
-    assert in_percent(0.8125, 0.0, 1, digits=2) == "81.25"  # one run does not vary
+    alone = summarize([run(0, 0, 0.6), run(0, 1, 0.8)])
+    assert (alone.mean, alone.runs) == (pytest.approx(0.7), 2)
+    assert math.isnan(alone.low)
+    assert math.isnan(alone.high)
 
 
 def test_seeds_of_a_split_are_not_independent() -> None:
@@ -82,25 +55,29 @@ def test_difference_is_paired() -> None:
 
 
 def test_bad_values() -> None:
-    with pytest.raises(ValueError, match="values must be a non-empty sequence of finite numbers"):
-        bootstrap_interval([])
-    with pytest.raises(ValueError, match="values must be a non-empty sequence of finite numbers"):
-        bootstrap_interval([0.1, float("nan")])
-    with pytest.raises(ValueError, match="level must be between 0 and 1, got 95"):
-        bootstrap_interval([0.1], level=95)
     with pytest.raises(ValueError, match="runs must hold at least one run"):
         summarize([])
+    for share in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"test_share must be a finite number, 0 or larger, got {share}"):
+            summarize([(0, 0, 0.5), (1, 0, 0.6)], share)
 
 
 @pytest.mark.parametrize("size", [2, 5, 10, 40])
-def test_interval_against_scipy(size: int) -> None:
-    """Equal up to the error of 10,000 resamples, a twentieth of the interval's width."""
+def test_interval_of_independent_splits_against_scipy(size: int) -> None:
     values = np.random.default_rng(size).normal(0.8, 0.05, size)
-    low, high = bootstrap_interval(values.tolist())
-    theirs = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=10_000, rng=np.random.default_rng(0))
-    slack = (high - low) / 20
-    assert low == pytest.approx(theirs.confidence_interval.low, abs=slack)
-    assert high == pytest.approx(theirs.confidence_interval.high, abs=slack)
+    summary = summarize([(split, 0, value) for split, value in enumerate(values)], test_share=0.0)
+    theirs = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert (summary.low, summary.high) == pytest.approx((theirs.low, theirs.high))
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=12), st.floats(0, 2))
+def test_interval_is_around_the_mean_and_wider_for_overlapping_splits(values: list[float], share: float) -> None:
+    runs = [(split, 0, value) for split, value in enumerate(values)]
+    plain, corrected = summarize(runs, 0.0), summarize(runs, share)
+    factor = math.sqrt((1 / len(values) + share) * len(values))
+    assert (corrected.low + corrected.high) / 2 == pytest.approx(np.mean(values), abs=1e-9)
+    assert corrected.high - corrected.low == pytest.approx(factor * (plain.high - plain.low), abs=1e-9)
+    assert summarize(runs) == summarize(runs, TEST_SHARE)
 
 
 def test_summary_against_scipy() -> None:
@@ -110,7 +87,8 @@ def test_summary_against_scipy() -> None:
     assert summary.mean == pytest.approx(described.mean)
     assert summary.std == pytest.approx(math.sqrt(described.variance))
     assert summary.runs == described.nobs
-    assert (summary.low, summary.high) == pytest.approx(bootstrap_interval(scores.mean(1).tolist()))
+    error = stats.sem(scores.mean(1)) * math.sqrt(1 + 6 * TEST_SHARE)
+    assert (summary.low, summary.high) == pytest.approx(stats.t.interval(0.95, 5, described.mean, error))
 
 
 def test_runs_and_tuples_give_the_same_result() -> None:
@@ -129,37 +107,43 @@ def draws(seed: int, shift: float, splits: int, seeds: int = 2) -> list[tuple[in
 @pytest.mark.parametrize("splits", [2, 3, 10, 60])
 def test_paired_test_against_scipy(splits: int) -> None:
     ours, theirs = draws(0, 0.02, splits), draws(1, 0.0, splits)
-    result = paired_test(ours[::-1], theirs)
+    result = paired_test(ours[::-1], theirs, test_share=0.0)
     first, second = list(split_means(ours).values()), list(split_means(theirs).values())
-    t, w = stats.ttest_rel(first, second), stats.wilcoxon(first, second)
+    t = stats.ttest_rel(first, second)
     assert result.mean == pytest.approx(np.mean(first) - np.mean(second))
     assert (result.t, result.t_p) == pytest.approx((t.statistic, t.pvalue))
-    assert (result.w, result.w_p) == pytest.approx((w.statistic, w.pvalue))
     assert result.splits == splits
-    assert paired_test(theirs, ours).t == pytest.approx(-result.t)
-    assert paired_test(theirs, ours).t_p == pytest.approx(result.t_p)
+    assert paired_test(theirs, ours, 0.0).t == pytest.approx(-result.t)
+    assert paired_test(theirs, ours, 0.0).t_p == pytest.approx(result.t_p)
 
 
 def test_correction_for_overlapping_splits() -> None:
     """After Nadeau and Bengio: 1/k + test/train instead of 1/k."""
     ours, theirs = draws(0, 0.05, 10), draws(1, 0.0, 10)
-    plain, corrected = paired_test(ours, theirs), paired_test(ours, theirs, test_share=0.5)
+    plain, corrected = paired_test(ours, theirs, test_share=0.0), paired_test(ours, theirs, test_share=0.5)
     assert corrected.t == pytest.approx(plain.t * math.sqrt((1 / 10) / (1 / 10 + 0.5)))
     assert corrected.t_p == pytest.approx(2 * stats.t.sf(abs(corrected.t), 9))
     assert corrected.t_p > plain.t_p
-    assert (corrected.w, corrected.w_p) == (plain.w, plain.w_p)
-    assert paired_test(ours, theirs, test_share=0.0) == plain
+    assert paired_test(ours, theirs) == paired_test(ours, theirs, TEST_SHARE)
     with pytest.raises(ValueError, match="test_share must be a finite number, 0 or larger, got -1"):
         paired_test(ours, theirs, test_share=-1)
+
+
+@pytest.mark.parametrize("splits", [2, 5, 10])
+def test_the_interval_excludes_0_where_the_test_is_significant(splits: int) -> None:
+    ours, theirs = draws(0, 0.0, splits), draws(1, 0.0, splits)
+    for shift in np.linspace(-0.5, 0.5, 41):
+        moved = [(split, seed, score + shift) for split, seed, score in ours]
+        gap, test = difference(moved, theirs, 0.25), paired_test(moved, theirs, 0.25)
+        assert (gap.low > 0 or gap.high < 0) == (test.t_p < 0.05)
 
 
 def test_degenerate_cases_of_the_paired_test() -> None:
     alone = paired_test([(0, 0, 0.7), (0, 1, 0.9)], [(0, 0, 0.5), (0, 1, 0.5)])
     assert alone.mean == pytest.approx(0.3)
     assert math.isnan(alone.t_p)
-    assert math.isnan(alone.w_p)
     same = draws(0, 0.0, 5)
-    assert paired_test(same, same) == (0.0, 0.0, 1.0, 0.0, 1.0, 5)
+    assert paired_test(same, same) == (0.0, 0.0, 1.0, 5)
     constant = paired_test([(split, 0, 0.75) for split in range(6)], [(split, 0, 0.5) for split in range(6)])
     assert constant.t > 1e6
     assert constant.t_p < 1e-12

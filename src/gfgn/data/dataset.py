@@ -16,7 +16,8 @@ from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 
-METRICS = ("accuracy", "roc_auc", "micro_f1")
+METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "average_precision", "log_loss", "micro_f1")
+MULTILABEL_METRICS = ("micro_f1", "macro_f1", "log_loss")
 
 
 def default_metric(y: Tensor, num_classes: int) -> str:
@@ -35,7 +36,7 @@ class Dataset:
         y: `[N]`, int64: the class of each node, −1 if unknown; or `[N, L]`, bool: the labels of each node
             (multi-label).
         num_classes: Number of classes, 0 if no node is labelled; `L` for multi-label data.
-        metric: `"accuracy"`, `"roc_auc"` (of the second of two classes), or `"micro_f1"` (for multi-label data only).
+        metric: One of `METRICS`, of `MULTILABEL_METRICS` for multi-label data; see `gfgn.train.metrics`.
         splits: Boolean masks `(train, val, test)` over the nodes; disjoint, labelled nodes only.
         smooth_dimensions: `[F]`, bool: the feature dimensions that follow the graph by construction; `None` if unknown.
         node_ids: `[N]`, strings or integers: the ids in the user's files; `None` for datasets without ids.
@@ -60,9 +61,11 @@ class Dataset:
         if self.metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}, got {self.metric!r}")
         _check_features(self.x, self.num_nodes)
-        if self.multilabel != (self.metric == "micro_f1"):
-            shape = "[N, L]" if self.multilabel else "[N]"
-            raise ValueError(f"metric must be 'micro_f1' if and only if y is [N, L], got {self.metric!r} for {shape}")
+        if self.multilabel and self.metric not in MULTILABEL_METRICS:
+            known = ", ".join(map(repr, MULTILABEL_METRICS))
+            raise ValueError(f"metric must be one of {known} for multi-label y ([N, L]), got {self.metric!r}")
+        if not self.multilabel and self.metric == "micro_f1":
+            raise ValueError(f"metric must not be 'micro_f1' for y of one class per node ([N]), got {self.metric!r}")
         _check_labels(self.y, self.num_nodes, self.num_classes)
         sizes = {"feature_names": self.num_features, "class_names": self.num_classes, "node_ids": self.num_nodes}
         for name, size in sizes.items():

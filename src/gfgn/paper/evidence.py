@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gfgn.paper.outputs import read_csv
+from gfgn.runs.views import known_test_share
 from gfgn.train.statistics import Summary, difference
 
 Runs = Sequence[tuple[int, int, float]]  # split, seed and score in % of every run of a cell
@@ -56,7 +57,7 @@ class Evidence:
 
     def gap(self, study: str, dataset: str, model: str, other: str, at: float | None = None) -> Summary:
         """Returns the difference between two models in points, paired over common splits and seeds."""
-        return paired(self.cell(study, dataset, model, at), self.cell(study, dataset, other, at))
+        return paired(dataset, self.cell(study, dataset, model, at), self.cell(study, dataset, other, at))
 
     def gain(self, study: str, dataset: str, at: float | None = None, relative: bool = False) -> Summary:
         """Returns the gain of the best level over GCN, in points or in % of GCN's mean score."""
@@ -88,13 +89,13 @@ class Evidence:
         return self.numbers[name]
 
 
-def paired(first: Runs, second: Runs) -> Summary:
-    """Returns the summary of the differences of scores over the splits and seeds that both have."""
+def paired(dataset: str, first: Runs, second: Runs) -> Summary:
+    """Returns the summary of the differences of scores over the splits, two or more, and seeds that both have."""
     common = {run[:2] for run in first} & {run[:2] for run in second}
-    if not common:
-        raise Missing("runs on the same splits and seeds")
+    if len({split for split, _ in common}) < 2:
+        raise Missing(f"runs on the same two or more splits of {dataset}")
     left, right = ([run for run in runs if run[:2] in common] for runs in (first, second))
-    return difference(left, right)
+    return difference(left, right, known_test_share(dataset))
 
 
 def read_evidence(folder: Path, homophily: Mapping[str, float] | None = None) -> Evidence:

@@ -20,10 +20,10 @@ from gfgn.runs.record import is_gfgn
 from gfgn.runs.results import Change, Results
 from gfgn.runs.study import AXES, MEASURES, At, Cell, Variant
 from gfgn.runs.study_files import RUNS, Time
-from gfgn.runs.text import count, p_value
-from gfgn.train.statistics import average_ranks, in_percent
+from gfgn.runs.text import NONE, count, interval, mean_and_std, p_value
+from gfgn.train.statistics import average_ranks
 
-MISSING, NONE = "missing", "–"  # what a cell shows if runs are missing, and if there is no value
+MISSING = "missing"  # what a cell shows if runs are missing
 SIGNIFICANT = 0.05  # the p-value below which a change is counted
 LEFT_ALIGNED = ("configuration", "where", "change", "reason")  # all other columns but the first are aligned right
 
@@ -109,7 +109,7 @@ class _Page:
         tested = _tested(effects.values())
         words = (
             "Effects are differences to the first variant in points, paired over splits after averaging the seeds of a "
-            "split. p is from the two-sided t-test over splits, not corrected for multiple tests: "
+            "split. p is from the two-sided t-test over splits, corrected for their overlap, not for multiple tests: "
             f"{sum(p < SIGNIFICANT for p in tested)} of {len(tested)} comparisons have "
             f"p < {SIGNIFICANT}, and about {SIGNIFICANT * len(tested):.1f} are expected by chance. "
             "Variants with other splits cannot be paired and have no p. Over all datasets and models:"
@@ -229,7 +229,8 @@ class _Page:
         intervals = (
             "With one split there is no interval over splits."
             if study.splits == 1
-            else "Intervals are bootstrap intervals of the mean over splits, after averaging the seeds of each split."
+            else "Intervals are t-intervals of the mean over splits, after averaging the seeds of each split; they are "
+            "corrected for the overlap of splits (Nadeau and Bengio)."
         )
         if study.splits * study.seeds > 1:
             intervals = f"± is the standard deviation over runs. {intervals}"
@@ -259,7 +260,10 @@ class _Page:
         summary = self.results[cell].summary
         if summary is None:
             return [self._absent(cell), NONE]
-        return [in_percent(summary.mean, summary.std, summary.runs, digits=2), self._interval(cell) or NONE]
+        return [
+            mean_and_std(summary.mean, summary.std, summary.runs, "accuracy", digits=2),
+            self._interval(cell) or NONE,
+        ]
 
     def _score(self, cell: Cell | None) -> str:
         """The mean score with its interval."""
@@ -281,9 +285,7 @@ class _Page:
     def _interval(self, cell: Cell) -> str:
         """The interval of the mean over splits; empty with a single split."""
         summary = self.results[cell].summary
-        if summary is None or self.study.splits == 1:
-            return ""
-        return f"[{100 * summary.low:.2f}, {100 * summary.high:.2f}]"
+        return "" if summary is None or self.study.splits == 1 else interval(summary, "accuracy", digits=2)
 
     def _runs(self, cell: Cell) -> list[str]:
         """The number of runs and the chosen configuration."""

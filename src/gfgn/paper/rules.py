@@ -232,7 +232,7 @@ def _drops(evidence: Evidence, holds: Callable[[dict[str, Summary]], bool]) -> F
         for level in LEVELS:
             values = evidence.values("lambda", name, level)
             best = max(values, key=lambda at: evidence.mean("lambda", name, level, at))
-            levels[level] = paired(*(evidence.cell("lambda", name, level, at) for at in (best, values[-1])))
+            levels[level] = paired(name, *(evidence.cell("lambda", name, level, at) for at in (best, values[-1])))
     means = {name: {level: drop.mean for level, drop in levels.items()} for name, levels in drops.items()}
     text = "; ".join(f"{name} {_list(levels)}" for name, levels in means.items())
     return Finding(all(map(holds, drops.values())), f"points lost: {text}", _flat(means))

@@ -17,7 +17,7 @@ from gfgn.data.diagnosis import Description
 from gfgn.report.style import BLUE, INK, ORANGE, STYLE
 from gfgn.runs import Comparison
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import METRICS
+from gfgn.runs.text import bounds, heading, scale
 
 Floats = NDArray[np.float64]
 WIDTH = 6.0
@@ -36,14 +36,15 @@ def runs_figure(comparison: Comparison, name: str = "runs") -> str:
     """Every run as a dot, one row per model, with the mean and its 95% interval above."""
     with mpl.rc_context(ON_SCREEN):
         figure = Figure(figsize=(WIDTH, 0.7 + 0.5 * len(comparison.models)), layout="constrained")
-        axes = figure.add_subplot()
+        axes, metric = figure.add_subplot(), comparison.dataset.metric
+        factor = scale(metric)
         for row, (model, summary) in enumerate(comparison.summary().items()):
-            scores = [100 * run.test for run in comparison.rows[model]]
+            scores = [factor * run.test for run in comparison.rows[model]]
             axes.scatter(scores, row + stack(scores), color=BLUE if is_gfgn(model) else ORANGE, **DOTS)
-            axes.plot([100 * summary.low, 100 * summary.high], [row - 0.28] * 2, color=INK, linewidth=1.6)
-            axes.plot(100 * summary.mean, row - 0.28, "o", color=INK, markersize=4.5)
+            axes.plot([factor * bound for bound in bounds(summary, metric)], [row - 0.28] * 2, color=INK, linewidth=1.6)
+            axes.plot(factor * summary.mean, row - 0.28, "o", color=INK, markersize=4.5)
         _label_rows(axes, comparison.models)
-        axes.set_xlabel(f"test {METRICS[comparison.dataset.metric]}, %")
+        axes.set_xlabel(f"test {heading(metric)}")
         return to_svg(figure, name)
 
 

@@ -15,8 +15,7 @@ from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.gates import MAX_DIMENSIONS
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import METRICS, count, gain, interval, p_value, percent
-from gfgn.train.statistics import in_percent
+from gfgn.runs.text import count, gain, heading, interval, mean_and_std, p_value, percent
 
 GATES = {"min": "minimum", "mean": "mean", "max": "maximum", "std": "std. dev.", "below_055": "below 0.55, %"}
 
@@ -76,12 +75,13 @@ def _overview(comparisons: Sequence[Comparison]) -> str:
     summaries = [comparison.summary() for comparison in comparisons]
     models = list(dict.fromkeys(model for comparison in comparisons for model in comparison.models))
     ranks = rank_models(comparisons) if len(models) > 1 else {}
+    metrics = [comparison.dataset.metric for comparison in comparisons]
     best = [max((score.mean for score in summary.values()), default=0.0) for summary in summaries]
     rows = []
     for model in models:
         row = [model]
-        for summary, highest in zip(summaries, best, strict=True):
-            text = percent(summary[model]) if model in summary else ""
+        for summary, metric, highest in zip(summaries, metrics, best, strict=True):
+            text = percent(summary[model], metric) if model in summary else ""
             row.append(Bold(text) if text and summary[model].mean == highest else text)
         rows.append(row + ([f"{ranks[model]:.2f}" if model in ranks else ""] if ranks else []))
     heads = ["model", *(comparison.dataset.name for comparison in comparisons), *(["rank"] if ranks else [])]
@@ -123,19 +123,22 @@ def _incomplete(comparison: Comparison) -> str:
 def _results(comparison: Comparison) -> str:
     baseline = comparison.best_baseline
     paired = baseline is not None and any(map(is_gfgn, comparison.models))
-    heads = ["model", f"test {METRICS[comparison.dataset.metric]}, %", "95% interval", "parameters", "s / run"]
-    note = "Mean ± standard deviation over runs; bootstrap interval of the mean over splits."
+    metric = comparison.dataset.metric
+    heads = ["model", f"test {heading(metric)}", "95% interval", "parameters", "s / run"]
+    note = "Mean ± standard deviation over runs; t-interval of the mean over splits, corrected for their overlap."
     if paired:
         heads[3:3] = [f"against {baseline}", "p"]
         note += f" {baseline} is the baseline with the best test score; differences are paired by split and seed."
-        note += " p: paired t-test over splits."
+        note += " p: paired t-test over splits, with the same correction."
     rows = []
     for model, summary in comparison.summary().items():
         runs = comparison.rows[model]
         difference, test = comparison.gain(model), comparison.significance(model)
-        against = [gain(difference), p_value(test.t_p)] if difference and test else ["", ""]
+        against = [gain(difference, metric), p_value(test.t_p)] if difference and test else ["", ""]
         costs = [f"{runs[0].num_parameters:,}", f"{np.mean([run.seconds for run in runs]):.2f}"]
-        rows.append([model, Bold(percent(summary)), interval(summary), *(against if paired else []), *costs])
+        rows.append(
+            [model, Bold(percent(summary, metric)), interval(summary, metric), *(against if paired else []), *costs]
+        )
     return "<h3>Results</h3>\n" + _table(heads, rows, note)
 
 
@@ -143,13 +146,13 @@ def _selections(comparison: Comparison) -> str:
     """The selected configuration of each model and, folded, all that were tried."""
     if not comparison.selections:
         return ""
-    selected, tried = [], []
+    selected, tried, metric = [], [], comparison.dataset.metric
     for model, selection in comparison.selections.items():
         for candidate in selection.candidates:
-            score = in_percent(candidate.val, candidate.std, candidate.runs)
+            score = mean_and_std(candidate.val, candidate.std, candidate.runs, metric)
             tried.append([model, score, Prose(in_words(candidate.configuration, model))])
         selected.append(tried[-len(selection.candidates)])
-    heads = ["model", "validation score, %", Prose("configuration")]
+    heads = ["model", f"validation {heading(metric)}", Prose("configuration")]
     note = "Mean ± standard deviation of the best validation score over splits. Test scores play no part."
     return (
         f"<h3>Selected configurations</h3>\n{_table(heads, selected, note)}\n"
@@ -158,7 +161,8 @@ def _selections(comparison: Comparison) -> str:
 
 
 def _runs(comparison: Comparison, number: int) -> str:
-    scores = "; ".join(f"{model} {percent(summary)}" for model, summary in comparison.summary().items())
+    metric = comparison.dataset.metric
+    scores = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in comparison.summary().items())
     alt = f"Dot plot of the test score of every run, one row per model. {scores}."
     caption = "Each dot is a run; the line above is the mean with its 95% interval."
     return "<h3>All runs</h3>\n" + _figure(runs_figure(comparison, f"runs-{number}"), alt, caption)

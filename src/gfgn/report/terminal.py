@@ -15,7 +15,7 @@ from gfgn.runs import Comparison
 from gfgn.runs.advice import Advice
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import METRICS, gain, interval, percent
+from gfgn.runs.text import gain, heading, interval, percent, score, unit
 from gfgn.runs.verdict import headline
 
 
@@ -50,23 +50,30 @@ def _print_comparison(
     console: Console, comparison: Comparison, with_settings: bool, with_headline: bool = True
 ) -> None:
     data, baseline = comparison.dataset, comparison.best_baseline
+    metric = data.metric
     standin = " (a stand-in: not comparable with published scores)" if data.standin else ""
     _print(console, f"{data.name}: {data.description}{standin}")
     if with_settings:
         _print(console, f"Every network: {comparison.settings}.")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
-    for heading in (f"test {METRICS[data.metric]}, %", "95% interval", *([f"against {baseline}"] if baseline else [])):
-        table.add_column(heading, justify="right")
+    for title in (f"test {heading(metric)}", "95% interval", *([f"against {baseline}"] if baseline else [])):
+        table.add_column(title, justify="right")
     for model, summary in comparison.summary().items():
         difference = comparison.gain(model)
-        cells = [model, percent(summary), interval(summary), gain(difference) if difference else ""]
+        cells = [
+            model,
+            percent(summary, metric),
+            interval(summary, metric),
+            gain(difference, metric) if difference else "",
+        ]
         cells = [cell.replace("[", r"\[") for cell in cells[: len(table.columns)]]  # not markup
         table.add_row(*cells, style="bold" if is_gfgn(model) else None)
     console.print(table)
     for model, selection in comparison.selections.items():
         best = selection.candidates[0]
-        _print(console, f"  {model}: {in_words(best.configuration, model)} (validation {100 * best.val:.1f}%)")
+        val = f"{score(best.val, metric)}{unit(metric)}"
+        _print(console, f"  {model}: {in_words(best.configuration, model)} (validation {val})")
     if with_headline:
         _print(console, headline(comparison))
 

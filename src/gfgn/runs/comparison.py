@@ -94,7 +94,7 @@ class Comparison:
 
     def summary(self) -> dict[str, Summary]:
         """Mean, standard deviation and 95% interval of the test score by model."""
-        return {model: summarize(rows) for model, rows in self.rows.items()}
+        return {model: summarize(rows, self.dataset.test_share) for model, rows in self.rows.items()}
 
     @property
     def best_baseline(self) -> str | None:
@@ -105,12 +105,16 @@ class Comparison:
     def gain(self, model: str) -> Summary | None:
         """The test score of a GFGN minus that of the best baseline, paired by split and seed."""
         baseline = self.best_baseline
-        return None if baseline is None or not is_gfgn(model) else difference(self.rows[model], self.rows[baseline])
+        if baseline is None or not is_gfgn(model):
+            return None
+        return difference(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
     def significance(self, model: str) -> PairedTest | None:
-        """The paired tests of a GFGN against the best baseline."""
+        """The paired test of a GFGN against the best baseline."""
         baseline = self.best_baseline
-        return None if baseline is None or not is_gfgn(model) else paired_test(self.rows[model], self.rows[baseline])
+        if baseline is None or not is_gfgn(model):
+            return None
+        return paired_test(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as JSON values: one entry per model, scores as fractions, `None` for what is not known."""
@@ -316,7 +320,7 @@ def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int, c
             continue
         entry = find_network(model)
         if not entry.replicas:
-            check_sampled(model, dataset, config)
+            check_sampled(model, config)
         if dataset.inductive and not entry.inductive:
             raise ValueError(f"models must run on unseen graphs for {dataset.name!r}, got {model}, which does not")
     if not dataset.splits:

@@ -76,12 +76,14 @@ class Result:
         selection: How the configuration was chosen; `None` while runs that it is chosen by are missing.
         rows: The runs of the chosen configuration; empty while any of them is missing.
         have: Number of runs of the plan that there are.
+        test_share: Of the splits, see `gfgn.train.statistics.standard_error`.
     """
 
     plan: Plan
     selection: Selection | None
     rows: tuple[Row, ...]
     have: int
+    test_share: float | None = None
 
     @property
     def need(self) -> int:
@@ -91,7 +93,7 @@ class Result:
     @cached_property
     def summary(self) -> Summary | None:
         """Mean, standard deviation and 95% interval of the test score; `None` while runs are missing."""
-        return summarize(self.rows) if self.rows else None
+        return summarize(self.rows, self.test_share) if self.rows else None
 
     @property
     def mean(self) -> float | None:
@@ -104,26 +106,28 @@ class Result:
         return None if self.selection is None else self.selection.best
 
 
-def read_result(plan: Plan, find: Find) -> Result:
+def read_result(plan: Plan, find: Find, test_share: float | None = None) -> Result:
     """The result of a plan from the runs that `find` finds."""
     tuning = plan.tuning()
     tuned = [row for row in find(tuning) if row is not None]
     if len(tuned) < len(tuning):  # the final runs are not known yet
-        return Result(plan, None, (), len(tuned))
+        return Result(plan, None, (), len(tuned), test_share)
     selection = select(tuned) if tuned else None
     final = plan.final(selection.best if selection else plan.configurations[0])
     rows = [row for row in find(final) if row is not None]
     have = len({row.key for row in (*tuned, *rows)})
     if len(rows) < len(final):
-        return Result(plan, selection, (), have)
+        return Result(plan, selection, (), have, test_share)
     selection = selection or select([row for row in rows if row.replica.seed == TUNING_SEED])
-    return Result(plan, selection, tuple(rows), have)
+    return Result(plan, selection, tuple(rows), have, test_share)
 
 
 def read_from_store(plan: Plan, store: Store, record: DatasetRecord) -> Result:
     """The result of a plan from the runs of a store."""
     search = plan.search(record)
-    return read_result(plan, lambda replicas: store.find(record, plan.model, replicas, plan.config, search))
+    return read_result(
+        plan, lambda replicas: store.find(record, plan.model, replicas, plan.config, search), record.test_share
+    )
 
 
 def run_plans(

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -19,6 +19,7 @@ import torch_geometric
 import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.registry import DATASETS
+from gfgn.data.splits import Split
 from gfgn.nn.registry import MODELS
 from gfgn.train.classical import CLASSICAL
 from gfgn.train.config import TrainConfig
@@ -45,6 +46,7 @@ class DatasetRecord:
     num_edges: int
     num_features: int
     num_classes: int
+    test_share: float | None = None  # see `measure_test_share`; `None` in a store of an earlier release
 
     @classmethod
     def of(cls, dataset: Dataset) -> DatasetRecord:
@@ -55,6 +57,7 @@ class DatasetRecord:
             split_fingerprints=tuple(dataset.split_fingerprint(k) for k in range(len(dataset.splits))),
             standin=is_standin(dataset.name),
             num_edges=dataset.graph.num_edges,
+            test_share=measure_test_share(dataset.splits),
         )
 
     def split_fingerprint(self, split: int) -> str:
@@ -175,6 +178,21 @@ def identify(
         "search": search,
     }
     return digest(parts)
+
+
+def measure_test_share(splits: Sequence[Split]) -> float | None:
+    """The mean number of test nodes over the mean number of training and validation nodes of a split.
+
+    Intervals over splits are corrected by it, see `gfgn.train.statistics.standard_error`. It is 0 for several splits
+    of which no two share a node, and `None` without splits.
+    """
+    if not splits:
+        return None
+    used = torch.stack([split.train | split.val | split.test for split in splits])
+    if len(splits) > 1 and int(used.sum(0).max()) <= 1:
+        return 0.0
+    tested = sum(int(split.test.sum()) for split in splits)
+    return tested / max(1, int(used.sum()) - tested)
 
 
 def digest(content: Any) -> str:

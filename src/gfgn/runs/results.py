@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from gfgn.runs.plan import Result, read_result
 from gfgn.runs.record import Row, is_gfgn
 from gfgn.runs.study import Cell, Fact, Study
+from gfgn.runs.views import known_test_share
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 from gfgn.train.statistics import difference, paired_test
@@ -21,8 +23,8 @@ class ResultsError(ValueError):
 
 
 class Change(NamedTuple):
-    """The mean test score of a variant minus that of the first one, in points. If both have the same splits: its 95%
-    interval over splits and the p-value of the paired t-test."""
+    """The mean test score of a variant minus that of the first one, in points. If both have the same two or more
+    splits: its 95% interval over splits and the p-value of the paired t-test."""
 
     mean: float
     low: float | None = None
@@ -44,9 +46,15 @@ class Results:
         if cell not in self._results:
             plan, name = self.study.plan(cell), self.study.data_name(cell)
             self._results[cell] = read_result(
-                plan, lambda replicas: [self._by_key.get((name, cell.model, each, plan.config)) for each in replicas]
+                plan,
+                lambda replicas: [self._by_key.get((name, cell.model, each, plan.config)) for each in replicas],
+                self.test_share(cell),
             )
         return self._results[cell]
+
+    def test_share(self, cell: Cell) -> float:
+        """The number of test nodes over that of all other nodes of a split."""
+        return known_test_share(cell.dataset, self.study.variant(cell).view)
 
     def missing(self) -> list[Cell]:
         """The cells that lack runs."""
@@ -65,7 +73,10 @@ class Results:
             return None
         if _splits(result.rows) != _splits(base.rows):
             return Change(result.mean - base.mean)
-        gap, test = difference(result.rows, base.rows), paired_test(result.rows, base.rows)
+        share = self.test_share(cell)
+        gap, test = difference(result.rows, base.rows, share), paired_test(result.rows, base.rows, share)
+        if math.isnan(gap.low):
+            return Change(100 * gap.mean)
         return Change(100 * gap.mean, 100 * gap.low, 100 * gap.high, test.t_p)
 
     def measure(self, fact: Fact) -> float | None:

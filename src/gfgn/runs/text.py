@@ -4,28 +4,69 @@ from __future__ import annotations
 
 import math
 
-from gfgn.train.statistics import Summary, in_percent
+from gfgn.train.statistics import Summary
 
-METRICS = {"accuracy": "accuracy", "roc_auc": "ROC AUC", "micro_f1": "micro-F1"}
-
-
-def percent(summary: Summary) -> str:
-    """Mean ± standard deviation, in percent."""
-    return in_percent(summary.mean, summary.std, summary.runs)
-
-
-def interval(summary: Summary) -> str:
-    """The 95% interval of the mean, in percent."""
-    return f"[{100 * summary.low:.1f}, {100 * summary.high:.1f}]"
-
-
-def gain(difference: Summary) -> str:
-    """A difference in percentage points with its 95% interval."""
-    return f"{_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}]"
+METRICS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro-F1",
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+    "log_loss": "negative log loss",
+    "micro_f1": "micro-F1",
+}
+NONE = "–"  # where there is no value
 
 
-def _signed(value: float) -> str:
-    return f"{100 * value:+.1f}".replace("-", "−")
+def unit(metric: str) -> str:
+    """What follows a score: scores are shown in percent, except for the log loss."""
+    return "" if metric == "log_loss" else "%"
+
+
+def scale(metric: str) -> float:
+    """What a score is multiplied with to be shown."""
+    return 100.0 if unit(metric) else 1.0
+
+
+def heading(metric: str) -> str:
+    """The name of a metric with its unit."""
+    return f"{METRICS[metric]}, %" if unit(metric) else METRICS[metric]
+
+
+def score(value: float, metric: str, digits: int | None = None, sign: str = "") -> str:
+    """A score in percent, or the log loss as it is; with one digit, or three for the log loss."""
+    if math.isnan(value):
+        return NONE
+    digits = digits if digits is not None else 1 if unit(metric) else 3
+    return f"{scale(metric) * value:{sign}.{digits}f}".replace("-", "−")
+
+
+def mean_and_std(mean: float, std: float, runs: int, metric: str, digits: int | None = None) -> str:
+    """Mean ± standard deviation; the mean only for a single run."""
+    return score(mean, metric, digits) + (f" ± {score(std, metric, digits)}" if runs > 1 else "")
+
+
+def percent(summary: Summary, metric: str) -> str:
+    """Mean ± standard deviation."""
+    return mean_and_std(summary.mean, summary.std, summary.runs, metric)
+
+
+def bounds(summary: Summary, metric: str) -> tuple[float, float]:
+    """The 95% interval of a mean score without what lies outside of the possible scores; NaN if there is none."""
+    lowest, highest = (0.0, 1.0) if unit(metric) else (-math.inf, 0.0)
+    return max(summary.low, lowest), min(summary.high, highest)
+
+
+def interval(summary: Summary, metric: str, digits: int | None = None) -> str:
+    """The 95% interval of a mean score; a dash if there is none, with a single split."""
+    low, high = (score(bound, metric, digits) for bound in bounds(summary, metric))
+    return NONE if math.isnan(summary.low) else f"[{low}, {high}]"
+
+
+def gain(difference: Summary, metric: str) -> str:
+    """A difference in percentage points, or of the log loss, with its 95% interval if there is one."""
+    mean, low, high = (score(value, metric, sign="+") for value in (difference.mean, difference.low, difference.high))
+    return mean if math.isnan(difference.low) else f"{mean} [{low}, {high}]"
 
 
 def p_value(value: float | None) -> str:

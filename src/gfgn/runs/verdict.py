@@ -14,11 +14,12 @@ from statistics import fmean
 
 from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import Row
-from gfgn.runs.text import METRICS, gain, interval, percent
+from gfgn.runs.text import METRICS, gain, interval, score, unit
 from gfgn.train.classical import CLASSICAL
 from gfgn.train.statistics import Summary, difference
 
 MAJORITY = "majority"
+GUESSABLE = ("accuracy", "balanced_accuracy", "macro_f1")  # guessing among C classes scores 1 / C, or less
 NAMES = {"features": "features alone", "edges": "edges alone", "graph": "graph models"}
 
 
@@ -58,20 +59,21 @@ def headline(comparison: Comparison) -> str:
     if MAJORITY in models and others:
         gap = _gap(comparison, others, [MAJORITY])
         beats = "above" if gap.low > 0 else "and so not shown to be above"
-        sentence += f", {_gain(gap)} {beats} the majority class"
+        sentence += f", {_gain(comparison, gap)} {beats} the majority class"
     graph = [model for model in models if reads(model) == "graph"]
     plain = [model for model in models if reads(model) in ("features", "labels")]
     if graph and plain:
         gap = _gap(comparison, graph, plain)
         helps = "hurts" if gap.high < 0 else "is not shown to help"
-        sentence += f"; the graph {'helps' if gap.low > 0 else helps}: {_gain(gap)} over models without it"
+        sentence += f"; the graph {'helps' if gap.low > 0 else helps}: {_gain(comparison, gap)} over models without it"
     return f"{sentence}."
 
 
 def judge(comparison: Comparison) -> Verdict:
     """Which kind of model suffices: the simplest that no other kind is shown to beat.
 
-    1. If the kind with the best validation score does not beat the majority class, nothing does.
+    1. If the kind with the best validation score does not beat the majority class (or guessing, where that is better),
+       nothing does.
     2. Features alone, or edges alone, suffice if no other kind is better than it; if both do, the one with the better
        validation score.
     3. Otherwise a graph model is worth it: it is better than either.
@@ -128,7 +130,15 @@ def _chosen(comparison: Comparison, models: Sequence[str]) -> list[Row]:
 
 
 def _gap(comparison: Comparison, models: Sequence[str], others: Sequence[str]) -> Summary:
-    return difference(_chosen(comparison, models), _chosen(comparison, others))
+    return difference(_scores(comparison, models), _scores(comparison, others), comparison.dataset.test_share)
+
+
+def _scores(comparison: Comparison, models: Sequence[str]) -> list[tuple[int, int, float]]:
+    """Split, seed and test score of the chosen runs. The majority class counts as at least as good as guessing: if all
+    classes are equally frequent, the class with the most training nodes has the fewest test nodes."""
+    data = comparison.dataset
+    least = 1 / data.num_classes if list(models) == [MAJORITY] and data.metric in GUESSABLE else -math.inf
+    return [(row.replica.split, row.replica.seed, max(row.test, least)) for row in _chosen(comparison, models)]
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -140,27 +150,31 @@ def _sentence(comparison: Comparison, kind: str, first: str, models: dict[str, s
         return f"A single split gives no interval and so no verdict; {scores}."
     if kind == "nothing":
         gap = gaps[f"{first} − majority"]
-        best = f"the best on validation, {models[first]}, differs from it by {_gain(gap)}"
+        best = f"the best on validation, {models[first]}, differs from it by {_gain(comparison, gap)}"
         return f"Nothing is shown to beat the majority class: {best}."
     start = f"{models[kind]} has a test {_scored(comparison, models[kind])}"
     others = [other for other in models if other != kind]
     if kind == "graph":
-        better = " and ".join(f"{_gain(gaps[f'graph − {other}'])} over {NAMES[other]}" for other in others)
+        better = " and ".join(f"{_gain(comparison, gaps[f'graph − {other}'])} over {NAMES[other]}" for other in others)
         return f"A graph model is worth it: {start}, {better}{_cost(comparison, models['graph'], models['features'])}."
-    differ = "; ".join(f"{NAMES[other]} ({models[other]}): {_gain(gaps[f'{other} − {kind}'])}" for other in others)
+    differ = "; ".join(
+        f"{NAMES[other]} ({models[other]}): {_gain(comparison, gaps[f'{other} − {kind}'])}" for other in others
+    )
     cost = _cost(comparison, models["graph"], models[kind])
     return f"{NAMES[kind].capitalize()} suffice: {start}, and nothing is shown to be better ({differ}){cost}."
 
 
 def _scored(comparison: Comparison, model: str) -> str:
     """`accuracy of 81.3% [79.9, 82.7]`."""
-    summary = comparison.summary()[model]
-    text = f"{METRICS[comparison.dataset.metric]} of {percent(summary._replace(runs=1))}%"
-    return text if math.isnan(summary.low) else f"{text} {interval(summary)}"
+    summary, metric = comparison.summary()[model], comparison.dataset.metric
+    text = f"{METRICS[metric]} of {score(summary.mean, metric)}{unit(metric)}"
+    return text if math.isnan(summary.low) else f"{text} {interval(summary, metric)}"
 
 
-def _gain(gap: Summary) -> str:
-    return f"{gain(gap)} points"
+def _gain(comparison: Comparison, gap: Summary) -> str:
+    """`+4.2 [+1.1, +7.3] points`."""
+    metric = comparison.dataset.metric
+    return f"{gain(gap, metric)}{' points' if unit(metric) else ''}"
 
 
 def _cost(comparison: Comparison, model: str, other: str) -> str:

@@ -14,12 +14,20 @@ from gfgn.data.diagnosis import connected_components
 from gfgn.data.generators.noise import add_random_edges
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
+from gfgn.train.statistics import TEST_SHARE
 
 NOISE_SEED = 0
 CHOICES = {
     "features": ("normalized", "raw"),
     "edges": ("undirected", "directed", "reversed"),
     "nodes": ("all", "largest part"),
+}
+# Where other than 20% of the nodes are test nodes. Those of the Open Graph Benchmark and PPI have a single split.
+TEST_SHARES = {
+    **dict.fromkeys(("minesweeper", "tolokers", "roman-empire", "amazon-ratings", "questions"), 1 / 3),
+    **dict.fromkeys(("ogbn-arxiv", "ogbn-arxiv-structure"), 0.4025),
+    "ogbn-products": 9.38,
+    **dict.fromkeys(("ppi", "ppi-relabelled"), 0.1074),
 }
 
 
@@ -54,6 +62,18 @@ def data_name(dataset: str, view: View | None = None) -> str:
     if view.fractions is not None:
         changes.append("/".join(f"{100 * part:.0f}" for part in (*view.fractions, 1 - sum(view.fractions))))
     return " ".join([name, *changes])
+
+
+def known_test_share(dataset: str, view: View | None = None) -> float:
+    """The number of test nodes of a split over that of its other nodes, see `gfgn.train.statistics.standard_error`.
+
+    Known without loading the data, so that the tables of a study follow from its runs alone. Nodes that a view leaves
+    out are missing from all parts alike.
+    """
+    view = view or View()
+    if view.fractions is not None:
+        return 1 / sum(view.fractions) - 1
+    return TEST_SHARES.get(dataset, TEST_SHARE)
 
 
 def load_view(name: str, view: View, root: Path | None = None) -> Dataset:

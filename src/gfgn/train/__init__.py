@@ -1,6 +1,7 @@
 """Training: many replicas at once, mini-batches, and the statistics of runs."""
 
 from gfgn.train.config import TrainConfig
+from gfgn.train.evaluation import ClassReport, evaluate_classes
 from gfgn.train.loop import train_replicas, train_runs
 from gfgn.train.minibatch import train_minibatch
 from gfgn.train.replica import Replica, Run, Status
@@ -9,7 +10,6 @@ from gfgn.train.statistics import (
     PairedTest,
     Summary,
     average_ranks,
-    bootstrap_interval,
     difference,
     paired_test,
     split_means,
@@ -17,6 +17,7 @@ from gfgn.train.statistics import (
 )
 
 __all__ = [
+    "ClassReport",
     "PairedTest",
     "Replica",
     "Run",
@@ -24,8 +25,8 @@ __all__ = [
     "Summary",
     "TrainConfig",
     "average_ranks",
-    "bootstrap_interval",
     "difference",
+    "evaluate_classes",
     "keep_freed_memory",
     "paired_test",
     "split_means",

@@ -1,7 +1,8 @@
-"""Statistics of runs: mean and standard deviation, bootstrap intervals over splits, paired tests, and average ranks.
+"""Statistics of runs: means, standard deviations and intervals over splits, paired tests, and average ranks.
 
 A run is a `Run`, a row of a store or a plain `(split, seed, score)`. Seeds of one split share their test nodes and are
-not independent: they are averaged before statistics over splits.
+not independent: they are averaged before statistics over splits. Random splits of one graph are not independent either,
+because they share nodes: Student's t-intervals and t-tests have the variance corrected by Nadeau and Bengio (2003).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
-from gfgn.data.streams import Stream
 from gfgn.train.replica import Replica
 
-RESAMPLES = 10_000
+LEVEL = 0.95
+TEST_SHARE = 0.25  # of random splits with 20% test nodes, the default of `random_splits`
 
 
 class Tested(Protocol):
@@ -31,7 +34,7 @@ Scored = Tested | tuple[int, int, float]  # or split, seed and score
 
 
 class Summary(NamedTuple):
-    """Mean, sample standard deviation, bootstrap interval of the mean, and number of runs."""
+    """Mean, sample standard deviation, 95% interval of the mean (NaN with a single split), and number of runs."""
 
     mean: float
     std: float
@@ -40,83 +43,73 @@ class Summary(NamedTuple):
     runs: int
 
 
-def in_percent(mean: float, std: float, runs: int, digits: int = 1) -> str:
-    """Mean ± standard deviation in percent; the mean only for a single run."""
-    return f"{100 * mean:.{digits}f}" + (f" ± {100 * std:.{digits}f}" if runs > 1 else "")
-
-
 class PairedTest(NamedTuple):
-    """Paired tests of one model against another over splits.
+    """Paired t-test of one model against another over splits.
 
     Attributes:
         mean: Mean difference of the scores, averaged over the seeds of a split.
-        t, t_p: Statistic and two-sided p-value of the paired t-test.
-        w, w_p: Statistic and two-sided p-value of the Wilcoxon signed-rank test.
+        t, t_p: Statistic and two-sided p-value.
         splits: Number of splits.
     """
 
     mean: float
     t: float
     t_p: float
-    w: float
-    w_p: float
     splits: int
 
 
-def bootstrap_interval(values: Sequence[float], level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of `values`, one per split; of a single value, that value twice."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(f"values must be a non-empty sequence of finite numbers, got {values!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}")
-    picks = Stream(seed).integers(array.size, RESAMPLES * array.size).reshape(RESAMPLES, array.size)
-    low, high = np.quantile(array[picks].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+def summarize(runs: Sequence[Scored], test_share: float | None = None) -> Summary:
+    """Summary of the test scores.
 
-
-def summarize(runs: Sequence[Scored]) -> Summary:
-    """Summary of the test scores."""
+    Args:
+        runs: Runs of one model.
+        test_share: Number of test nodes over the number of all other nodes of a split, see `standard_error`.
+    """
     if not runs:
         raise ValueError("runs must hold at least one run, got none")
     values = np.array([score for _, _, score in map(_as_tuple, runs)])
-    low, high = bootstrap_interval(list(split_means(runs).values()))
-    std = float(values.std(ddof=1)) if values.size > 1 else 0.0
-    return Summary(float(values.mean()), std, low, high, values.size)
+    means = np.array(list(split_means(runs).values()))
+    half = _quantile(means.size) * standard_error(means, test_share)
+    center, std = float(means.mean()), float(values.std(ddof=1)) if values.size > 1 else 0.0
+    return Summary(float(values.mean()), std, center - half, center + half, values.size)
 
 
-def difference(runs: Sequence[Scored], others: Sequence[Scored]) -> Summary:
+def difference(runs: Sequence[Scored], others: Sequence[Scored], test_share: float | None = None) -> Summary:
     """Summary of the test scores of `runs` minus those of `others`, paired by split and seed."""
-    return summarize(_differences(runs, others))
+    return summarize(_differences(runs, others), test_share)
+
+
+def standard_error(values: NDArray[np.float64], test_share: float | None = None) -> float:
+    """Standard error of the mean of `values`, one per split: `s √(1 / J + test_share)`; NaN with a single one.
+
+    `s` is the standard deviation of the `J` values. `1 / J` alone would be right for independent splits. Random splits
+    of one graph share nodes; `test_share`, the number of test nodes over the number of nodes that a model has been
+    trained or validated on, corrects for it. It is 0 for independent splits and `TEST_SHARE` by default.
+    """
+    share = TEST_SHARE if test_share is None else test_share
+    if not (math.isfinite(share) and share >= 0):
+        raise ValueError(f"test_share must be a finite number, 0 or larger, got {test_share}")
+    return float(values.std(ddof=1)) * math.sqrt(1 / values.size + share) if values.size > 1 else math.nan
 
 
 def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: float | None = None) -> PairedTest:
     """Tests the test scores of `runs` against those of `baseline`, paired over splits.
 
-    P-values are NaN with a single split, and 1 if all differences are 0.
+    The p-value is NaN with a single split, and 1 if all differences are 0.
 
     Args:
         runs: Runs of one model.
         baseline: Runs of another model with the same splits and seeds.
-        test_share: Number of test nodes over number of training nodes. The plain t-test assumes independent splits,
-            but random splits of one graph overlap; with this ratio its variance is corrected after Nadeau and Bengio
-            (2003). The Wilcoxon test is not corrected.
+        test_share: See `standard_error`.
     """
-    if test_share is not None and not (math.isfinite(test_share) and test_share >= 0):
-        raise ValueError(f"test_share must be a finite number, 0 or larger, got {test_share}")
     gaps = np.array(list(split_means(_differences(runs, baseline)).values()))
-    mean, count = float(gaps.mean()), gaps.size
+    mean, count, error = float(gaps.mean()), gaps.size, standard_error(gaps, test_share)
     if count < 2:
-        return PairedTest(mean, math.nan, math.nan, math.nan, math.nan, count)
+        return PairedTest(mean, math.nan, math.nan, count)
     if not np.abs(gaps).max() > 1e-12:  # rounding errors of equal scores
-        return PairedTest(mean, 0.0, 1.0, 0.0, 1.0, count)
-    from scipy.stats import t, wilcoxon  # slow to import
-
-    spread = max(float(gaps.var(ddof=1)), np.finfo(np.float64).tiny)
-    statistic = mean / math.sqrt(spread * (1 / count + (test_share or 0.0)))
-    ranked = wilcoxon(gaps)
-    p = 2 * float(t.sf(abs(statistic), count - 1))
-    return PairedTest(mean, statistic, p, float(ranked.statistic), float(ranked.pvalue), count)
+        return PairedTest(mean, 0.0, 1.0, count)
+    statistic = mean / max(error, math.sqrt(np.finfo(np.float64).tiny))
+    return PairedTest(mean, statistic, 2 * float(stdtr(count - 1, -abs(statistic))), count)
 
 
 def average_ranks(
@@ -151,6 +144,11 @@ def split_means(runs: Sequence[Scored]) -> dict[int, float]:
     for split, _, score in map(_as_tuple, runs):
         by_split.setdefault(split, []).append(score)
     return {split: float(np.mean(by_split[split])) for split in sorted(by_split)}
+
+
+def _quantile(count: int) -> float:
+    """The quantile of Student's t for the mean of `count` values; NaN for a single one."""
+    return float(stdtrit(count - 1, (1 + LEVEL) / 2)) if count > 1 else math.nan
 
 
 def _as_tuple(run: Scored) -> tuple[int, int, float]:

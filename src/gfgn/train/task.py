@@ -19,6 +19,7 @@ from gfgn.ops.features import take_rows
 
 SPARSE = 0.2  # fraction of nonzero values up to which features are stored as a sparse tensor
 FEW_FEATURES = 32  # below this number of features they stay dense
+RANKING = ("roc_auc", "average_precision")  # metrics that compare nodes of different classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,5 +110,8 @@ def check_splits(data: Dataset, splits: Iterable[int]) -> None:
         for part, mask in data.splits[index]._asdict().items():
             if not mask.any():
                 raise ValueError(f"split {index} of {data.name!r} must have {part} nodes, got an empty mask")
-            if data.metric == "roc_auc" and part != "train" and data.y[mask].unique().numel() < 2:
-                raise ValueError(f"split {index} of {data.name!r} must have {part} nodes of both classes for ROC AUC")
+            if data.metric in RANKING and part != "train" and data.y[mask].unique().numel() < 2:
+                raise ValueError(
+                    f"split {index} of {data.name!r} must have {part} nodes of two or more classes for {data.metric}, "
+                    f"got {int(mask.sum())} of one class"
+                )

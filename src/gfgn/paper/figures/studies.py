@@ -29,7 +29,8 @@ HOLLOW = TICK | {"marker": "D", "markersize": 5, "markerfacecolor": "none", "mar
 
 
 class Point(NamedTuple):
-    """One run: its position `x` on the study's axis, NaN for a model that does not depend on it, and its score in %."""
+    """One run: its position `x` on the study's axis, NaN for a model that does not depend on it; its score in %; and
+    what intervals are corrected by, see `gfgn.train.statistics.standard_error`."""
 
     x: float
     model: str
@@ -37,6 +38,7 @@ class Point(NamedTuple):
     split: int
     seed: int
     score: float
+    test_share: float | None = None
 
 
 class Gap(NamedTuple):
@@ -73,7 +75,8 @@ def study_points(results: Results) -> list[Point]:
     for cell in results.study.all_cells():
         x, dataset = cell.at if isinstance(cell.at, float) else math.nan, data_name(cell.dataset)
         for row in results[cell].rows:
-            points.append(Point(x, cell.model, dataset, row.replica.split, row.replica.seed, 100 * row.test))
+            run = (row.replica.split, row.replica.seed, 100 * row.test)
+            points.append(Point(x, cell.model, dataset, *run, results.test_share(cell)))
     return points
 
 
@@ -246,8 +249,10 @@ def _names(points: Sequence[Point]) -> tuple[list[str], list[str]]:
 def _summaries(points: Sequence[Point], dataset: str, model: str) -> dict[float, Summary]:
     """Returns mean and interval at every `x`, in ascending order."""
     groups: dict[float, list[tuple[int, int, float]]] = {}
+    share = None
     for point in points:
         if (point.dataset, point.model) == (dataset, model):
             x = math.nan if math.isnan(point.x) else point.x  # NaN is not equal to itself: one object for all
             groups.setdefault(x, []).append((point.split, point.seed, point.score))
-    return {x: summarize(groups[x]) for x in sorted(groups)}
+            share = point.test_share
+    return {x: summarize(groups[x], share) for x in sorted(groups)}

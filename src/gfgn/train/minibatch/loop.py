@@ -40,16 +40,14 @@ def is_sampled(model: str, replica: Replica) -> bool:
     return not find_model(model).replicas or any(name in SAMPLING.get(model, ()) for name, _ in replica.options)
 
 
-def check_sampled(model: str, data: Dataset, config: TrainConfig) -> None:
-    """Raises an error if training on samples does not support the data or the configuration."""
+def check_sampled(model: str, config: TrainConfig) -> None:
+    """Raises an error if training on samples does not support the configuration."""
     default = TrainConfig()
     if any(getattr(config, name) != getattr(default, name) for name in ("clip", "schedule", "class_weights", "best")):
         raise ValueError(
             f"config must have the default clip, schedule, class_weights and best for {model}, which trains on "
             f"samples, got {config}"
         )
-    if data.metric == "roc_auc":
-        raise ValueError(f"data must be measured by accuracy or micro-F1 for {model}, got {data.metric}")
 
 
 def train_minibatch(
@@ -82,7 +80,7 @@ def train_minibatch(
     if model not in METHODS:
         raise ValueError(f"model must be one of {', '.join(map(repr, METHODS))}, got {model!r}")
     config = config or TrainConfig()
-    check_sampled(model, data, config)
+    check_sampled(model, config)
     check_splits(data, (replica.split for replica in replicas))
     data = with_sparse_features(data.to(device))
     reports = Progress(len(replicas), config.max_epochs, progress, status)
