@@ -19,7 +19,7 @@ from gfgn.runs import Store
 from gfgn.runs.advice import advise
 from gfgn.train import keep_freed_memory
 
-BLOCKS = partial(contextual_sbm, 1200, classes=3, degree=10)
+BLOCKS = partial(contextual_sbm, 800, classes=3, degree=10)
 HOMOPHILY, SIGNAL = 0.6, 1.5
 NONE = 1 / 3  # homophily of edges that know nothing of three classes
 CASES: dict[str, tuple[str, Callable[..., Dataset]]] = {
