@@ -1,6 +1,8 @@
 """The experiment engine: stores of runs, plans that tune and then train final seeds, searches, comparisons, studies."""
 
 from gfgn.data.diagnosis import smoothness
+from gfgn.runs.advice import Advice, advise
+from gfgn.runs.budget import Budget, plan_in_time
 from gfgn.runs.comparison import Comparison, compare, read_comparisons
 from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.grid import PAPER_GRID, grid, make_replicas
@@ -15,6 +17,8 @@ from gfgn.runs.training import ProgressCallback, train_missing
 __all__ = [
     "PAPER_GRID",
     "SPACE",
+    "Advice",
+    "Budget",
     "Candidate",
     "Choice",
     "Comparison",
@@ -28,11 +32,13 @@ __all__ = [
     "Store",
     "StoreError",
     "Uniform",
+    "advise",
     "compare",
     "gates_by_dimension",
     "grid",
     "identify",
     "make_replicas",
+    "plan_in_time",
     "random_search",
     "read_comparisons",
     "read_runs",
