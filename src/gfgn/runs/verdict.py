@@ -157,11 +157,9 @@ def _sentence(comparison: Comparison, kind: str, first: str, models: dict[str, s
     if kind == "graph":
         better = " and ".join(f"{_gain(comparison, gaps[f'graph − {other}'])} over {NAMES[other]}" for other in others)
         return f"A graph model is worth it: {start}, {better}{_cost(comparison, models['graph'], models['features'])}."
-    differ = "; ".join(
-        f"{NAMES[other]} ({models[other]}): {_gain(comparison, gaps[f'{other} − {kind}'])}" for other in others
-    )
+    differ = " and ".join(f"{NAMES[other]} {_gain(comparison, gaps[f'{other} − {kind}'])}" for other in others)
     cost = _cost(comparison, models["graph"], models[kind])
-    return f"{NAMES[kind].capitalize()} suffice: {start}, and nothing is shown to be better ({differ}){cost}."
+    return f"{NAMES[kind].capitalize()} suffice: {start}; against it, {differ}{cost}."
 
 
 def _scored(comparison: Comparison, model: str) -> str:
