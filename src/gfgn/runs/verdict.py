@@ -14,7 +14,7 @@ from statistics import fmean
 
 from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import Row
-from gfgn.runs.text import METRICS, gain, interval, score, unit
+from gfgn.runs.text import METRICS, duration, gain, interval, score, unit
 from gfgn.train.classical import CLASSICAL
 from gfgn.train.statistics import Summary, difference
 
@@ -176,5 +176,6 @@ def _gain(comparison: Comparison, gap: Summary) -> str:
 
 
 def _cost(comparison: Comparison, model: str, other: str) -> str:
-    one, two = (f"{seconds_per_fit(comparison, each):.2g} s" for each in (model, other))
+    seconds = (seconds_per_fit(comparison, each) for each in (model, other))
+    one, two = (duration(each) if each >= 10 else f"{each:.2g} s" for each in seconds)
     return f"; a fit of {model} takes {one}, one of {other} {two}"
