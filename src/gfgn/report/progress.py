@@ -13,7 +13,7 @@ from rich.table import Column
 
 from gfgn.runs import ProgressCallback, Row
 from gfgn.runs.comparison import ComparisonPlan
-from gfgn.runs.text import duration, score, unit
+from gfgn.runs.text import duration, score
 from gfgn.train import Status
 
 SECONDS_BETWEEN_LINES = 20.0
@@ -126,22 +126,21 @@ def describe_status(status: Status) -> str:
     """Replicas in training, their epoch, the best validation score and, after a fifth of the runs, the time left."""
     parts = [f"{status.alive:,} training, epoch {status.epoch:,}"]
     if math.isfinite(status.best_val):
-        parts.append(f"best validation score {_best(status)}")
+        parts.append(f"best validation score {_score(status.best_val)}")
     if status.seconds_left is not None and status.finished >= ENOUGH * status.replicas:
         parts.append(f"{duration(status.seconds_left)} left")
     return ", ".join(parts)
 
 
-def _best(status: Status) -> str:
-    """The best validation score in percent; no other score than the log loss is negative."""
-    metric = "log_loss" if status.best_val < 0 else "accuracy"
-    return f"{score(status.best_val, metric)}{unit(metric)}"
-
-
 def _brief(status: Status) -> str:
     """The status in at most 22 characters."""
-    best = f", best {_best(status)}" if math.isfinite(status.best_val) else ""
+    best = f", best {_score(status.best_val)}" if math.isfinite(status.best_val) else ""
     return f"epoch {status.epoch:,}{best}"
+
+
+def _score(value: float) -> str:
+    """A score in percent; the negative log loss, which alone is below 0, as it is."""
+    return score(value, "log_loss" if value < 0 else "accuracy") + ("" if value < 0 else "%")
 
 
 def _rounded(seconds: float) -> str:
