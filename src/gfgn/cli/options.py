@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NOT_SAVED = ("config", "write_config", "check")  # parameters of commands that a config file does not hold
-META = "gfgn.set"  # key of the settings of the config file in the context
+META = "gfgn-settings"  # key of the settings of the config file in the context
 
 
 def _load_config(context: typer.Context, path: Path | None) -> Path | None:
