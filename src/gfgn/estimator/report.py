@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.files import atomic_write
-from gfgn.estimator.evaluation import Evaluation
+from gfgn.estimator.evaluation import TITLES, Evaluation
 from gfgn.report.elements import folded, heading, soft, table
 from gfgn.report.explained import classes_section, curves, extremes_section
 from gfgn.report.features import features_section, write_features
 from gfgn.report.html import fill_page, links
 from gfgn.runs.comparison import in_words
 from gfgn.runs.explanation import Explained, explain_features, find_extremes, thinned
-from gfgn.runs.text import METRICS, count
+from gfgn.runs.text import count
 from gfgn.train.settings import fitting_threads
 from gfgn.train.task import make_task, with_sparse_features
 
@@ -34,7 +34,7 @@ def headline(classifier: GFGNClassifier) -> str:
     text = f"gfgn-{classifier.level_}, {networks}: accuracy {100 * scores['accuracy']:.1f}%"
     text += f" [{100 * low:.1f}, {100 * high:.1f}] on {facts['part_nodes']:,} {facts['part']} nodes"
     if metric != "accuracy":
-        text += f", {METRICS[metric]} {_score(metric, scores[metric])}"
+        text += f", {TITLES[metric]} {_score(metric, scores[metric])}"
     error = facts["classes"]["calibration_error"]
     return f"{text}, expected calibration error {100 * error:.1f}%."
 
@@ -102,7 +102,7 @@ def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:
     text = (
         f"{facts['nodes']:,} nodes, {facts['edges']:,} directed edges, {dataset.num_features:,} features, "
         f"{dataset.num_classes} classes; labeled nodes: {parts}. The level was chosen by the validation "
-        f"{METRICS[dataset.metric]}: {levels}. {in_words(classifier.best_params_).capitalize()}."
+        f"{TITLES[dataset.metric]}: {levels}. {in_words(classifier.best_params_).capitalize()}."
     )
     assert classifier.encoder_ is not None
     notes = "".join(f"<li>{escape(note)}</li>" for note in classifier.encoder_.notes())
@@ -110,7 +110,7 @@ def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:
 
 
 def _scores(classifier: GFGNClassifier, evaluation: Evaluation) -> str:
-    rows = [[METRICS[name], _score(name, value)] for name, value in evaluation.scores.items()]
+    rows = [[TITLES[name], _score(name, value)] for name, value in evaluation.scores.items()]
     low, high = evaluation.interval
     note = (
         f"Of the calibrated mean of {count(len(classifier.history_), 'network')} on {evaluation.nodes:,} "
