@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gfgn.estimator.evaluation import TITLES
+from gfgn.runs.text import METRICS
 
+TITLES = METRICS | {"log_loss": "log loss"}  # which is not negated here
 EXTREMES = 10  # features shown with the largest and with the smallest gates
 
 

@@ -11,15 +11,11 @@ from torch import Tensor
 
 from gfgn.data.dataset import METRICS, Dataset
 from gfgn.estimator.members import SMALLEST
-from gfgn.runs.text import METRICS as METRICS_IN_WORDS
 from gfgn.train.evaluation import ClassReport, evaluate_classes
 from gfgn.train.metrics import SCORES
 
 if TYPE_CHECKING:
     from gfgn.estimator.classifier import GFGNClassifier
-
-
-TITLES = METRICS_IN_WORDS | {"log_loss": "log loss"}  # which is not negated here
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.files import atomic_write
-from gfgn.estimator.evaluation import TITLES, Evaluation
+from gfgn.estimator.card import TITLES
+from gfgn.estimator.evaluation import Evaluation
 from gfgn.report.elements import folded, heading, soft, table
 from gfgn.report.explained import classes_section, curves, extremes_section
 from gfgn.report.features import features_section, write_features
