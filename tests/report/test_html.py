@@ -156,6 +156,14 @@ def test_names_of_users_are_escaped(comparison: Comparison, tmp_path: Path) -> N
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
+def test_one_split_has_no_interval(tmp_path: Path) -> None:
+    data = dataclasses.replace(dimensions(120, degree=8, splits=1), metric="log_loss")
+    page = write(tmp_path, compare(data, ["mlp", "gfgn-graph"], splits=1, max_epochs=3))
+    assert "nan" not in re.sub(r"<style.*?</style>", "", page, flags=re.DOTALL).lower()
+    assert "test negative log loss</th>" in page
+    assert "<td>–</td>" in page
+
+
 def test_the_table_shows_the_summaries(page: str, comparison: Comparison) -> None:
     for model, summary in comparison.summary().items():
         cells = rows_of(page, model)[0]
