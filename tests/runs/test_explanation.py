@@ -93,13 +93,12 @@ def test_classes_are_those_of_the_test_nodes(data: Dataset, note: dict[str, Any]
 
 def test_curves_are_thinned_and_keep_the_best_epoch(comparison: Comparison, data: Dataset) -> None:
     run = Again.of(comparison.rows["mlp"][0], data, "cpu").run
-    whole = module._history(run)
+    whole = module.thinned(run.history, run.epoch)
     assert whole["epoch"] == list(range(run.epochs))
     assert whole["val"][run.epoch] == pytest.approx(run.val, abs=1e-5)
     values = [float(k) for k in range(5000)]
     values[7] = float("nan")
-    long = dataclasses.replace(run, epoch=7, history=dict.fromkeys(run.history, values))
-    thin = module._history(long)
+    thin = module.thinned(dict.fromkeys(run.history, values), 7)
     assert len(thin["epoch"]) <= 200
     assert {0, 7, 4999} <= set(thin["epoch"])
     assert thin["val"][thin["epoch"].index(7)] is None
