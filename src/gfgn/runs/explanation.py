@@ -186,9 +186,9 @@ def _classes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     """The report by class on the test nodes."""
     part = explained.task.test
     nodes = part.masks[0]
-    logits = explained.logits(part)[nodes].double()
+    logits = explained.logits(part)[nodes].double().nan_to_num()  # of a run that diverged
     probabilities = logits.sigmoid() if dataset.multilabel else logits.softmax(-1)
-    return evaluate_classes(probabilities.clamp(0, 1), part.y[nodes], _class_names(dataset)).to_json()
+    return evaluate_classes(probabilities, part.y[nodes], _class_names(dataset)).to_json()
 
 
 # --- features ---------------------------------------------------------------------------------------------------------
@@ -333,8 +333,8 @@ def _class_names(dataset: Dataset) -> list[str]:
     return dataset.class_names or [str(k) for k in range(dataset.num_classes)]
 
 
-def _rounded(values: Tensor) -> list[float]:
-    return [round(value, 4) for value in values.double().tolist()]
+def _rounded(values: Tensor) -> list[float | None]:
+    return [_finite(round(value, 4)) for value in values.double().tolist()]
 
 
 def _finite(value: float) -> float | None:
