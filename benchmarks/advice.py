@@ -19,8 +19,8 @@ from gfgn.runs import Store
 from gfgn.runs.advice import advise
 from gfgn.train import keep_freed_memory
 
-BLOCKS = partial(contextual_sbm, 800, classes=3, degree=10)
-HOMOPHILY, SIGNAL = 0.6, 1.5
+BLOCKS = partial(contextual_sbm, 800, classes=3, features=32, degree=10)
+HOMOPHILY, SIGNAL = 0.6, 1.8
 NONE = 1 / 3  # homophily of edges that know nothing of three classes
 CASES: dict[str, tuple[str, Callable[..., Dataset]]] = {
     "dimensions": ("graph", partial(dimensions, 1000)),
