@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gfgn.nn.registry import MODELS
+from gfgn.train.classical import CLASSICAL
 
 ROOT = Path(__file__).parents[1]
 
@@ -16,6 +17,7 @@ def test_the_models_page_lists_the_registry() -> None:
     for name, entry in MODELS.items():
         options = "<br>".join(f"`{key}` {value.default}: {value.meaning}" for key, value in entry.parameters.items())
         expected.append(f"| `{name}` | {entry.reference} | {options} |")
+    expected += [f"| `{name}` | {model.reference} | {model.description} |" for name, model in CLASSICAL.items()]
     assert sorted(rows) == sorted(expected)
 
 

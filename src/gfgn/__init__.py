@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gfgn import data, nn, ops, report, runs, sampling, train
+    from gfgn import data, estimator, nn, ops, report, runs, sampling, train
+    from gfgn.estimator import GFGNClassifier, Nodes
     from gfgn.graph import Graph
     from gfgn.nn import GFGN, GFGNConv
 
 __version__ = "0.2.0"
 __all__ = [
     "GFGN",
+    "GFGNClassifier",
     "GFGNConv",
     "Graph",
+    "Nodes",
     "__version__",
     "data",
+    "estimator",
     "nn",
     "ops",
     "report",
@@ -25,6 +29,7 @@ __all__ = [
 ]
 
 _MODULE_OF = {"Graph": "gfgn.graph", "GFGN": "gfgn.nn", "GFGNConv": "gfgn.nn"}
+_MODULE_OF |= {"GFGNClassifier": "gfgn.estimator", "Nodes": "gfgn.estimator"}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,13 +13,14 @@ from gfgn.cli import app
 from gfgn.data import DATASETS, Dataset, Split, dimensions
 from gfgn.graph import Graph
 from gfgn.nn.registry import MODELS
+from gfgn.train.classical import CLASSICAL
 
 
 def rows_of(*arguments: str) -> dict[str, str]:
     """The printed rows by their first word, without lines that continue one."""
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    return {line.split()[0]: line for line in result.stdout.splitlines() if not line.startswith(" ")}
+    return {line.split()[0]: line for line in result.stdout.splitlines() if line and not line.startswith(" ")}
 
 
 def test_datasets_are_listed() -> None:
@@ -33,7 +34,7 @@ def test_datasets_are_listed() -> None:
 
 def test_models_are_listed() -> None:
     rows = rows_of("models")
-    assert [name for name in rows if name != "name"] == list(MODELS)
+    assert [name for name in rows if name not in ("name", "without")] == [*MODELS, *CLASSICAL]
     assert "Wu et al., Simplifying Graph" in rows["sgc"]
     assert "hops 2" in rows["sgc"]
 

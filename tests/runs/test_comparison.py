@@ -12,9 +12,8 @@ from scipy.stats import ttest_rel
 from gfgn.data import Dataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.nn import MODELS
-from gfgn.runs import Choice, Store, compare, grid, read_comparisons
+from gfgn.runs import Choice, Store, compare, explain, grid, read_comparisons
 from gfgn.runs.comparison import ComparisonPlan, make_plan, rank_models, run_comparison
-from gfgn.runs.gates import gates_note
 from gfgn.train import Replica, difference, summarize
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
@@ -28,7 +27,7 @@ def data() -> Dataset:
 def test_gfgn_outperforms_mlp_and_gcn_by_more_than_the_spread() -> None:
     comparison = compare(dimensions(400, degree=12, splits=3), splits=3, max_epochs=100)
     summary = comparison.summary()
-    assert list(summary) == ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"]
+    assert list(summary) == ["majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"]
     for model in ("gfgn-graph", "gfgn-neighbor", "gfgn-pair"):
         for baseline in ("mlp", "gcn"):
             spread = max(summary[model].std, summary[baseline].std)
@@ -202,36 +201,11 @@ def test_the_last_comparison_of_each_dataset_is_read(data: Dataset) -> None:
 def test_changed_data_is_other_data(data: Dataset) -> None:
     changed = dataclasses.replace(data, x=data.x + 1)
     with Store(":memory:") as store:
-        compare(data, ["mlp"], splits=1, store=store, **QUICK)
-        gates_note(store, data)
+        explain(store, data, compare(data, ["mlp"], splits=1, store=store, **QUICK))
         recorder = Recorder()
         comparison = compare(changed, ["mlp"], splits=1, store=store, callback=recorder, **QUICK)
         assert len(recorder.rows) == 1
-        assert comparison.gates is None
-
-
-def test_gates_are_computed_once(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gfgn.runs.gates as module
-
-    with Store(":memory:") as store:
-        note = gates_note(store, data)
-        assert note is not None
-        assert [len(values) for values in note["levels"].values()] == [36, 36, 36]
-        assert sum(note["smooth"]) == 24
-        assert note["roughness"] is None
-        monkeypatch.setattr(module, "gates_by_dimension", None)
-        assert gates_note(store, data) == note
-        assert compare(data, ["mlp"], splits=1, store=store, **QUICK).gates == note
-    monkeypatch.undo()
-    monkeypatch.setattr(module, "MAX_DIMENSIONS", 35)
-    with Store(":memory:") as store:
-        assert gates_note(store, data) is None
-        monkeypatch.undo()
-        unknown = dataclasses.replace(data, smooth_dimensions=None)
-        note = gates_note(store, unknown)
-        assert note is not None
-        assert note["smooth"] is None
-        assert len(note["roughness"]) == 36
+        assert comparison.explanation is None
 
 
 @pytest.mark.parametrize(

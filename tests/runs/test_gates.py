@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import gates_by_dimension
-from gfgn.runs.gates import LEVELS, GateReader
+from gfgn.runs.gates import LEVELS, GateReader, GateVector
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -57,8 +57,40 @@ def test_bad_arguments() -> None:
         gates_by_dimension(data, "edge")
     with pytest.raises(ValueError, match="split must be 0 to 1 for 'dimensions', got 2"):
         gates_by_dimension(data, "graph", split=2)
-    wide = dataclasses.replace(
-        data, x=torch.zeros(60, 1025), feature_names=[str(k) for k in range(1025)], smooth_dimensions=None
-    )
-    with pytest.raises(ValueError, match="dataset must have at most 1024 features, got 1025"):
-        gates_by_dimension(wide, "graph")
+
+
+def test_the_vector_is_the_reader_at_graph_level() -> None:
+    """With the same gates and classifier both compute the same."""
+    data = dimensions(100, degree=8)
+    reader = GateReader(36, 6, "graph")
+    torch.nn.init.normal_(reader.out.weight, generator=torch.Generator().manual_seed(0))
+    for x in (data.x, data.x.to_sparse_csr()):
+        vector = GateVector(x, 6)
+        with torch.no_grad():
+            vector.logit.copy_(reader.gates(data.x, data.graph).logit())
+            vector.out.weight.copy_(reader.out.weight / vector.scale)
+            vector.out.bias.copy_(reader.out.bias)
+            torch.testing.assert_close(vector(x, data.graph), reader(data.x, data.graph), rtol=1e-4, atol=1e-4)
+
+
+def test_gates_of_wide_data_order_the_dimensions_as_the_reader_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dimensions(600, splits=1)
+    expected = gates_by_dimension(data, "graph")
+    monkeypatch.setattr("gfgn.runs.gates.MAX_DIMENSIONS", 8)
+    assert data.smooth_dimensions is not None
+    for x in (data.x, data.x.to_sparse_csr()):
+        gates = gates_by_dimension(dataclasses.replace(data, x=x), "graph")
+        assert spearmanr(gates, expected).statistic > 0.8
+        assert gates[data.smooth_dimensions].min() > gates[~data.smooth_dimensions].max()
+    with pytest.raises(ValueError, match="level must be 'graph' above 8 features, got 'pair' for 36"):
+        gates_by_dimension(data, "pair")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gates_of_standardized_features(level: str) -> None:
+    """The mean of every feature is 0; gates without a bias would all be one half."""
+    data = dimensions()
+    data = dataclasses.replace(data, x=(data.x - data.x.mean(0)) / data.x.std(0))
+    assert data.smooth_dimensions is not None
+    gates = gates_by_dimension(data, level)
+    assert gates[data.smooth_dimensions].min() > gates[~data.smooth_dimensions].max()

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gfgn.cli.app import Device, app, fail, split_names, stdout, user_errors
+from gfgn.cli import options
+from gfgn.cli.app import Device, app, fail, notes, split_names, stdout, user_errors
+from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gfgn.data import Dataset
-    from gfgn.report.progress import RunProgress
-    from gfgn.runs import Store
+    from gfgn.runs import Comparison, Store
 
 STORE, TABLE, REPORT = "runs.sqlite", "runs.csv", "report.html"
-MODELS = ("mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+OUT = Path("gfgn-report")
 Grid = StrEnum("Grid", ["none", "paper"])
+Out = Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPORT}.")]
 
 
 @app.command()
+@takes_graph
 def compare(
+    context: typer.Context,
+    *,
+    reading: ReadOptions,
     data: Annotated[
         list[str] | None, typer.Argument(help="Datasets (see `gfgn datasets`) or paths: a folder, a zip or npz file.")
     ] = None,
@@ -33,94 +41,135 @@ def compare(
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="4, or all if fewer")] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
     grid: Annotated[Grid, typer.Option(help="paper: tune every model on the paper's grid.")] = Grid.none,
-    trials: Annotated[int | None, typer.Option(help="Tune every model by halving N random configurations.")] = None,
+    trials: options.Trials = None,
+    minutes: options.Minutes = None,
     epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
-    out: Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPORT}.")] = Path("gfgn-report"),
+    class_weights: options.ClassWeights = False,
+    set_: options.Set = None,
+    config: options.Config = None,
+    write_config: options.WriteConfig = None,
+    out: Out = OUT,
     device: Device = "auto",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    open_: options.Open = False,
     check: Annotated[bool, typer.Option("--check", help="Show how a graph of your own was read; no training.")] = False,
 ) -> None:
     """Train models on graphs over splits and seeds; print the tables and write the report.
 
     Without DATA: a generated graph, no download, well under a minute. Run again, it trains only what is missing.
     """
-    from rich.console import Console
-
-    from gfgn.report import write_report
-    from gfgn.report.terminal import print_comparisons
-    from gfgn.runs import Store, read_comparisons
-    from gfgn.train.settings import choose_device
-
-    start, console = time.perf_counter(), Console(stderr=True)
+    start, console = time.perf_counter(), notes(quiet)
     with user_errors():
-        datasets = [_open(source, check, console) for source in data or ["dimensions"]]
+        names, given = split_names(models), options.all_settings(context, set_)
+        settings = options.parse_settings(given, names).arguments(max_epochs=epochs, class_weights=class_weights)
+        if write_config is not None:
+            options.write_config(context, write_config, given)
+            return
+        datasets = [open_data(source, reading, console, check) for source in data or ["dimensions"]]
         if check:
             return
-        plans = _plans(
-            datasets, splits, grid, trials=trials, models=split_names(models), seeds=seeds, max_epochs=epochs
-        )
-        device = choose_device(device)
-        _check_table(out / TABLE)
-        with Store(out / STORE) as store:
-            try:
-                progress = _train(store, datasets, plans, device, console)
-            finally:
-                store.to_csv(out / TABLE)
-            stored = {comparison.dataset.name: comparison for comparison in read_comparisons(store)}
-        report = write_report(list(stored.values()), out / REPORT)  # of everything in the store
-    print_comparisons(stdout(), [stored[dataset.name] for dataset in datasets])
-    kept = f", {progress.kept:,} more from the store" if progress.kept else ""
-    typer.echo(f"{progress.trained:,} runs{kept}, {time.perf_counter() - start:.1f} s in all")
-    typer.echo(f"report: {report}    all runs: {out / TABLE}")
-
-
-def _open(source: str, check: bool, console: Console) -> Dataset:
-    """Loads the dataset of that name or reads the graph at that path; with `check`, prints how it was read."""
-    from gfgn.data import DATASETS, describe_reading, load, read_with_notes
-
-    path = Path(source)
-    if source.lower() in DATASETS or not path.exists():
-        if path.name != source:
-            raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
-        if check:
-            raise ValueError(f"--check is for a graph of your own, got the name {source!r}")
-        return load(source)
-    with console.status(f"reading {source}"):
-        reading = read_with_notes(source)
-    if check:
-        typer.echo(describe_reading(reading))
+        settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}
+        requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
+        outcome = train_and_report(datasets, requests, out, device, console, minutes)
+    if json:
+        options.print_json(_to_json(outcome, time.perf_counter() - start))
     else:
-        for note in reading.notes:
-            console.print(f"{source}: {note}", highlight=False, soft_wrap=True)
-    return reading.dataset
+        _print(outcome, time.perf_counter() - start)
+    if open_:
+        options.open_in_browser(outcome.report)
 
 
-def _plans(datasets: Sequence[Dataset], splits: int | None, grid: Grid, **settings: Any) -> list[Any]:
-    from gfgn.runs import PAPER_GRID
+@dataclass(frozen=True)
+class Outcome:
+    """The comparisons of a call, the files it wrote, and how many runs it trained and found in the store."""
+
+    comparisons: list[Comparison]
+    report: Path
+    table: Path
+    trained: int
+    kept: int
+
+    def files(self) -> dict[str, Any]:
+        """What `--json` says about the runs and files."""
+        files = {"report": str(self.report), "runs": str(self.table)}
+        return {"trained": self.trained, "kept": self.kept, "files": files}
+
+
+def train_and_report(
+    datasets: Sequence[Dataset],
+    requests: Sequence[dict[str, Any]],
+    out: Path,
+    device: str,
+    console: Console,
+    minutes: float | None = None,
+) -> Outcome:
+    """Trains what the store in `out` lacks and writes the report.
+
+    `requests` are the arguments of `make_plan`, one per dataset; with `minutes`, the number of trials is chosen.
+    """
+    from gfgn.report import write_report
+    from gfgn.runs import Store, read_comparisons
     from gfgn.runs.comparison import make_plan
+    from gfgn.train.settings import choose_device
 
     names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):
         raise ValueError(f"DATA must be graphs with different names, got {', '.join(names)}")
-    settings["grid"] = PAPER_GRID if grid is Grid.paper else None
-    counts = [min(4, max(len(dataset.splits), 1)) if splits is None else splits for dataset in datasets]
-    return [make_plan(dataset, splits=count, **settings) for dataset, count in zip(datasets, counts, strict=True)]
+    if minutes is not None and any(
+        request.get(name) is not None for request in requests for name in ("grid", "trials")
+    ):
+        raise ValueError("--minutes must not be given together with --grid or --trials")
+    plans = [make_plan(dataset, **request) for dataset, request in zip(datasets, requests, strict=True)]
+    device = choose_device(device)
+    check_table(out / TABLE)
+    with Store(out / STORE) as store:
+        try:
+            if minutes is not None:
+                plans = _plans_in_time(store, datasets, requests, minutes, device, console)
+            trained, kept = _train(store, datasets, plans, device, console)
+        finally:
+            store.to_csv(out / TABLE)
+        stored = {comparison.dataset.name: comparison for comparison in read_comparisons(store)}
+    report = write_report(list(stored.values()), out / REPORT)  # of everything in the store
+    return Outcome([stored[name] for name in names], report, out / TABLE, trained, kept)
 
 
-def _check_table(path: Path) -> None:
-    """Refuses to overwrite a table that is not one of ours."""
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith("key,dataset,"):
-        raise ValueError(f"--out must be a folder whose {TABLE} gfgn may overwrite, but {path} is something else")
+def _plans_in_time(
+    store: Store,
+    datasets: Sequence[Dataset],
+    requests: Sequence[dict[str, Any]],
+    minutes: float,
+    device: str,
+    console: Console,
+) -> list[Any]:
+    """The plans with as many trials as fit; every dataset gets the same time."""
+    from gfgn.runs.budget import plan_in_time
+    from gfgn.runs.text import count, duration
+
+    plans, each = [], minutes / len(datasets)
+    for dataset, request in zip(datasets, requests, strict=True):
+        own = {name: value for name, value in request.items() if name not in ("grid", "trials")}
+        with console.status(f"{dataset.name}: measuring the cost of an epoch of every model"):
+            plan, budget = plan_in_time(store, dataset, each, device, **own)
+        plans.append(plan)
+        chosen = f"{count(budget.trials, 'configuration')} per model, at most {duration(sum(budget.seconds.values()))}"
+        limit = "" if budget.fits else f", more than the {duration(60 * each)} that --minutes allows"
+        console.print(f"{dataset.name}: {chosen}{limit}", highlight=False, soft_wrap=True)
+    return plans
 
 
-def _train(store: Store, datasets: Sequence[Dataset], plans: list[Any], device: str, console: Console) -> RunProgress:
-    """Trains what the store lacks, dataset by dataset."""
-    from gfgn.report.progress import RunProgress
-    from gfgn.runs.comparison import run_comparison
-    from gfgn.runs.gates import gates_note
-    from gfgn.runs.record import is_gfgn
+def _train(
+    store: Store, datasets: Sequence[Dataset], plans: list[Any], device: str, console: Console
+) -> tuple[int, int]:
+    """Trains what the store lacks, dataset by dataset; the number of runs trained, and of those that were there."""
+    from gfgn.report.progress import RunProgress, expected_work
+    from gfgn.runs import explain
+    from gfgn.runs.comparison import read_comparison, run_comparison
     from gfgn.train import keep_freed_memory
 
-    progress = RunProgress(console, sum(plan.plan(model).count for plan in plans for model in plan.models))
+    total = sum(plan.plan(model).count for plan in plans for model in plan.models)
+    progress = RunProgress(console, total, expected_work(plans))
     try:
         with progress.bars, keep_freed_memory():
             for dataset, plan in zip(datasets, plans, strict=True):
@@ -129,7 +178,44 @@ def _train(store: Store, datasets: Sequence[Dataset], plans: list[Any], device: 
         runs = f"{progress.trained} finished runs are kept in {store.path}"
         fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
     for dataset, plan in zip(datasets, plans, strict=True):
-        if any(map(is_gfgn, plan.models)):
-            with console.status(f"gates of {dataset.name}"):
-                gates_note(store, dataset)
-    return progress
+        with console.status(f"explaining {dataset.name}"):
+            explain(store, dataset, read_comparison(store, plan), device)
+    return progress.trained, progress.kept
+
+
+def print_files(outcome: Outcome, seconds: float) -> None:
+    """Prints the number of runs, the time and the files."""
+    kept = f", {outcome.kept:,} more from the store" if outcome.kept else ""
+    typer.echo(f"{outcome.trained:,} runs{kept}, {seconds:.1f} s in all")
+    typer.echo(f"report: {outcome.report}    all runs: {outcome.table}")
+
+
+def check_table(path: Path) -> None:
+    """Refuses to overwrite a table that is not one of ours."""
+    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith("key,dataset,"):
+        raise ValueError(f"--out must be a folder whose {TABLE} gfgn may overwrite, but {path} is something else")
+
+
+def _print(outcome: Outcome, seconds: float) -> None:
+    from gfgn.report.terminal import print_comparisons
+
+    print_comparisons(stdout(), outcome.comparisons)
+    print_files(outcome, seconds)
+
+
+def _to_json(outcome: Outcome, seconds: float) -> dict[str, Any]:
+    from gfgn.runs.verdict import headline
+
+    comparisons = [comparison.to_json() | {"headline": headline(comparison)} for comparison in outcome.comparisons]
+    return {"comparisons": comparisons, **outcome.files(), "seconds": round(seconds, 3)}
+
+
+def _configurations(grid: Grid) -> Any:
+    from gfgn.runs import PAPER_GRID
+
+    return PAPER_GRID if grid is Grid.paper else None
+
+
+def default_splits(dataset: Dataset, splits: int | None, default: int) -> int:
+    """The number of splits: as given, or the default, or all if there are fewer."""
+    return min(default, max(len(dataset.splits), 1)) if splits is None else splits

@@ -1,4 +1,4 @@
-"""`gfgn datasets`: lists the named datasets; `gfgn datasets describe` shows the statistics of one."""
+"""`gfgn datasets`: lists the named datasets; `gfgn datasets describe` shows statistics of one, or of a user's graph."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from gfgn.cli.app import app, print_table, user_errors
+from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
-datasets = typer.Typer(help="List the named datasets, or describe one of them.")
+datasets = typer.Typer(help="List the named datasets, or describe one of them or a graph of your own.")
 app.add_typer(datasets, name="datasets")
 
 
@@ -26,19 +27,24 @@ def list_datasets(context: typer.Context) -> None:
 
 
 @datasets.command()
+@takes_graph
 def describe(
-    name: Annotated[str, typer.Argument(help="Name of a dataset.")],
+    data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
+    *,
+    reading: ReadOptions,
     png: Annotated[Path | None, typer.Option(help="Draw the histograms to this file instead.")] = None,
 ) -> None:
-    """Show a dataset's source, sizes, homophily, degrees and feature smoothness."""
-    from gfgn.data import DATASETS, load
+    """Show the source, sizes, homophily, degrees and feature smoothness of a dataset or of a graph of your own."""
+    from rich.console import Console
+
+    from gfgn.data import DATASETS
     from gfgn.data.diagnosis import describe as describe_dataset
     from gfgn.report.figures import description_figure
     from gfgn.report.terminal import histograms, statistics
 
     with user_errors():
-        description = describe_dataset(load(name))
+        description = describe_dataset(open_data(data, reading, Console(stderr=True)))
         if png is not None:
             description_figure(description).savefig(png, format="png", dpi=160)
     lines = [f"histograms: {png}"] if png is not None else histograms(description)
-    typer.echo("\n".join([*statistics(description, DATASETS[name.lower()]), "", *lines]))
+    typer.echo("\n".join([*statistics(description, DATASETS.get(data.lower())), "", *lines]))

@@ -4,8 +4,8 @@ from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.registry import DATASETS, load
 from gfgn.data.diagnosis import adjusted_homophily, degree_profile, describe, edge_homophily, node_homophily, smoothness
 from gfgn.data.generators import add_feature_noise, add_random_edges, contextual_sbm, dimensions, remove_random_edges
-from gfgn.data.io.assemble import DataError
 from gfgn.data.io.read import Reading, describe_reading, read, read_with_notes
+from gfgn.data.messages import DataError
 from gfgn.data.splits import Split, random_splits
 
 __all__ = [

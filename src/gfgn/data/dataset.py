@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
@@ -20,7 +21,7 @@ MULTILABEL_METRICS = ("micro_f1", "macro_f1", "log_loss")
 
 
 def default_metric(y: Tensor, num_classes: int) -> str:
-    """The metric of labels for which none is given."""
+    """`"roc_auc"` for two classes, `"accuracy"` for more, `"micro_f1"` for multi-label data (`y` is `[N, L]`)."""
     if y.dim() == 2:
         return "micro_f1"
     return "roc_auc" if num_classes == 2 else "accuracy"
@@ -39,6 +40,7 @@ class Dataset:
         splits: Boolean masks `(train, val, test)` over the nodes; disjoint, labelled nodes only.
         smooth_dimensions: `[F]`, bool: the feature dimensions that follow the graph by construction; `None` if unknown.
         node_ids: `[N]`, strings or integers: the ids in the user's files; `None` for datasets without ids.
+        encoder: How the features were made from the columns of the user's files; not part of the fingerprint.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Dataset:
     smooth_dimensions: Tensor | None = None
     class_names: list[str] | None = None
     node_ids: NDArray[Any] | None = None
+    encoder: FeatureEncoder | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
@@ -69,6 +72,9 @@ class Dataset:
             values = getattr(self, name)
             if values is not None and len(values) != size:
                 raise ValueError(f"{name} must have {size} entries, got {len(values)}")
+        if self.encoder is not None and len(self.encoder.feature_names) != self.num_features:
+            got = len(self.encoder.feature_names)
+            raise ValueError(f"encoder must have {self.num_features} features, got {got}")
         if self.smooth_dimensions is not None:
             _check_mask("smooth_dimensions", self.smooth_dimensions, self.num_features)
         for k, split in enumerate(self.splits):

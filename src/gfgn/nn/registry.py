@@ -90,10 +90,11 @@ MODELS: dict[str, Model] = {
 }
 
 
-def find_model(name: str) -> Model:
-    """Returns the model of that name."""
+def find_model(name: str, also: tuple[str, ...] = ()) -> Model:
+    """Returns the model of that name; `also` are further names for the message of an error."""
     if name not in MODELS:
-        close = difflib.get_close_matches(name, MODELS, n=1)
+        known = (*MODELS, *also)
+        close = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}{hint}")
+        raise ValueError(f"model must be one of {', '.join(known)}, got {name!r}{hint}")
     return MODELS[name]

@@ -10,56 +10,105 @@ from typing import Any
 
 import numpy as np
 
-from gfgn.report.figures import gates_figure, runs_figure
+from gfgn.report.charts import Chart, legend, padded, stack
+from gfgn.report.elements import Bold, Prose, figure, folded, heading, soft, table
+from gfgn.report.explained import classes_section, extremes_section, gates_section, run_section
+from gfgn.report.features import features_section, write_gates
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
-from gfgn.runs.gates import MAX_DIMENSIONS
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import count, gain, heading, interval, mean_and_std, p_value, percent
+from gfgn.runs.text import bounds, count, gain, interval, mean_and_std, p_value, percent, scale
+from gfgn.runs.text import heading as metric_heading
+from gfgn.runs.verdict import headline
+from gfgn.train.evaluation import ClassReport
 
-GATES = {"min": "minimum", "mean": "mean", "max": "maximum", "std": "std. dev.", "below_055": "below 0.55, %"}
-
-
-class Bold(str):
-    """A table cell in bold."""
-
-
-class Prose(str):
-    """A left-aligned table cell that wraps."""
+ROW = 58  # pixels of a model in the chart of all runs
 
 
 def write_report(comparisons: Sequence[Comparison], path: str | Path) -> Path:
-    """Writes the report, one section per comparison, and returns its path."""
+    """Writes the report, one section per comparison, and returns its path.
+
+    The features of explained comparisons are written to `gates.csv` beside it, or to one `gates-NAME.csv` each if there
+    are several comparisons.
+    """
     if not comparisons:
         raise ValueError("comparisons must not be empty, got none")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_page(comparisons), encoding="utf-8")
+    files = write_gates(comparisons, path.parent)
+    path.write_text(_page(comparisons, files), encoding="utf-8")
     return path
 
 
-def _page(comparisons: Sequence[Comparison]) -> str:
+def _page(comparisons: Sequence[Comparison], files: Sequence[str | None]) -> str:
     several = len(comparisons) > 1
     same_training = several and len({comparison.settings for comparison in comparisons}) == 1
     models = {model for comparison in comparisons for model in comparison.plan.models}
     data = count(len(comparisons), "dataset") if several else comparisons[0].dataset.name
-    title = escape(f"{count(len(models), 'model')} on {data}")
-    sections = [f"<h1>{title}</h1>"]
+    title = f"{count(len(models), 'model')} on {data}"
+    sections = [heading(1, title)]
     if several:
-        links = (f'<a href="#data-{k}">{escape(each.dataset.name)}</a>' for k, each in enumerate(comparisons))
-        sections += [f"<nav>{''.join(links)}</nav>", _overview(comparisons)]
+        targets = [(f"data-{k}", each.dataset.name) for k, each in enumerate(comparisons)]
+        sections += [links(targets, "Datasets"), _overview(comparisons)]
     if same_training:
-        sections.append(_soft(_training(comparisons[0])))
+        sections.append(soft(_training(comparisons[0])))
     for number, comparison in enumerate(comparisons):
         if several:
-            sections.append(f'<h2 id="data-{number}">{escape(comparison.dataset.name)}</h2>')
-        sections += [_introduction(comparison, with_training=not same_training), _incomplete(comparison)]
-        if comparison.models:
-            sections += [_results(comparison), _selections(comparison)]
-            sections += [_runs(comparison, number), _gates(comparison, number)]
+            sections.append(heading(2, comparison.dataset.name, f"data-{number}"))
+        sections.append(_dataset(comparison, number, 3 if several else 2, files[number], not same_training))
     sections.append(_footer(comparisons))
-    template = Path(__file__).with_name("template.html").read_text(encoding="utf-8")
-    return Template(template).substitute(title=title, body="\n".join(filter(None, sections)))
+    return fill_page(title, sections)
+
+
+def fill_page(title: str, sections: Sequence[str]) -> str:
+    """The whole page; empty sections are left out."""
+    template, script = (
+        Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("template.html", "page.js")
+    )
+    body = "\n".join(filter(None, sections))
+    return Template(template).substitute(title=escape(title), body=body, script=script)
+
+
+def links(targets: Sequence[tuple[str, str]], label: str) -> str:
+    """A list of links to sections of the page."""
+    items = "".join(f'<li><a href="#{target}">{escape(text)}</a></li>' for target, text in targets)
+    return f'<nav aria-label="{escape(label)}"><ul>{items}</ul></nav>'
+
+
+def _dataset(comparison: Comparison, number: int, level: int, file: str | None, with_training: bool) -> str:
+    """All sections of one comparison, with headings from `level` on."""
+    sections = {f"results-{number}": ("Results", _results(comparison, number, level))} if comparison.models else {}
+    if comparison.models:
+        sections[f"runs-{number}"] = ("All runs", _runs(comparison, number, level))
+        sections[f"chosen-{number}"] = ("Configurations", _selections(comparison, number, level))
+        sections[f"gates-{number}"] = ("Gates", gates_section(comparison, number, level))
+        if comparison.explanation is not None:
+            sections |= _explained(comparison.explanation, comparison.dataset.metric, number, level, file)
+    shown = {target: section for target, section in sections.items() if section[1]}
+    targets = [(target, title) for target, (title, _) in shown.items()]
+    parts = [
+        f'<p class="headline">{escape(headline(comparison))}</p>',
+        _introduction(comparison, with_training),
+        _incomplete(comparison),
+        links(targets, f"Sections on {comparison.dataset.name}") if len(targets) > 2 else "",
+        *(content for _, content in shown.values()),
+    ]
+    return "\n".join(filter(None, parts))
+
+
+def _explained(
+    explanation: dict[str, Any], metric: str, number: int, level: int, file: str | None
+) -> dict[str, tuple[str, str]]:
+    """The sections on the run explained."""
+    report = ClassReport.from_json(explanation["classes"])
+    nodes = f"Test nodes of split {explanation['run']['split']}"
+    features = features_section(explanation["features"], metric, number, level, file)
+    return {
+        f"run-{number}": ("One run", run_section(explanation, metric, number, level)),
+        f"classes-{number}": ("Classes", classes_section(report, nodes, number, level)),
+        f"features-{number}": ("Features", features),
+        f"extremes-{number}": ("Nodes and edges", extremes_section(explanation["extremes"], number, level)),
+    }
 
 
 def _footer(comparisons: Sequence[Comparison]) -> str:
@@ -75,20 +124,21 @@ def _overview(comparisons: Sequence[Comparison]) -> str:
     summaries = [comparison.summary() for comparison in comparisons]
     models = list(dict.fromkeys(model for comparison in comparisons for model in comparison.models))
     ranks = rank_models(comparisons) if len(models) > 1 else {}
-    metrics = [comparison.dataset.metric for comparison in comparisons]
     best = [max((score.mean for score in summary.values()), default=0.0) for summary in summaries]
+    metrics = [comparison.dataset.metric for comparison in comparisons]
     rows = []
     for model in models:
-        row = [model]
-        for summary, metric, highest in zip(summaries, metrics, best, strict=True):
+        row: list[str] = [model]
+        for summary, highest, metric in zip(summaries, best, metrics, strict=True):
             text = percent(summary[model], metric) if model in summary else ""
             row.append(Bold(text) if text and summary[model].mean == highest else text)
         rows.append(row + ([f"{ranks[model]:.2f}" if model in ranks else ""] if ranks else []))
     heads = ["model", *(comparison.dataset.name for comparison in comparisons), *(["rank"] if ranks else [])]
-    note = "Test score in percent, mean ± standard deviation over runs; the best of each dataset in bold."
+    note = "Test score (in percent unless it is a log loss), mean ± standard deviation over runs; the best of each "
+    note += "dataset in bold."
     if ranks:
         note += " Rank: average over datasets, among the models that ran on all of them; ties share their average rank."
-    return _table(heads, rows, note)
+    return table(heads, rows, "Test scores by model and dataset", note)
 
 
 # --- one dataset ------------------------------------------------------------------------------------------------------
@@ -107,12 +157,12 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
         f"{data.num_classes} classes. {count(plan.splits, 'split')}, {count(plan.seeds, 'seed')} each."
     )
     details = f"{sizes} {_training(comparison)}" if with_training else sizes
-    return f"<p>{escape(text)}</p>\n{warning if data.standin else ''}{_soft(details)}"
+    return f"<p>{escape(text)}</p>\n{warning if data.standin else ''}{soft(details)}"
 
 
 def _training(comparison: Comparison) -> str:
     choice = "The best epoch is chosen on the validation nodes; the test score is that of the chosen epoch."
-    return f"Every model: {comparison.settings}. {choice}"
+    return f"Every network: {comparison.settings}. {choice}"
 
 
 def _incomplete(comparison: Comparison) -> str:
@@ -120,126 +170,70 @@ def _incomplete(comparison: Comparison) -> str:
     return f'<p class="warn">Left out because runs are missing: {escape(models)}.</p>' if models else ""
 
 
-def _results(comparison: Comparison) -> str:
-    baseline = comparison.best_baseline
+def _results(comparison: Comparison, number: int, level: int) -> str:
+    metric, baseline = comparison.dataset.metric, comparison.best_baseline
     paired = baseline is not None and any(map(is_gfgn, comparison.models))
-    metric = comparison.dataset.metric
-    heads = ["model", f"test {heading(metric)}", "95% interval", "parameters", "s / run"]
+    heads = ["model", f"test {metric_heading(metric)}", "95% interval", "parameters", "s / run"]
     note = "Mean ± standard deviation over runs; t-interval of the mean over splits, corrected for their overlap."
     if paired:
         heads[3:3] = [f"against {baseline}", "p"]
         note += f" {baseline} is the baseline with the best test score; differences are paired by split and seed."
-        note += " p: paired t-test over splits, with the same correction."
+        note += " p: paired t-test over splits."
     rows = []
     for model, summary in comparison.summary().items():
         runs = comparison.rows[model]
         difference, test = comparison.gain(model), comparison.significance(model)
         against = [gain(difference, metric), p_value(test.t_p)] if difference and test else ["", ""]
         costs = [f"{runs[0].num_parameters:,}", f"{np.mean([run.seconds for run in runs]):.2f}"]
-        rows.append(
-            [model, Bold(percent(summary, metric)), interval(summary, metric), *(against if paired else []), *costs]
-        )
-    return "<h3>Results</h3>\n" + _table(heads, rows, note)
+        scores = [Bold(percent(summary, metric)), interval(summary, metric)]
+        rows.append([model, *scores, *(against if paired else []), *costs])
+    return heading(level, "Results", f"results-{number}") + "\n" + table(heads, rows, "Test scores by model", note)
 
 
-def _selections(comparison: Comparison) -> str:
+def _selections(comparison: Comparison, number: int, level: int) -> str:
     """The selected configuration of each model and, folded, all that were tried."""
     if not comparison.selections:
         return ""
-    selected, tried, metric = [], [], comparison.dataset.metric
+    selected, tried = [], []
     for model, selection in comparison.selections.items():
         for candidate in selection.candidates:
-            score = mean_and_std(candidate.val, candidate.std, candidate.runs, metric)
+            score = mean_and_std(candidate.val, candidate.std, candidate.runs, comparison.dataset.metric)
             tried.append([model, score, Prose(in_words(candidate.configuration, model))])
         selected.append(tried[-len(selection.candidates)])
-    heads = ["model", f"validation {heading(metric)}", Prose("configuration")]
+    heads = ["model", f"validation {metric_heading(comparison.dataset.metric)}", Prose("configuration")]
     note = "Mean ± standard deviation of the best validation score over splits. Test scores play no part."
+    title = f"All {len(tried)} configurations tried"
     return (
-        f"<h3>Selected configurations</h3>\n{_table(heads, selected, note)}\n"
-        f"<details><summary>All {len(tried)} configurations tried</summary>{_table(heads, tried)}</details>"
+        f"{heading(level, 'Selected configurations', f'chosen-{number}')}\n"
+        f"{table(heads, selected, 'Selected configurations', note)}\n{folded(title, table(heads, tried, title))}"
     )
 
 
-def _runs(comparison: Comparison, number: int) -> str:
-    metric = comparison.dataset.metric
-    scores = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in comparison.summary().items())
-    alt = f"Dot plot of the test score of every run, one row per model. {scores}."
-    caption = "Each dot is a run; the line above is the mean with its 95% interval."
-    return "<h3>All runs</h3>\n" + _figure(runs_figure(comparison, f"runs-{number}"), alt, caption)
-
-
-# --- gates ------------------------------------------------------------------------------------------------------------
-
-
-def _gates(comparison: Comparison, number: int) -> str:
-    models, features = [model for model in comparison.models if is_gfgn(model)], comparison.dataset.num_features
-    if not models and comparison.gates is None:
-        return ""
-    sections = ["<h3>What the gates learned</h3>", _gates_of_models(comparison, models)]
-    if comparison.gates is not None:
-        sections.append(_gates_of_dimensions(comparison.gates, number))
-    elif features > MAX_DIMENSIONS:
-        limit = f"up to {MAX_DIMENSIONS:,} dimensions; this graph has {features:,}."
-        sections.append(_soft(f"Gates of single feature dimensions are computed for {limit}"))
-    return "\n".join(filter(None, sections))
-
-
-def _gates_of_models(comparison: Comparison, models: Sequence[str]) -> str:
-    """The first-layer gates of the trained models, from the summaries in the runs."""
-    rows = []
-    for model in models:
-        gates = [row.gates for row in comparison.rows[model] if row.gates is not None]
-        if gates:
-            *means, below = (float(np.mean([each[name] for each in gates])) for name in GATES)
-            rows.append([model, *(f"{mean:.2f}" for mean in means), f"{100 * below:.0f}"])
-    note = (
-        "First-layer gates at the best epoch over all hidden units (and nodes or edges), averaged over runs. At 0 a "
-        "node keeps its own value, at 1 it takes its neighbors'; no gate exceeds λ."
-    )
-    return _table(["model", *GATES.values()], rows, note) if rows else ""
-
-
-def _gates_of_dimensions(gates: dict[str, Any], number: int) -> str:
-    if gates["smooth"] is None:
-        alt = "Scatter plots of the mean gate of each feature dimension against its smoothness, one panel per level."
-    else:
-        smooth = np.array(gates["smooth"])
-        means = [
-            f"{level} level {np.mean(values[smooth]):.2f} where the dimension follows the graph, "
-            f"{np.mean(values[~smooth]):.2f} where it does not"
-            for level, values in ((level, np.array(values)) for level, values in gates["levels"].items())
+def _runs(comparison: Comparison, number: int, level: int) -> str:
+    """Every run as a mark, one row per model, with the mean and its 95% interval above."""
+    metric, summaries = comparison.dataset.metric, comparison.summary()
+    factor = scale(metric)
+    scores = {model: [factor * run.test for run in comparison.rows[model]] for model in summaries}
+    intervals = {model: [factor * bound for bound in bounds(summaries[model], metric)] for model in summaries}
+    span = padded(
+        [
+            *(end for ends in intervals.values() for end in ends),
+            *(value for values in scores.values() for value in values),
         ]
-        alt = f"Dot plot of the mean gate of each feature dimension. Averages: {'; '.join(means)}."
-    caption = (
-        "Each dot is one feature dimension. First-layer gates of a GFGN whose weight matrix is fixed to the identity, "
-        "so that each gate belongs to one input dimension; mean over nodes or edges."
     )
-    return _figure(gates_figure(gates, f"gates-{number}"), alt, caption)
-
-
-# --- HTML -------------------------------------------------------------------------------------------------------------
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
-    """A table whose first column is the model; rows of a GFGN are tinted."""
-    header = "".join(f'<th scope="col"{_kind(head)}>{escape(head)}</th>' for head in heads)
-    lines = []
-    for row in rows:
-        cells = "".join(f"<td{_kind(cell)}>{escape(cell)}</td>" for cell in row)
-        lines.append(f'<tr class="gfgn">{cells}</tr>' if is_gfgn(row[0]) else f"<tr>{cells}</tr>")
-    body = "\n".join(lines)
-    table = f"<table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
-    return f'<div class="wide">{table}</div>' + (f"\n{_soft(note)}" if note else "")
-
-
-def _kind(cell: str) -> str:
-    return f' class="{type(cell).__name__.lower()}"' if isinstance(cell, Bold | Prose) else ""
-
-
-def _soft(text: str) -> str:
-    return f'<p class="soft">{escape(text)}</p>'
-
-
-def _figure(svg: str, alt: str, caption: str) -> str:
-    svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt, quote=True)}"', 1)
-    return f'<figure><div class="wide">{svg}</div><figcaption>{escape(caption)}</figcaption></figure>'
+    chart = Chart(span, (float(len(scores)), 0.0), ROW * len(scores))
+    chart.x_axis(f"test {metric_heading(metric)}")
+    for row, (model, summary) in enumerate(summaries.items()):
+        chart.text("0", ROW * row + 15, model, kind="name")
+        chart.text("100%", ROW * row + 15, percent(summary, metric), "end")
+        low, high = intervals[model]
+        if np.isfinite([low, high]).all():
+            chart.segment((low, high), (row + 0.42, row + 0.42), "interval")
+        chart.segment((factor * summary.mean,) * 2, (row + 0.36, row + 0.48), "interval")
+        for value, offset in zip(scores[model], stack(scores[model]), strict=True):
+            chart.dot(value, row + 0.58 + offset, "a" if is_gfgn(model) else "b")
+    text = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in summaries.items())
+    alt = f"Dot plot of the test score of every run, one row per model. {text}."
+    marks = legend([("a", "run of a GFGN"), ("b", "run of another model"), ("interval", "mean and its 95% interval")])
+    title = heading(level, "All runs", f"runs-{number}")
+    return title + "\n" + figure(marks + chart.svg(alt), "Each mark is one run.")

@@ -12,9 +12,11 @@ from rich.table import Table
 from gfgn.data.datasets.registry import Entry
 from gfgn.data.diagnosis import Description
 from gfgn.runs import Comparison
+from gfgn.runs.advice import Advice
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
 from gfgn.runs.text import gain, heading, interval, percent, score, unit
+from gfgn.runs.verdict import headline
 
 
 def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
@@ -31,13 +33,29 @@ def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> No
         _print(console, "\naverage rank: " + ", ".join(f"{model} {rank:.2f}" for model, rank in ordered))
 
 
-def _print_comparison(console: Console, comparison: Comparison, with_settings: bool) -> None:
+def print_advice(console: Console, advice: Advice) -> None:
+    """Prints the table of the comparison, homophily and smoothness, and the verdict."""
+    found = advice.description
+    _print_comparison(console, advice.comparison, with_settings=True, with_headline=False)
+    quartiles = ", ".join(f"{value:.2f}" for value in smoothness_quartiles(found))
+    if not math.isnan(found.edge_homophily):
+        adjusted = (
+            "" if math.isnan(found.adjusted_homophily) else f", adjusted homophily {found.adjusted_homophily:.2f}"
+        )
+        _print(console, f"\nEdges within a class: {100 * found.edge_homophily:.0f}%{adjusted}.")
+    _print(console, f"Smoothness of the features, quartiles: {quartiles} (0: smooth, 1: noise).")
+    _print(console, f"\n{advice.verdict.sentence}")
+
+
+def _print_comparison(
+    console: Console, comparison: Comparison, with_settings: bool, with_headline: bool = True
+) -> None:
     data, baseline = comparison.dataset, comparison.best_baseline
     metric = data.metric
     standin = " (a stand-in: not comparable with published scores)" if data.standin else ""
     _print(console, f"{data.name}: {data.description}{standin}")
     if with_settings:
-        _print(console, f"Every model: {comparison.settings}.")
+        _print(console, f"Every network: {comparison.settings}.")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
     for title in (f"test {heading(metric)}", "95% interval", *([f"against {baseline}"] if baseline else [])):
@@ -57,34 +75,40 @@ def _print_comparison(console: Console, comparison: Comparison, with_settings: b
         best = selection.candidates[0]
         val = f"{score(best.val, metric)}{unit(metric)}"
         _print(console, f"  {model}: {in_words(best.configuration, model)} (validation {val})")
+    if with_headline:
+        _print(console, headline(comparison))
 
 
 def _print(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    """Prints text that wraps between words on a terminal, and is one line elsewhere."""
+    console.print(text, soft_wrap=not console.is_terminal, highlight=False, markup=False)
+
+
+def smoothness_quartiles(description: Description) -> list[float]:
+    """The quartiles of the smoothness of the feature dimensions."""
+    smooth = description.smoothness.double().sort().values
+    return [smooth[round(fraction * (len(smooth) - 1))].item() for fraction in (0.25, 0.5, 0.75)]
 
 
 # --- datasets ---------------------------------------------------------------------------------------------------------
 
 
-def statistics(description: Description, entry: Entry) -> list[str]:
-    """The statistics of a dataset of the registry, one line each."""
+def statistics(description: Description, entry: Entry | None = None) -> list[str]:
+    """The statistics of a dataset, one line each; with the source, citation and license of one of the registry."""
     degrees = description.degrees
     smallest, lower, median, upper, largest = degrees.quantiles
     nodes = " labels, on" if description.metric == "micro_f1" else ", of"
     graphs = f" in {description.num_graphs:,} graphs" if description.num_graphs > 1 else ""
     unlabeled = f", {description.unlabelled:,} without a label" if description.unlabelled else ""
     adjusted = "" if math.isnan(description.adjusted_homophily) else f", adjusted {description.adjusted_homophily:.3f}"
-    smooth = description.smoothness.double().sort().values
-    quartiles = [f"{smooth[round(fraction * (len(smooth) - 1))]:.2f}" for fraction in (0.25, 0.5, 0.75)]
-    values = {
-        "source": entry.source,
-        "cite": entry.citation,
-        "license": entry.license,
+    quartiles = [f"{value:.2f}" for value in smoothness_quartiles(description)]
+    sizes = f"{min(description.classes):,} to {max(description.classes):,} nodes" if description.classes else ""
+    values = {} if entry is None else {"source": entry.source, "cite": entry.citation, "license": entry.license}
+    values |= {
         "nodes": f"{description.num_nodes:,}{graphs}{unlabeled}",
         "edges": f"{description.num_edges:,}",
         "features": f"{description.num_features:,}, {100 * description.nonzero:.1f}% nonzero",
-        "classes": f"{len(description.classes)}{nodes} {min(description.classes):,} to "
-        f"{max(description.classes):,} nodes",
+        "classes": f"{len(description.classes)}{nodes} {sizes}" if sizes else "none",
         "splits": f"{description.splits}, measured by {description.metric}",
         "homophily": f"edge {description.edge_homophily:.3f}, node {description.node_homophily:.3f}{adjusted}",
         "degree": f"mean {degrees.mean:.1f}, quartiles {lower:g}, {median:g} and {upper:g}, "
@@ -92,9 +116,9 @@ def statistics(description: Description, entry: Entry) -> list[str]:
         "smoothness": f"quartiles {', '.join(quartiles)} (fᵀLf / fᵀf of a dimension; 0: smooth, 1: noise)"
         + (f"; {description.constant:,} constant dimensions count as 0" if description.constant else ""),
     }
-    if entry.paper is not None:
-        sizes = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
-        values["in the paper"] = ", ".join(sizes)
+    if entry is not None and entry.paper is not None:
+        paper = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
+        values["in the paper"] = ", ".join(paper)
     return [f"{description.name}: {description.description}", *(f"  {key:<13}{text}" for key, text in values.items())]
 
 

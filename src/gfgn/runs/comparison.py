@@ -6,24 +6,30 @@ halving, on validation nodes only. The store keeps the plan too, so that a compa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
+
 from gfgn.data.dataset import Dataset
-from gfgn.nn.registry import HIDDEN, MODELS, find_model
+from gfgn.nn.registry import HIDDEN, MODELS
 from gfgn.runs.grid import Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
-from gfgn.runs.record import DatasetRecord, Row, is_gfgn
+from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn
 from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store
 from gfgn.runs.training import ProgressCallback
+from gfgn.train.classical import CLASSICAL, check_classical, find_network
 from gfgn.train.config import TrainConfig
-from gfgn.train.minibatch import check_sampled
+from gfgn.train.minibatch import SAMPLING, check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
-DEFAULT_MODELS = ("mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+EXPLANATION = "explanation"  # the kind of note that `gfgn.runs.explain` keeps
+DEFAULT_MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+SHARED = {"lr": 0.02, "weight_decay": 5e-4, "dropout": 0.5, "lam": 1.0}  # the configuration of models not tuned
 WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "dropout", "lam": "λ"}
 
 
@@ -38,6 +44,7 @@ class ComparisonPlan:
     configurations: tuple[Configuration, ...]
     config: TrainConfig
     trials: int | None = None  # number of random configurations for successive halving; `None` without a search
+    options: Mapping[str, Configuration] = field(default_factory=dict)  # by model, what its configurations all have
 
     @property
     def tuned(self) -> bool:
@@ -46,8 +53,9 @@ class ComparisonPlan:
 
     def plan(self, model: str) -> Plan:
         """The runs of one model."""
-        halving = self.trials is not None
-        return Plan(model, self.configurations, self.splits, self.seeds, self.config, halving)
+        own = self.options.get(model, {})
+        configurations = tuple(configuration | own for configuration in self.configurations)
+        return Plan(model, configurations, self.splits, self.seeds, self.config, halving=self.trials is not None)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> ComparisonPlan:
@@ -66,14 +74,14 @@ class Comparison:
         rows: By model, the runs of the chosen configuration; models that lack runs are left out.
         selections: By model, how the configuration was chosen; empty if there was nothing to choose.
         incomplete: By model that lacks runs, how many it has and how many it needs.
-        gates: What `gfgn.runs.gates.gates_note` returned; `None` if it has not been computed.
+        explanation: What `gfgn.runs.explain` returned; `None` if it has not been computed for these runs.
     """
 
     plan: ComparisonPlan
     rows: dict[str, list[Row]]
     selections: dict[str, Selection]
     incomplete: dict[str, tuple[int, int]] = field(default_factory=dict)
-    gates: dict[str, Any] | None = None
+    explanation: dict[str, Any] | None = None
 
     @property
     def dataset(self) -> DatasetRecord:
@@ -109,12 +117,34 @@ class Comparison:
             return None
         return paired_test(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as JSON values: one entry per model, scores as fractions, `None` for what is not known."""
+        models = []
+        for model, summary in self.summary().items():
+            rows, chosen = self.rows[model], self.selections.get(model)
+            entry: dict[str, Any] = {
+                "model": model,
+                **{name: _finite(value) for name, value in summary._asdict().items()},
+            }
+            entry["val"] = math.fsum(row.val for row in rows) / len(rows)
+            entry["seconds"] = math.fsum(row.seconds for row in rows) / len(rows)
+            entry["parameters"] = rows[0].num_parameters
+            entry["configuration"] = None if model in CLASSICAL else rows[0].replica.configuration
+            entry["tried"] = len(chosen.candidates) if chosen else 1
+            models.append(entry)
+        dataset = {name: value for name, value in asdict(self.dataset).items() if name != "split_fingerprints"}
+        plan = {"splits": self.plan.splits, "seeds": self.plan.seeds, "trials": self.plan.trials}
+        incomplete = {model: list(counts) for model, counts in self.incomplete.items()}
+        return {"dataset": dataset, **plan, "settings": self.settings, "models": models, "incomplete": incomplete}
+
     @property
     def settings(self) -> str:
         """How runs were trained, as text."""
         plan, config = self.plan, self.plan.config
         model = f"two layers and {HIDDEN} hidden units unless its paper says otherwise, Adam"
         length = f"at most {config.max_epochs} epochs, early stopping after {config.patience} epochs"
+        length += "".join(f", {name} {_short(value)}" for name, value in further_settings(config).items())
+        length += "".join(f"; {name} with {in_words(own)}" for name, own in plan.options.items())
         if not plan.tuned:
             return f"{model} with {in_words(plan.configurations[0])}, {length}"
         names = _ordered({name for configuration in plan.configurations for name in configuration})
@@ -137,16 +167,21 @@ def make_plan(
     grid: Sequence[Configuration] | None = None,
     trials: int | None = None,
     space: Space = SPACE,
-    lr: float = 0.02,
-    weight_decay: float = 5e-4,
-    dropout: float = 0.5,
-    lam: float = 1.0,
-    max_epochs: int = 400,
-    patience: int = 100,
+    lr: float | None = None,
+    weight_decay: float | None = None,
+    dropout: float | None = None,
+    lam: float | None = None,
+    options: Mapping[str, Configuration] | None = None,
+    **training: Any,
 ) -> ComparisonPlan:
     """The plan of a comparison, after checking its arguments; see `compare`."""
-    models = tuple(models)
-    _check(dataset, models, splits, seeds)
+    models, options, config = tuple(models), options or {}, TrainConfig(**training)
+    _check(dataset, models, splits, seeds, config)
+    _check_options(dataset, models, options)
+    if dataset.encoder is not None and dataset.encoder.centered:
+        # The gates read means of features, which tell nothing if all are 0.
+        biased: dict[str, Configuration] = {model: {"gate_bias": 0.0} for model in models if is_gfgn(model)}
+        options = {model: biased.get(model, {}) | options.get(model, {}) for model in {**biased, **options}}
     if grid is not None and trials is not None:
         raise ValueError(f"trials must not be given together with grid, got {trials}")
     if grid is not None and not grid:
@@ -155,9 +190,12 @@ def make_plan(
         raise ValueError(f"trials must be 1 or larger, got {trials}")
     if trials is not None:
         grid = sample(space, trials)
-    shared = make_replica({"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}).configuration
-    record, config = DatasetRecord.of(dataset), TrainConfig(max_epochs, patience)
-    return ComparisonPlan(record, models, splits, seeds, tuple(grid or [shared]), config, trials)
+    given = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}
+    fixed = {name: value for name, value in given.items() if value is not None}
+    shared = [make_replica(SHARED | fixed).configuration]
+    configurations = shared if grid is None else _distinct([configuration | fixed for configuration in grid])
+    record = DatasetRecord.of(dataset)
+    return ComparisonPlan(record, models, splits, seeds, tuple(configurations), config, trials, options)
 
 
 def compare(
@@ -182,9 +220,10 @@ def compare(
             of the graph. The one with the best mean validation score is trained with all seeds.
         grid: Configurations to tune each model on, such as `gfgn.runs.PAPER_GRID`; all of them are trained to the end.
         store: Where runs are kept; in memory by default.
-        **settings: `lr`, `weight_decay`, `dropout` and `lam`, which all models share if neither `grid` nor `trials` is
-            given; `space`, what `trials` are drawn from; `max_epochs`, the largest number of epochs; and `patience`,
-            the number of epochs without improvement after which a run ends.
+        **settings: `lr`, `weight_decay`, `dropout` and `lam`, which all models share; those that are not given are
+            0.02, 5e-4, 0.5 and 1, or tuned with `grid` or `trials`. `options`, hyperparameters and options of single
+            models, by model; GFGNs have `gate_bias` 0 by default if features were centered. `space`, what `trials`
+            are drawn from. The arguments of `TrainConfig`, such as `max_epochs`, `patience` and `class_weights`.
     """
     plan = make_plan(dataset, models, splits, seeds, trials=trials, grid=grid, **settings)
     if store is not None:
@@ -206,15 +245,20 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
     """A comparison with the runs that the store has."""
     results = {model: read_from_store(plan.plan(model), store, plan.dataset) for model in plan.models}
     complete = {model: result for model, result in results.items() if result.rows}
-    gates = store.notes("gates").get(plan.dataset.name)
-    if gates is not None and gates["fingerprint"] != plan.dataset.fingerprint:
-        gates = None  # of another graph with the same name
+    explanation = store.notes(EXPLANATION).get(plan.dataset.name)
+    keys = {row.key for result in complete.values() for row in result.rows}
+    if explanation is not None and explanation["run"]["key"] not in keys:
+        explanation = None  # of another graph with the same name, or of a model that is not compared any more
     return Comparison(
         plan,
         rows={model: list(result.rows) for model, result in complete.items()},
-        selections={model: result.selection for model, result in complete.items() if plan.tuned and result.selection},
+        selections={
+            model: result.selection
+            for model, result in complete.items()
+            if plan.tuned and result.selection and model not in CLASSICAL
+        },
         incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
-        gates=gates,
+        explanation=explanation,
     )
 
 
@@ -245,24 +289,51 @@ def _ordered(names: Iterable[str]) -> list[str]:
     return [name for name in WORDS if name in names] + sorted(names - WORDS.keys())
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int) -> None:
+def _distinct(configurations: Iterable[Configuration]) -> list[Configuration]:
+    return list({tuple(sorted(each.items())): each for each in configurations}.values())
+
+
+def _check_options(dataset: Dataset, models: tuple[str, ...], options: Mapping[str, Configuration]) -> None:
+    """Raises an error for options of models that are not compared, unknown options, and values of the wrong type."""
+    for model, own in options.items():
+        if model not in models or model in CLASSICAL:
+            networks = ", ".join(each for each in models if each not in CLASSICAL) or "none"
+            raise ValueError(f"options must be of the compared networks ({networks}), got some of {model!r}")
+        replica = make_replica(own)
+        further = [(name, value) for name, value in replica.options if name not in SAMPLING.get(model, ())]
+        entry = find_network(model)
+        settings = entry.settings(model, further, {"num_nodes": dataset.num_nodes})
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # values that do not go together, without memory
+            entry.build(dataset.num_features, dataset.num_classes, replica.dropout, replica.lam, settings)
+
+
+def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int, config: TrainConfig) -> None:
     if not models:
-        raise ValueError(f"models must name at least one of {', '.join(MODELS)}, got none")
+        raise ValueError(f"models must name at least one of {', '.join((*MODELS, *CLASSICAL))}, got none")
     if len(set(models)) < len(models):
         raise ValueError(f"models must be different from each other, got {', '.join(models)}")
     for model in models:
-        entry = find_model(model)
+        if model in CLASSICAL:
+            check_classical(model, dataset)
+            continue
+        entry = find_network(model)
         if not entry.replicas:
-            check_sampled(model, TrainConfig())
+            check_sampled(model, config)
         if dataset.inductive and not entry.inductive:
             raise ValueError(f"models must run on unseen graphs for {dataset.name!r}, got {model}, which does not")
     if not dataset.splits:
         raise ValueError(f"dataset must have labels to train on, {dataset.name!r} has none")
     if not 1 <= splits <= len(dataset.splits):
         raise ValueError(f"splits must be 1 to {len(dataset.splits)} for {dataset.name!r}, got {splits}")
+    if config.class_weights and dataset.multilabel:
+        raise ValueError(f"class_weights must be False for multi-label data, got True for {dataset.name!r}")
     if seeds < 1:
         raise ValueError(f"seeds must be 1 or larger, got {seeds}")

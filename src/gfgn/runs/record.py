@@ -21,6 +21,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.data.splits import Split
 from gfgn.nn.registry import MODELS
+from gfgn.train.classical import CLASSICAL
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
@@ -206,7 +207,9 @@ def is_gfgn(model: str) -> bool:
 
 
 def canonical(model: str, replica: Replica) -> Replica:
-    """The replica with λ = 1 if the model has no gates and so ignores λ."""
+    """The replica without what the model ignores: λ if it has no gates, all hyperparameters if it has no network."""
+    if model in CLASSICAL:
+        return Replica(replica.split, replica.seed)
     entry = MODELS.get(model)
     return replica if entry is None or entry.gated else replace(replica, lam=1.0)
 

@@ -161,10 +161,7 @@ class Store:
         """Writes the rows to a Parquet file with the columns of `to_csv` and returns its path."""
         path, frame = Path(path), self.to_pandas(dropped=dropped, **filters)
         with atomic_write(path) as unfinished:
-            try:
-                frame.to_parquet(unfinished, engine="pyarrow", index=False)
-            except ImportError:
-                raise ImportError("Parquet needs pyarrow: pip install 'gfgn[tables]'") from None
+            frame.to_parquet(unfinished, engine="pyarrow", index=False)
         return path
 
     def _open(self) -> None:

@@ -12,6 +12,7 @@ import torch
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import find_model
 from gfgn.train.checkpoint import Checkpoint
+from gfgn.train.classical import CLASSICAL, find_network, train_classical
 from gfgn.train.config import TrainConfig
 from gfgn.train.minibatch import is_sampled, train_minibatch
 from gfgn.train.progress import Progress
@@ -109,9 +110,12 @@ def train_runs(
 ) -> list[Run]:
     """Trains `model` for every replica and returns one `Run` per replica, in order, without histories.
 
-    Runs that train on samples of the graph (`is_sampled`) go to `train_minibatch`, all others to `train_replicas`; see
-    these for the arguments.
+    Models without a network go to `train_classical`, runs that train on samples of the graph (`is_sampled`) to
+    `train_minibatch`, and all others to `train_replicas`; see these for the arguments.
     """
+    if model in CLASSICAL:
+        return train_classical(model, data, replicas, config, progress=progress, status=status)
+    find_network(model)
     options: dict[str, Any] = {"device": device, "progress": progress, "status": status, "history": False}
     runs: dict[Replica, Run] = {}
     together = [replica for replica in replicas if not is_sampled(model, replica)]

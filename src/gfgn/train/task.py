@@ -101,13 +101,18 @@ def graphs_with(data: Dataset, nodes: Tensor) -> Part:
 
 
 def check_splits(data: Dataset, splits: Iterable[int]) -> None:
-    """Raises an error if a split does not exist, or lacks the nodes that training and evaluation need."""
+    """Raises an error if a split does not exist, or lacks the nodes that training and evaluation need.
+
+    A split without test nodes is allowed; its test score is NaN.
+    """
     for index in sorted(set(splits)):
         if index >= len(data.splits):
             raise ValueError(
                 f"split must be below {len(data.splits)}, the number of splits of {data.name!r}, got {index}"
             )
         for part, mask in data.splits[index]._asdict().items():
+            if part == "test" and not mask.any():
+                continue
             if not mask.any():
                 raise ValueError(f"split {index} of {data.name!r} must have {part} nodes, got an empty mask")
             if data.metric in RANKING and part != "train" and data.y[mask].unique().numel() < 2:

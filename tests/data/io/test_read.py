@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -13,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -21,11 +23,7 @@ from torch_geometric.data import Data
 
 from gfgn import Graph
 from gfgn.data import DataError, Dataset, describe_reading, read, read_with_notes
-
-pa = pytest.importorskip("pyarrow")
-csv = pytest.importorskip("pyarrow.csv")
-pq = pytest.importorskip("pyarrow.parquet")
-tables = pytest.importorskip("gfgn.data.io.tables")
+from gfgn.data.io import tables
 
 SIZE = 12
 SOURCE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 3]
@@ -105,6 +103,10 @@ def check_dataset(dataset: Dataset) -> None:
         assert mask.tolist() == [value == part for value in PART]
 
 
+def plain(source: Any, **options: Any) -> Dataset:
+    return read(source, scale="none", **options)
+
+
 # --- round trips ----------------------------------------------------------------------------------
 
 
@@ -113,7 +115,7 @@ def check_dataset(dataset: Dataset) -> None:
 @pytest.mark.parametrize("ids", ["strings", "integers"])
 def test_tables(tmp_path: Path, nodes: str, edges: str, ids: str) -> None:
     names: list[Any] = [f"node {k}, é" for k in range(SIZE)] if ids == "strings" else [7 * k - 20 for k in range(SIZE)]
-    dataset = read(save_tables(tmp_path, nodes, edges, names))
+    dataset = plain(save_tables(tmp_path, nodes, edges, names))
     check_dataset(dataset)
     assert dataset.node_ids is not None
     assert [str(name) for name in dataset.node_ids] == [str(name) for name in names]
@@ -125,14 +127,14 @@ def test_tables(tmp_path: Path, nodes: str, edges: str, ids: str) -> None:
 @pytest.mark.parametrize("inner", ["", "my-graph/"])
 def test_zip(tmp_path: Path, inner: str) -> None:
     (tmp_path / "folder").mkdir()
-    dataset = read(zipped(save_tables(tmp_path / "folder", "parquet"), inner))
+    dataset = plain(zipped(save_tables(tmp_path / "folder", "parquet"), inner))
     check_dataset(dataset)
     assert dataset.name == "packed"
 
 
 @pytest.mark.parametrize("content", [arrays, sparse_arrays])
 def test_npz(tmp_path: Path, content: Callable[[], dict[str, Any]]) -> None:
-    dataset = read(str(save_npz(tmp_path, content())))
+    dataset = plain(str(save_npz(tmp_path, content())))
     check_dataset(dataset)
     assert dataset.name == "graph"
     assert dataset.class_names == ["0", "1", "2"]
@@ -142,10 +144,10 @@ def test_npz(tmp_path: Path, content: Callable[[], dict[str, Any]]) -> None:
 
 
 def test_data() -> None:
-    check_dataset(read(data()))
+    check_dataset(plain(data()))
     sparse = data()
     sparse.x = torch.from_numpy(X).to_sparse_csr()
-    check_dataset(read(sparse))
+    check_dataset(plain(sparse))
 
 
 def test_directed() -> None:
@@ -161,11 +163,11 @@ def test_small_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tables, "EDGE_BATCH", 2)
     monkeypatch.setattr(tables, "BLOCK", 256)
     calls: list[tuple[int, int]] = []
-    check_dataset(read(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))
+    check_dataset(plain(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))
     assert calls == [(min(2 * k, 13), 13) for k in range(1, 8)]
     (tmp_path / "edges.parquet").unlink()
     calls.clear()
-    check_dataset(read(save_tables(tmp_path, "csv", "csv"), progress=lambda *call: calls.append(call)))
+    check_dataset(plain(save_tables(tmp_path, "csv", "csv"), progress=lambda *call: calls.append(call)))
     assert calls[-1] == (13, 13)
 
 
@@ -214,18 +216,26 @@ def write(folder: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
 
 
 def test_columns_by_kind_and_missing_values(tmp_path: Path) -> None:
-    reading = read_with_notes(write(tmp_path))
+    reading = read_with_notes(write(tmp_path), scale="none")
     dataset = reading.dataset
-    assert dataset.feature_names == ["age", "color=blue", "color=red", "member", "score"]
-    assert dataset.x[:, 0].tolist() == [1, 4, 3, 5, 7, 4]
-    assert dataset.x[:, 1].tolist() == [0, 0, 1, 0, 1, 0]
-    assert dataset.x[:, 2].tolist() == [1, 1, 0, 0, 0, 1]
-    assert dataset.x[:, 3].tolist() == pytest.approx([1, 0, 1, 0.4, 0, 0])
-    assert dataset.x[:, 4].tolist() == [1] * 6
+    x = dict(zip(dataset.feature_names, dataset.x.T.tolist(), strict=True))
+    train = torch.stack([split.train for split in dataset.splits]).any(0)
+    assert train.tolist() == [True] * 4 + [False] * 2  # every labelled node, over ten splits
+    assert x["age"] == [1, 3, 3, 5, 7, 3]  # the mean of 1, 3 and 5
+    assert x["age missing"] == [0, 1, 0, 0, 0, 1]
+    assert x["color=blue"] == [0, 0, 1, 0, 1, 0]
+    assert x["color=red"] == [1, 1, 0, 0, 0, 1]
+    assert x["color missing"] == [0, 0, 0, 1, 0, 0]
+    assert x["member"] == pytest.approx([1, 0, 1, 2 / 3, 0, 0])
+    assert x["score"] == [1] * 6
+    assert list(x) == [
+        *("age", "age missing", "color=blue", "color=red", "color missing"),
+        *("member", "member missing", "score", "score missing"),
+    ]
     assert dataset.y.tolist() == [0, 1, 0, 1, -1, -1]
     notes = "\n".join(reading.notes)
-    assert "nodes.csv: 2 missing values in column 'age' replaced by the mean, 4" in notes
-    assert "1 missing value in column 'color' read as none of its categories" in notes
+    assert "missing values replaced by the training mean, with an indicator feature each: age (2), member (1)" in notes
+    assert "missing categories read as none, with an indicator feature each: color (1)" in notes
     assert "2 unlabelled nodes kept" in notes
     assert "classes numbered in sorted order: 'x' is 0, 'y' is 1" in notes
     assert "10 random splits (48% train, 32% val, 20% test) of the labelled nodes made" in notes
@@ -239,9 +249,14 @@ def test_description(tmp_path: Path) -> None:
     for line in (
         "nodes     6 (ids such as 'a', 'b', 'c')",
         "edges     6, both directions counted",
-        "features  5: 3 numeric, 2 one-hot",
+        "columns   4: 1 numeric, 2 binary, 1 category",
+        "features  9: age, age missing, color=blue, color=red, color missing and 4 more; scale standard",
         "classes   2: x (2), y (2)",
         "splits    10; the first: train 2, val 1, test 1",
+        "metric    roc_auc",
+        "note      1 numeric column standardized by the mean and standard deviation of 4 training nodes: age",
+        "note      2 binary columns left as they are: member, score",
+        "note      1 category column one-hot encoded: color (2 categories)",
         "note      edges made undirected: 3 opposite edges added",
     ):
         assert line in text
@@ -288,9 +303,9 @@ def test_a_class_with_one_member() -> None:
 def test_normalized_rows() -> None:
     dense = data()
     wanted = X / np.abs(X).sum(1, keepdims=True)
-    torch.testing.assert_close(read(dense, normalize=True).x, torch.from_numpy(wanted))
+    torch.testing.assert_close(read(dense, scale="row").x, torch.from_numpy(wanted))
     dense.x = dense.x.to_sparse_csr()
-    torch.testing.assert_close(read(dense, normalize=True).x.to_dense(), torch.from_numpy(wanted))
+    torch.testing.assert_close(read(dense, scale="row").x.to_dense(), torch.from_numpy(wanted))
 
 
 def test_masks_of_many_splits() -> None:
@@ -367,9 +382,9 @@ BAD_PARQUET: list[tuple[dict[str, list[Any]], dict[str, list[Any]], str]] = [
     ({}, GOOD_EDGES | {"weight": [-1, 1]}, r"edges\.parquet row 1: weight is -1"),
     ({}, GOOD_EDGES | {"weight": ["1", "x"]}, r"edges\.parquet row 2: weight is 'x', expected a finite number"),
     (GOOD_NODES | {"f": [0.0, float("inf"), 1.0]}, {}, r"nodes\.parquet row 2: column 'f' holds inf"),
-    (GOOD_NODES | {"f": [[1], [2], [3]]}, {}, r"column 'f' is of type list.*expected numbers or categories"),
+    (GOOD_NODES | {"f": [[1], [2], [3]]}, {}, r"column 'f' is of type list.*expected numbers, categories or dates"),
     (GOOD_NODES | {"f": ["a", "b", "c"]}, {}, r"column 'f' is text \('a' at row 1\) with 3 distinct values in 3 rows"),
-    (GOOD_NODES | {"label": [0.5, 1.0, 1.0]}, {}, r"column 'label' holds fractions"),
+    (GOOD_NODES | {"label": [0.5, 1.0, float("inf")]}, {}, r"column 'label' holds infinity"),
     (GOOD_NODES | {"label": [[0], [1], [1]]}, {}, r"column 'label' is of type list"),
     (GOOD_NODES | {"label": [None, None, None]}, {}, r"nodes\.parquet has no labelled node"),
     (GOOD_NODES | {"split": [0, 1, 2]}, {}, r"column 'split' is of type int64, expected train, val or test"),
@@ -403,12 +418,12 @@ BAD_ARRAYS: list[tuple[dict[str, Any], str]] = [
     (without("val_mask"), "has no val_mask"),
     (arrays() | {"x": X[0]}, r"x has shape \[3\] of float32, expected numbers of shape \[N, F\]"),
     (arrays() | {"x": np.full((SIZE, 2), "a")}, "x has shape .* expected numbers"),
-    (arrays() | {"x": np.where(X > 1, np.nan, X)}, r"x holds nan at row \d+, column \d, expected a finite number"),
+    (arrays() | {"x": np.where(X > 1, np.inf, X)}, r"x holds inf at row \d+, column \d, expected a finite number"),
     (arrays() | {"edge_index": np.zeros((3, 4), dtype=int)}, r"edge_index has shape \[3, 4\]"),
     (arrays() | {"edge_index": np.zeros((2, 4))}, "edge_index has shape .* of float64, expected integers"),
     (
         arrays() | {"edge_index": np.array([[0, 1], [1, 12]])},
-        "column 1 joins 1 to 12, expected nodes 0 to 11",
+        "edge_index joins 1 to 12 in edge 1, expected nodes 0 to 11",
     ),
     (arrays() | {"edge_index": np.zeros((2, 0), dtype=int)}, "edge_index holds no edge"),
     (
@@ -416,7 +431,9 @@ BAD_ARRAYS: list[tuple[dict[str, Any], str]] = [
         r"edge_weight has shape \[4\] of float64, expected numbers",
     ),
     (arrays() | {"edge_weight": -np.ones(13)}, "edge_weight holds -1.0 at edge 0"),
-    (arrays() | {"y": np.ones(SIZE)}, r"y has shape \[12\] of float64, expected integers"),
+    (arrays() | {"y": np.full(SIZE, 1j)}, r"y has shape \[12\] of complex128, expected integers"),
+    (arrays() | {"y": np.full(SIZE, np.inf)}, "y holds infinity"),
+    (arrays() | {"y": np.ones(SIZE)}, r"has one class \('1'\)"),
     (arrays() | {"y": Y[:5]}, r"y has shape \[5\]"),
     (arrays() | {"y": Y - 3}, "y holds -3 at node 0"),
     (arrays() | {"y": np.full(SIZE, -1)}, "has no labelled node"),
@@ -430,7 +447,7 @@ BAD_ARRAYS: list[tuple[dict[str, Any], str]] = [
     (sparse_arrays() | {"x_indices": np.full(36, 3)}, "x_indices holds 3 at 0, expected 0 to 2"),
     (sparse_arrays() | {"x_indices": np.zeros(36)}, "x_indices has shape .* expected integers"),
     (sparse_arrays() | {"x_data": np.full(36, np.inf)}, "x_data holds inf, expected finite numbers"),
-    (sparse_arrays() | {"x_shape": np.array([3])}, "x_shape is 3, expected the numbers of nodes and features"),
+    (sparse_arrays() | {"x_shape": np.array([3])}, "x_shape is 3, expected the numbers of rows and columns"),
     (arrays() | {"y": OBJECTS}, "y is an array of Python objects, which are never unpickled"),
 ]
 
@@ -556,13 +573,6 @@ def test_paths_without_a_graph(tmp_path: Path) -> None:
         read(tmp_path / "nodes.csv")
 
 
-def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gfgn.data.io.tables")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"pip install gfgn\[tables\]"):
-        read(write(tmp_path))
-
-
 # --- random input ---------------------------------------------------------------------------------
 
 CELL = st.one_of(
@@ -580,7 +590,7 @@ def table(names: list[str]) -> st.SearchStrategy[str]:
     return st.builds(lambda top, rest: "\n".join(",".join(row) for row in [top, *rest]), header, rows)
 
 
-def assert_success_or_reason(source: Any, **options: bool) -> None:
+def assert_success_or_reason(source: Any, **options: Any) -> None:
     try:
         reading = read_with_notes(source, **options)
     except DataError as error:
@@ -595,7 +605,9 @@ def test_any_csv(nodes: str, edges: str, undirected: bool, stratify: bool) -> No
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (("nodes.csv", nodes), ("edges.csv", edges)):
             (Path(folder) / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-        assert_success_or_reason(folder, undirected=undirected, stratify=stratify, normalize=stratify)
+        assert_success_or_reason(
+            folder, undirected=undirected, stratify=stratify, scale="row" if stratify else "standard"
+        )
 
 
 VALUES = st.one_of(

@@ -1,4 +1,4 @@
-"""Graphs in arrays: a NumPy `.npz` file or a PyG `Data`. Nothing is unpickled."""
+"""Graphs in arrays: a NumPy `.npz` file in one of three public layouts, or a PyG `Data`. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -12,20 +12,71 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.io.assemble import Array, Contents, DataError, Edges, bad_weight, listed, reading, reason, to_float32
+from gfgn.data.columns import Column, Matrix, recognize, unlike_array
+from gfgn.data.io.assemble import Array, Contents, Edges, Options, bad_weight, check_model, reading, to_float32
+from gfgn.data.messages import DataError, listed, reason
 from gfgn.data.splits import Split
 from gfgn.graph import MAX_NODES
-from gfgn.ops.features import sparse_csr
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 MASKS = ("train_mask", "val_mask", "test_mask")
-CSR = ("x_data", "x_indices", "x_indptr", "x_shape")
-KNOWN = ("edge_index", "x", *CSR, "y", "edge_weight", *MASKS)
+CSR = ("data", "indices", "indptr", "shape")
+TEXTS = ("class_names", "node_names", "attr_names")  # used if they are strings
+
+# Names of arrays in a layout, and here. `x_*` and `adj_*` are CSR matrices, `edges` is `[E, 2]`, `*_masks` `[S, N]`.
+PYG = {name: name for name in ("edge_index", "x", "y", "edge_weight", *MASKS, *(f"x_{part}" for part in CSR))}
+HETEROPHILOUS = {"node_features": "x", "node_labels": "y", "edges": "edges"}
+HETEROPHILOUS |= {mask: mask for mask in MASKS} | {f"{mask}s": f"{mask}s" for mask in MASKS}
+ATTRIBUTED = {"labels": "y", "attr_matrix": "x"} | {mask: mask for mask in MASKS}
+for _name, _here in (("adj_matrix.", "adj"), ("attr_matrix.", "x"), ("adj_", "adj"), ("attr_", "x")):
+    ATTRIBUTED |= {f"{_name}{part}": f"{_here}_{part}" for part in CSR}
+LAYOUTS = (  # each with the arrays that identify it
+    (("edge_index", "x", "x_data"), PYG),
+    (("node_features", "node_labels"), HETEROPHILOUS),
+    (("adj_data", "adj_matrix.data", "attr_data", "attr_matrix.data", "attr_matrix"), ATTRIBUTED),
+)
+EXPECTED = (
+    "edge_index and x; node_features, node_labels and edges; or adj_data, adj_indices, adj_indptr and adj_shape (or "
+    "adj_matrix.data, …) with attr_data, … and labels"
+)
 
 
-def read_npz(path: Path) -> Contents:
+class Arrays(dict[str, Array]):
+    """The arrays of a graph; messages say `label` for their source and use their names in the file."""
+
+    def __init__(self, label: str, layout: Mapping[str, str]) -> None:
+        super().__init__()
+        self.label = label
+        self.given = {here: name for name, here in layout.items()}
+
+    def called(self, name: str) -> str:
+        return self.given.get(name, name)
+
+    def error(self, name: str, problem: str) -> DataError:
+        return DataError(f"{self.label}: {self.called(name)} {problem}")
+
+    def required(self, name: str) -> Array:
+        if name not in self:
+            found = listed([self.called(key) for key in self], 12) or "nothing"
+            raise DataError(f"{self.label} has no {self.called(name)}, only {found}")
+        return self[name]
+
+    def expect(self, ok: bool, name: str, expected: str) -> None:
+        if not ok:
+            array = self[name]
+            raise self.error(name, f"has shape {list(array.shape)} of {array.dtype}, expected {expected}")
+
+    def column(self, name: str, size: int, kinds: str, expected: str) -> Array:
+        """An array of shape `[size]` or `[size, 1]` as one of shape `[size]`."""
+        array = self[name]
+        ok = array.shape in ((size,), (size, 1)) and array.dtype.kind in kinds
+        self.expect(ok, name, f"{expected} of shape [{size}]")
+        return array.reshape(size)
+
+
+def read_npz(path: Path, options: Options) -> Contents:
     """Reads a `.npz` file."""
     label = path.name
     # NumPy does not close a file that it opens itself if the file is damaged.
@@ -34,12 +85,37 @@ def read_npz(path: Path) -> Contents:
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise DataError(f"{label} is a single array, expected a .npz of named arrays")
         names = list(file.files)
-        arrays = {name: _load(file, name, label) for name in KNOWN if name in names}
-    contents = _contents(arrays, label)
-    ignored = [name for name in names if name not in KNOWN]
+        layout = next((layout for keys, layout in LAYOUTS if not set(keys).isdisjoint(names)), None)
+        if layout is None:
+            found = [f"{name} ({_header(file, name)})" for name in names]
+            raise DataError(f"{label} has an unknown layout: {listed(found, 20) or 'nothing'}; expected {EXPECTED}")
+        arrays = Arrays(label, layout)
+        for name in (name for name in names if name in layout):
+            if layout[name] in arrays:
+                raise DataError(f"{label} has both {arrays.called(layout[name])} and {name}, expected one of them")
+            arrays[layout[name]] = _load(file, name, label)
+            arrays.given[layout[name]] = name
+        texts = {name: file[name] for name in TEXTS if name in names and " of <U" in _header(file, name)}
+        texts = {name: array for name, array in texts.items() if array.ndim == 1}
+    _translate(arrays)
+    contents = _contents(arrays, options, texts)
+    ignored = [name for name in names if name not in layout and name not in texts]
     if ignored:
         contents.notes.append(f"{label}: unknown arrays ignored: {listed(ignored)}")
     return contents
+
+
+def _header(file: np.lib.npyio.NpzFile, name: str) -> str:
+    """Shape and type of an array, which is not loaded."""
+    assert file.zip is not None
+    form = np.lib.format
+    try:
+        with file.zip.open(f"{name}.npy") as member:
+            first = form.read_magic(member) == (1, 0)
+            shape, _, dtype = (form.read_array_header_1_0 if first else form.read_array_header_2_0)(member)
+    except (KeyError, ValueError):
+        return "not an array"
+    return "Python objects" if dtype.hasobject else f"{list(shape)} of {dtype}"
 
 
 def _load(file: Mapping[str, Array], name: str, label: str) -> Array:
@@ -55,9 +131,32 @@ def _load(file: Mapping[str, Array], name: str, label: str) -> Array:
     return array
 
 
-def read_data(data: Data) -> Contents:
+def _translate(arrays: Arrays) -> None:
+    """Turns edges in rows and an adjacency matrix into `edge_index`, and masks of `[S, N]` into `[N, S]`."""
+    for name in MASKS:
+        if f"{name}s" in arrays:
+            arrays[name] = arrays.pop(f"{name}s").T
+            arrays.given[name] = f"{name}s"
+    if "edges" in arrays:
+        ok = arrays["edges"].ndim == 2 and arrays["edges"].shape[1] == 2
+        arrays.expect(ok, "edges", "integers of shape [E, 2]")
+        arrays["edge_index"] = arrays.pop("edges").T
+    arrays.given.setdefault("edge_index", arrays.called("edges" if "edges" in arrays.given else "adj_data"))
+    if any(name.startswith("adj_") for name in arrays):
+        matrix = _csr("adj", arrays)
+        rows, columns = matrix.shape
+        if rows != columns:
+            raise arrays.error("adj_shape", f"is {rows}, {columns}, expected as many rows as columns")
+        matrix.eliminate_zeros()
+        arrays["edge_index"] = np.stack(matrix.tocoo().coords).astype(np.int64)
+        if (matrix.data != 1).any():
+            arrays["edge_weight"] = matrix.data
+            arrays.given["edge_weight"] = arrays.called("adj_data")
+
+
+def read_data(data: Data, options: Options) -> Contents:
     """Reads a PyG `Data`."""
-    arrays: dict[str, Array] = {}
+    arrays = Arrays("Data", {})
     for name in ("edge_index", "x", "y", "edge_weight", *MASKS):
         value = data.get(name)
         if value is None:
@@ -70,145 +169,147 @@ def read_data(data: Data) -> Contents:
                 raise DataError(f"Data: x has shape {list(value.shape)}, expected [N, F]")
             x = value.to_sparse_csr()
             parts = (x.values().float(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
-            arrays |= {key: part.numpy() for key, part in zip(CSR, parts, strict=True)}
+            arrays |= {f"x_{key}": part.numpy() for key, part in zip(CSR, parts, strict=True)}
         else:
             arrays[name] = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    return _contents(arrays, "Data")
+    return _contents(arrays, options, {})
 
 
-def _contents(arrays: Mapping[str, Array], label: str) -> Contents:
-    x = _features(arrays, label)
-    size = x.size(0)
-    if size == 0 or x.size(1) == 0:
-        raise DataError(f"{label}: x has shape {list(x.shape)}, expected one node and one feature or more")
-    edges = _edges(arrays, label, size)
-    labels, class_names = _labels(arrays["y"], label, size) if "y" in arrays else (None, [])
-    kind = "numeric, sparse" if x.layout == torch.sparse_csr else "numeric"
-    return Contents(
-        origin=label,
-        edges=edges,
-        x=x,
-        feature_names=[f"x{k}" for k in range(x.size(1))],
-        kinds={kind: x.size(1)},
+def _contents(arrays: Arrays, options: Options, texts: Mapping[str, Array]) -> Contents:
+    raw = _features(arrays)
+    size, width = raw.shape
+    if size == 0 or width == 0:
+        raise arrays.error("x", f"has shape {[size, width]}, expected one node and one feature or more")
+    names = texts.get("attr_names", np.empty(0)).tolist()
+    if len(set(names)) != width:
+        names = [f"x{k}" for k in range(width)]
+    ids = texts.get("node_names", np.empty(0))
+    labels, class_names = _labels(arrays, size) if "y" in arrays else (None, [])
+    words = texts.get("class_names", np.empty(0)).tolist()
+    named = bool(words) and all(name.isdecimal() and int(name) < len(words) for name in class_names)
+    contents = Contents(
+        origin=arrays.label,
+        raw=raw,
+        columns=recognize(raw, [Column(name) for name in names]),
         labels=labels,
-        class_names=class_names,
-        splits=_splits(arrays, label, size),
-        node_ids=np.arange(size),
+        class_names=[words[int(name)] for name in class_names] if named else class_names,
+        splits=_splits(arrays, size),
+        node_ids=ids if ids.shape == (size,) else np.arange(size),
+        label=arrays.called("y"),
+        sort_classes=not named,
+        differences=[] if options.encoder is None else unlike_array(options.encoder.columns, width),
     )
+    check_model(contents, options)
+    contents.edges = _edges(arrays, size)
+    return contents
 
 
-def _expect(ok: bool, array: Array, name: str, label: str, expected: str) -> None:
-    if not ok:
-        raise DataError(f"{label}: {name} has shape {list(array.shape)} of {array.dtype}, expected {expected}")
-
-
-def _required(arrays: Mapping[str, Array], name: str, label: str) -> Array:
-    if name not in arrays:
-        raise DataError(f"{label} has no {name}, only {listed(list(arrays), 12) or 'nothing'}")
-    return arrays[name]
-
-
-def _features(arrays: Mapping[str, Array], label: str) -> Tensor:
-    sparse = [name for name in CSR if name in arrays]
+def _features(arrays: Arrays) -> Matrix:
+    """The raw features; NaN is a missing value in dense features."""
+    sparse = [name for name in arrays if name.startswith("x_")]
     if sparse and "x" in arrays:
-        raise DataError(f"{label} has both x and {sparse[0]}, expected either dense or sparse features")
+        both = f"{arrays.called('x')} and {arrays.called(sparse[0])}"
+        raise DataError(f"{arrays.label} has both {both}, expected either dense or sparse features")
     if sparse:
-        return _sparse_features(arrays, label)
-    x = _required(arrays, "x", label)
-    _expect(x.ndim == 2 and x.dtype.kind in "fiub", x, "x", label, "numbers of shape [N, F]")
+        matrix = _csr("x", arrays)
+        bad = np.flatnonzero(~np.isfinite(matrix.data))
+        if bad.size:
+            raise arrays.error("x_data", f"holds {matrix.data[bad[0]]}, expected finite numbers")
+        return matrix
+    x = arrays.required("x")
+    arrays.expect(x.ndim == 2 and x.dtype.kind in "fiub", "x", "numbers of shape [N, F]")
     values = to_float32(x)
-    for row, column in np.argwhere(~np.isfinite(values))[:1]:
-        raise DataError(f"{label}: x holds {x[row, column]} at row {row}, column {column}, expected a finite number")
-    return torch.from_numpy(np.ascontiguousarray(values))
+    for row, column in np.argwhere(np.isinf(values))[:1]:
+        got = f"holds {x[row, column]} at row {row}, column {column}"
+        raise arrays.error("x", f"{got}, expected a finite number, or NaN if it is missing")
+    return np.ascontiguousarray(values)
 
 
-def _sparse_features(arrays: Mapping[str, Array], label: str) -> Tensor:
-    data, indices, indptr, shape = (_required(arrays, name, label) for name in CSR)
-    for name, array in zip(CSR, (data, indices, indptr, shape), strict=True):
-        kinds, expected = ("fiub", "numbers") if name == "x_data" else ("iu", "integers")
-        _expect(array.ndim == 1 and array.dtype.kind in kinds, array, name, label, f"{expected} in one dimension")
+def _csr(prefix: str, arrays: Arrays) -> scipy.sparse.csr_array:
+    """The CSR matrix in the arrays `prefix_data`, `prefix_indices`, `prefix_indptr` and `prefix_shape`."""
+    names = [f"{prefix}_{part}" for part in CSR]
+    data, indices, indptr, shape = map(arrays.required, names)
+    for name in names:
+        kinds, expected = ("fiub", "numbers") if name == names[0] else ("iu", "integers")
+        ok = arrays[name].ndim == 1 and arrays[name].dtype.kind in kinds
+        arrays.expect(ok, name, f"{expected} in one dimension")
     if shape.size != 2 or (shape < 0).any() or (shape > MAX_NODES).any():
-        raise DataError(f"{label}: x_shape is {listed(shape.tolist())}, expected the numbers of nodes and features")
+        raise arrays.error(names[3], f"is {listed(shape.tolist())}, expected the numbers of rows and columns")
     rows, columns = map(int, shape)
     if indptr.size != rows + 1 or indptr[0] != 0 or indptr[-1] != data.size or (indptr[1:] < indptr[:-1]).any():
-        raise DataError(f"{label}: x_indptr must be {rows + 1} non-decreasing offsets from 0 to {data.size}")
+        raise arrays.error(names[2], f"must be {rows + 1} non-decreasing offsets from 0 to {data.size}")
     if indices.size != data.size:
-        raise DataError(f"{label}: x_indices has {indices.size} entries, expected {data.size} as in x_data")
+        expected = f"expected {data.size} as in {arrays.called(names[0])}"
+        raise arrays.error(names[1], f"has {indices.size} entries, {expected}")
     bad = np.flatnonzero((indices < 0) | (indices >= columns))
     if bad.size:
-        raise DataError(f"{label}: x_indices holds {indices[bad[0]]} at {bad[0]}, expected 0 to {columns - 1}")
+        raise arrays.error(names[1], f"holds {indices[bad[0]]} at {bad[0]}, expected 0 to {columns - 1}")
     parts = (to_float32(data), indices.astype(np.int64), indptr.astype(np.int64))
     matrix = scipy.sparse.csr_array(parts, shape=(rows, columns))
     matrix.sum_duplicates()
-    bad = np.flatnonzero(~np.isfinite(matrix.data))
-    if bad.size:
-        raise DataError(f"{label}: x_data holds {matrix.data[bad[0]]}, expected finite numbers")
-    crow, col = (torch.from_numpy(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices))
-    return sparse_csr(crow, col, torch.from_numpy(matrix.data), torch.Size([rows, columns]))
+    return matrix
 
 
-def _edges(arrays: Mapping[str, Array], label: str, size: int) -> Edges:
-    index = _required(arrays, "edge_index", label)
+def _edges(arrays: Arrays, size: int) -> Edges:
+    index = arrays.required("edge_index")
     ok = index.ndim == 2 and index.shape[0] == 2 and index.dtype.kind in "iu"
-    _expect(ok, index, "edge_index", label, "integers of shape [2, E]")
+    arrays.expect(ok, "edge_index", "integers of shape [2, E]")
     if index.shape[1] == 0:
-        raise DataError(f"{label}: edge_index holds no edge, expected one or more")
+        raise arrays.error("edge_index", "holds no edge, expected one or more")
     if index.min() < 0 or index.max() >= size:
         edge = int(np.flatnonzero(((index < 0) | (index >= size)).any(0))[0])
         pair = " to ".join(map(str, index[:, edge].tolist()))
-        raise DataError(f"{label}: edge_index column {edge} joins {pair}, expected nodes 0 to {size - 1}")
+        raise arrays.error("edge_index", f"joins {pair} in edge {edge}, expected nodes 0 to {size - 1}")
     source, target = index.astype(np.int32)
     if "edge_weight" not in arrays:
         return Edges(source, target)
-    weight = _column(arrays["edge_weight"], "edge_weight", label, source.size, "fiub", "numbers")
+    weight = arrays.column("edge_weight", source.size, "fiub", "numbers")
     values = to_float32(weight)
     bad = bad_weight(values)
     if bad is not None:
-        raise DataError(
-            f"{label}: edge_weight holds {weight[bad]} at edge {bad}, expected a finite number, 0 or larger"
-        )
+        raise arrays.error("edge_weight", f"holds {weight[bad]} at edge {bad}, expected a finite number, 0 or larger")
     return Edges(source, target, values)
 
 
-def _column(array: Array, name: str, label: str, size: int, kinds: str, expected: str) -> Array:
-    """An array of shape `[size]` or `[size, 1]` as one of shape `[size]`."""
-    ok = array.shape in ((size,), (size, 1)) and array.dtype.kind in kinds
-    _expect(ok, array, name, label, f"{expected} of shape [{size}]")
-    return array.reshape(size)
-
-
-def _labels(y: Array, label: str, size: int) -> tuple[NDArray[np.int64], list[str]]:
-    values = _column(y, "y", label, size, "iub", "integers")
-    bad = np.flatnonzero(values < -1) if y.dtype.kind == "i" else np.empty(0)
-    if bad.size:
-        raise DataError(f"{label}: y holds {values[bad[0]]} at node {bad[0]}, expected classes from 0, or -1 for none")
-    if y.dtype.kind == "b":
+def _labels(arrays: Arrays, size: int) -> tuple[NDArray[np.int64], list[str]]:
+    """The indices of the classes, −1 for −1 or NaN, and the classes as text."""
+    values = arrays.column("y", size, "fiub", "integers")
+    kind = values.dtype.kind
+    if kind == "b":
         values = values.astype(np.int64)
+    elif kind == "f":
+        if np.isinf(values).any():
+            raise arrays.error("y", "holds infinity, expected classes from 0, or -1 or NaN for none")
+        values = np.where(np.isnan(values), -1, values)
+    bad = np.flatnonzero(values < -1) if kind in "fi" else np.empty(0)
+    if bad.size:
+        raise arrays.error("y", f"holds {values[bad[0]]} at node {bad[0]}, expected classes from 0, or -1 for none")
     classes, codes = np.unique(values, return_inverse=True)
-    missing = int(y.dtype.kind == "i" and classes.size > 0 and classes[0] == -1)
-    return codes.astype(np.int64) - missing, [str(name) for name in classes[missing:].tolist()]
+    missing = int(kind in "fi" and classes.size > 0 and classes[0] == -1)
+    return codes.astype(np.int64) - missing, [str(name).removesuffix(".0") for name in classes[missing:].tolist()]
 
 
-def _splits(arrays: Mapping[str, Array], label: str, size: int) -> list[Split] | None:
+def _splits(arrays: Arrays, size: int) -> list[Split] | None:
     if not any(name in arrays for name in MASKS):
         return None
-    masks = [_mask(_required(arrays, name, label), name, label, size) for name in MASKS]
+    masks = [_mask(arrays, name, size) for name in MASKS]
     count = max(mask.shape[1] for mask in masks)
     for name, mask in zip(MASKS, masks, strict=True):
         if mask.shape[1] not in (1, count):
-            raise DataError(f"{label}: {name} has {mask.shape[1]} splits, expected {count} as in the other masks")
+            raise arrays.error(name, f"has {mask.shape[1]} splits, expected {count} as in the other masks")
     parts = np.stack(np.broadcast_arrays(*masks)).transpose(2, 0, 1)  # splits, parts, nodes
     for k, node in np.argwhere(parts.sum(1) > 1)[:1]:
-        names = " and ".join(np.array(MASKS)[parts[k, :, node]])
-        raise DataError(f"{label}: {names} overlap at node {node} in split {k}, expected disjoint masks")
+        names = " and ".join(arrays.called(MASKS[part]) for part in np.flatnonzero(parts[k, :, node]))
+        raise DataError(f"{arrays.label}: {names} overlap at node {node} in split {k}, expected disjoint masks")
     return [Split(*torch.from_numpy(split.copy())) for split in parts]
 
 
-def _mask(mask: Array, name: str, label: str, size: int) -> NDArray[np.bool_]:
+def _mask(arrays: Arrays, name: str, size: int) -> NDArray[np.bool_]:
     """The mask as `[N, S]` booleans."""
+    mask = arrays.required(name)
     wide = mask[:, None] if mask.ndim == 1 else mask
     ok = wide.ndim == 2 and wide.shape[0] == size and wide.shape[1] > 0 and mask.dtype.kind in "biu"
-    _expect(ok, mask, name, label, f"booleans of shape [{size}] or [{size}, S]")
+    arrays.expect(ok, name, f"booleans of shape [{size}] or [{size}, S]")
     if mask.dtype.kind != "b" and not np.isin(mask, (0, 1)).all():
-        raise DataError(f"{label}: {name} holds numbers other than 0 and 1, expected booleans")
+        raise arrays.error(name, "holds numbers other than 0 and 1, expected booleans")
     return wide.astype(bool)

@@ -13,19 +13,45 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.columns import Column, Matrix, unlike_the_model
+from gfgn.data.dataset import METRICS, Dataset, default_metric
+from gfgn.data.encoder import SCALES, FeatureEncoder
+from gfgn.data.messages import DataError, counted, listed, reason
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph, merge_edges, symmetrize
-from gfgn.ops.features import row_normalize
 
 Array: TypeAlias = NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]  # called with the number of edge rows read and of all edge rows
 
-NUM_SPLITS = 10
+IMBALANCED = 0.8  # fraction of the largest class beyond which accuracy says little
 
 
-class DataError(ValueError):
-    """A user's data cannot be read; the message names the file and position, the value and what is expected."""
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `read`."""
+
+    undirected: bool = True
+    stratify: bool = False
+    scale: str = "standard"
+    id: str | None = None
+    label: str | None = None
+    split: str | None = None
+    drop: Sequence[str] = ()
+    encoder: FeatureEncoder | None = None
+    class_names: Sequence[str] | None = None
+    metric: str | None = None
+    num_splits: int = 10
+    fractions: tuple[float, float] = (0.48, 0.32)
+
+    def __post_init__(self) -> None:
+        for name, choices in (("scale", SCALES), ("metric", (*METRICS, None))):
+            if getattr(self, name) not in choices:
+                known = ", ".join(repr(choice) for choice in choices if choice)
+                raise ValueError(f"{name} must be one of {known}, got {getattr(self, name)!r}")
+        if isinstance(self.drop, str):
+            raise TypeError(f"drop must be a sequence of column names, got the string {self.drop!r}")
+        if (self.encoder is None) != (self.class_names is None):
+            raise ValueError("encoder and class_names must be given together, as those of a model")
 
 
 @dataclass
@@ -39,34 +65,20 @@ class Edges:
 
 @dataclass
 class Contents:
-    """The contents of a user's files; `assemble` releases the edges and labels."""
+    """The contents of a user's files; `assemble` releases features, edges and labels."""
 
     origin: str  # name of the source in messages
-    x: Tensor
-    feature_names: list[str]
-    kinds: dict[str, int]  # number of features of each kind
+    raw: Matrix | None
+    columns: Sequence[Column]
     labels: NDArray[np.int64] | None  # `[N]`, indices into `class_names`, −1 if unlabelled
     class_names: list[str]
     splits: list[Split] | None
+    node_ids: Array
     edges: Edges | None = None
-    node_ids: Array | None = None
+    label: str = "column 'label'"  # name of the labels in messages
+    sort_classes: bool = True  # by name; otherwise they are in the order of the files
+    differences: list[str] = field(default_factory=list)  # from the columns of a model
     notes: list[str] = field(default_factory=list)  # one sentence per repair
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """`1 edge`, `2,000 edges`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def listed(items: Sequence[object], limit: int = 5) -> str:
-    """The first few items, and the number of the others."""
-    shown = ", ".join(map(str, items[:limit]))
-    return shown if len(items) <= limit else f"{shown} and {len(items) - limit:,} more"
-
-
-def reason(error: Exception) -> str:
-    """The first line of the message of an exception."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @contextmanager
@@ -92,29 +104,64 @@ def bad_weight(values: NDArray[np.float32]) -> int | None:
     return int(bad[0]) if bad.size else None
 
 
-def assemble(
-    contents: Contents, name: str, *, undirected: bool = True, stratify: bool = False, normalize: bool = False
-) -> Dataset:
+def check_model(contents: Contents, options: Options) -> None:
+    """Raises one error that lists how columns and classes differ from those of the model, if one is given."""
+    known = contents.class_names if options.class_names is None else options.class_names
+    unknown = [repr(name) for name in contents.class_names if name not in set(known)]
+    parts = list(contents.differences)
+    if unknown:
+        parts.append(f"{contents.label} has unknown classes {', '.join(unknown)}, expected {listed(known, 20)}")
+    if parts:
+        raise unlike_the_model(contents.origin, parts)
+
+
+def assemble(contents: Contents, name: str, options: Options) -> Dataset:
     """Builds the dataset and appends to `contents.notes`."""
     # The graph comes last: it is the largest, and temporary memory of the others is free by then.
-    y, splits = _labels_and_splits(contents, stratify)
-    x = contents.x
-    if normalize:
-        contents.notes.append("features normalized: absolute values of each row sum to 1, rows of zeros unchanged")
-        x = row_normalize(x)
+    if options.class_names is None:
+        y, splits = _labels_and_splits(contents, options)
+    else:
+        y, splits = _labels_of_model(contents, options.class_names)
+    labels, num_classes = torch.from_numpy(y), len(contents.class_names)
+    metric = options.metric or default_metric(labels, num_classes)
+    _note_imbalance(contents, y, metric)
+    x, encoder = _features(contents, options, splits)
     return Dataset(
         name=name,
-        graph=Graph.from_csr(_adjacency(contents, undirected), undirected=undirected),
+        graph=Graph.from_csr(_adjacency(contents, options.undirected), undirected=options.undirected),
         x=x,
-        y=torch.from_numpy(y),
-        num_classes=len(contents.class_names),
-        metric="accuracy",
-        feature_names=contents.feature_names,
+        y=labels,
+        num_classes=num_classes,
+        metric=metric,
+        feature_names=encoder.feature_names,
         splits=splits,
         description=f"Read from {contents.origin}.",
         class_names=contents.class_names or None,
         node_ids=contents.node_ids,
+        encoder=encoder,
     )
+
+
+def _features(contents: Contents, options: Options, splits: list[Split]) -> tuple[Tensor, FeatureEncoder]:
+    """The features; statistics are those of the nodes in the training part of any split, or of all without splits."""
+    raw, contents.raw = contents.raw, None
+    assert raw is not None
+    if options.encoder is not None:
+        return options.encoder.transform(raw, contents.notes), options.encoder
+    train = torch.stack([split.train for split in splits]).any(0) if splits else None
+    encoder = FeatureEncoder.fit(raw, contents.columns, train, options.scale)
+    contents.notes += encoder.notes()
+    return encoder.transform(raw, contents.notes), encoder
+
+
+def _note_imbalance(contents: Contents, y: NDArray[np.int64], metric: str) -> None:
+    sizes = np.bincount(y[y >= 0], minlength=1)
+    largest = sizes.max() / max(1, sizes.sum())
+    if metric == "accuracy" and largest > IMBALANCED:
+        name = contents.class_names[int(sizes.argmax())]
+        contents.notes.append(
+            f"imbalanced: {largest:.0%} of the labelled nodes are of class {name!r}, so that accuracy says little"
+        )
 
 
 def _adjacency(contents: Contents, undirected: bool) -> scipy.sparse.csr_array:
@@ -133,7 +180,7 @@ def _adjacency(contents: Contents, undirected: bool) -> scipy.sparse.csr_array:
         edges = Edges(edges.source[~zero], edges.target[~zero], edges.weight[~zero])
         given -= dropped
     del loop
-    matrix = merge_edges(edges.source, edges.target, edges.weight, contents.x.size(0))
+    matrix = merge_edges(edges.source, edges.target, edges.weight, len(contents.node_ids))
     del edges
     if weighted and not np.isfinite(matrix.data).all():
         raise DataError(f"{contents.origin}: the weights of a repeated edge sum to infinity, expected a finite sum")
@@ -150,61 +197,99 @@ def _adjacency(contents: Contents, undirected: bool) -> scipy.sparse.csr_array:
     return both
 
 
-def _labels_and_splits(contents: Contents, stratify: bool) -> tuple[NDArray[np.int64], list[Split]]:
+def _labels_of_model(contents: Contents, class_names: Sequence[str]) -> tuple[NDArray[np.int64], list[Split]]:
+    """The labels, if any, numbered as in the model, and the given splits, if any."""
+    found, labels, contents.labels = contents.class_names, contents.labels, None
+    contents.class_names = list(class_names)
+    if labels is None:
+        return np.full(len(contents.node_ids), -1, dtype=np.int64), []
+    index = {name: k for k, name in enumerate(class_names)}
+    y = np.array([*(index[name] for name in found), -1], dtype=np.int64)[labels]  # the last entry is that of label −1
+    labelled = torch.from_numpy(y >= 0)
+    return y, [Split(*(mask & labelled for mask in split)) for split in contents.splits or ()]
+
+
+def _labels_and_splits(contents: Contents, options: Options) -> tuple[NDArray[np.int64], list[Split]]:
     """The labels, and masks over labelled nodes; sorts `contents.class_names`."""
     origin, notes = contents.origin, contents.notes
     if contents.labels is None:
         given = ", and the given splits are ignored" if contents.splits is not None else ""
         notes.append(f"no labels: no model can be trained on this graph{given}")
-        return np.full(contents.x.size(0), -1, dtype=np.int64), []
+        return np.full(len(contents.node_ids), -1, dtype=np.int64), []
+    _check_classes(contents, contents.labels)
     y = _sort_classes(contents, contents.labels)
     names = contents.class_names
-    if len(names) < 2:
-        got = f"one class ({names[0]!r})" if names else "no labelled node"
-        raise DataError(f"{origin} has {got}, expected labelled nodes of two classes or more")
     unlabelled = int((y < 0).sum())
     if unlabelled:
         notes.append(f"{counted(unlabelled, 'unlabelled node')} kept, in no part of any split")
     single = [names[k] for k in np.flatnonzero(np.bincount(y[y >= 0], minlength=len(names)) == 1)]
-    if single and stratify and contents.splits is None:
+    if single and options.stratify and contents.splits is None:
         raise DataError(f"{origin}: class {single[0]!r} has one member, expected two or more to stratify")
     if single:
         notes.append(f"{counted(len(single), 'class', 'classes')} with one member: {listed(single)}")
     if contents.splits is None:
-        return y, _random_splits(contents, y, stratify)
-    if stratify:
+        return y, _random_splits(contents, y, options)
+    if options.stratify:
         notes.append("splits are given, so stratify has no effect")
     return y, _given_splits(contents, contents.splits, torch.from_numpy(y >= 0))
 
 
+def _check_classes(contents: Contents, labels: NDArray[np.int64]) -> None:
+    """Refuses a single class, and labels that look like the target of a regression, or like names of nodes."""
+    names, labelled = contents.class_names, int((labels >= 0).sum())
+    if len(names) < 2:
+        got = f"one class ({names[0]!r})" if names else "no labelled node"
+        raise DataError(f"{contents.origin} has {got}, expected labelled nodes of two classes or more")
+    if len(names) <= 20:
+        return
+    values = f"{contents.origin}: {contents.label} has {len(names):,} distinct values in {labelled:,} labelled nodes"
+    try:
+        fractions = sum(float(name) % 1 != 0 for name in names)
+    except ValueError:  # names
+        if len(names) > 100 and len(names) > labelled / 5:
+            raise DataError(f"{values}, expected classes with several members each: is it an id or a text?") from None
+        return
+    if fractions > len(names) / 2 or len(names) > labelled / 5:
+        bins = "gfgn predicts classes, so put the numbers into a few bins, such as low, medium and high"
+        raise DataError(f"{values}, all of them numbers: is it a regression? {bins}")
+
+
 def _sort_classes(contents: Contents, labels: NDArray[np.int64]) -> NDArray[np.int64]:
     names = contents.class_names
-    numeric = all(name.removeprefix("-").isdecimal() and name.isascii() for name in names)
+    contents.labels = None
+    if not contents.sort_classes:
+        return labels
+    try:
+        keys = [float(name) for name in names]
+    except ValueError:
+        keys = [0.0] * len(names)
     # Equal numbers that are written differently ("1", "01") are separate classes, ordered by their text.
-    order = sorted(range(len(names)), key=lambda k: (int(names[k]), names[k]) if numeric else (0, names[k]))
+    order = sorted(range(len(names)), key=lambda k: (keys[k], names[k]))
     contents.class_names = [names[k] for k in order]
     if contents.class_names != [str(k) for k in range(len(names))]:
         shown = listed([f"{name!r} is {k}" for k, name in enumerate(contents.class_names)])
         contents.notes.append(f"classes numbered in sorted order: {shown}")
     index = np.full(len(names) + 1, -1, dtype=np.int64)  # the last entry is that of label −1
     index[order] = np.arange(len(names))
-    contents.labels = None
     return index[labels]
 
 
-def _random_splits(contents: Contents, y: NDArray[np.int64], stratify: bool) -> list[Split]:
+def _random_splits(contents: Contents, y: NDArray[np.int64], options: Options) -> list[Split]:
     labelled = torch.from_numpy(np.flatnonzero(y >= 0))
-    classes = torch.from_numpy(y[y >= 0]) if stratify else None
+    classes = torch.from_numpy(y[y >= 0]) if options.stratify else None
     problem = f" has {counted(labelled.numel(), 'labelled node')}, expected 3 or more to split"
     try:
-        random_splits(labelled.numel(), 1)  # tells too few nodes from classes that are too small
+        random_splits(labelled.numel(), 1, 0, *options.fractions)  # tells too few nodes from too small classes
         problem = ": classes are too small to stratify, expected one of 3 nodes or more"
-        splits = random_splits(labelled.numel(), NUM_SPLITS, stratify=classes)
+        splits = random_splits(labelled.numel(), options.num_splits, 0, *options.fractions, stratify=classes)
     except ValueError:
         raise DataError(contents.origin + problem) from None
-    kind = "stratified" if stratify else "random"
-    contents.notes.append(f"{NUM_SPLITS} {kind} splits (48% train, 32% val, 20% test) of the labelled nodes made")
-    masks = torch.zeros(NUM_SPLITS, 3, y.size, dtype=torch.bool)
+    kind = "stratified" if options.stratify else "random"
+    parts = dict(zip(Split._fields, (*options.fractions, 1 - sum(options.fractions)), strict=True))
+    sizes = ", ".join(f"{part:.0%} {name}" for name, part in parts.items() if part > 1e-9)
+    made = counted(options.num_splits, f"{kind} split")
+    contents.notes.append(f"{made} ({sizes}) of the labelled nodes made")
+    masks = torch.zeros(options.num_splits, 3, y.size, dtype=torch.bool)
     masks[..., labelled] = torch.stack([torch.stack(list(split)) for split in splits])
     return [Split(*split) for split in masks]
 

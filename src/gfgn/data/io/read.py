@@ -5,28 +5,33 @@ from __future__ import annotations
 import shutil
 import tempfile
 import zipfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from gfgn.data.columns import KINDS
 from gfgn.data.dataset import Dataset
+from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.io.arrays import read_data, read_npz
-from gfgn.data.io.assemble import Contents, DataError, Progress, assemble, listed, reading
+from gfgn.data.io.assemble import Contents, Options, Progress, assemble, reading
+from gfgn.data.messages import DataError, listed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 TABLES = ("nodes", "edges")
 FORMATS = (".csv", ".parquet")
+WORDS = {"bag": "bag-of-words"}
 
 
 class Reading(NamedTuple):
-    """A dataset, one sentence per repair or choice, and the number of features of each kind."""
+    """A dataset, and one sentence per repair or choice."""
 
     dataset: Dataset
     notes: list[str]
-    kinds: dict[str, int]
 
 
 def read(
@@ -34,7 +39,16 @@ def read(
     *,
     undirected: bool = True,
     stratify: bool = False,
-    normalize: bool = False,
+    scale: str = "standard",
+    id: str | None = None,
+    label: str | None = None,
+    split: str | None = None,
+    drop: Sequence[str] = (),
+    encoder: FeatureEncoder | None = None,
+    class_names: Sequence[str] | None = None,
+    metric: str | None = None,
+    num_splits: int = 10,
+    fractions: tuple[float, float] = (0.48, 0.32),
     progress: Progress | None = None,
 ) -> Dataset:
     """Reads a graph of your own.
@@ -43,52 +57,72 @@ def read(
         source: A folder or `.zip` with `nodes.csv` or `.parquet` (`id`, optional `label` and `split`, all other
             columns are features) and `edges.csv` or `.parquet` (`source`, `target`, optional `weight`); a `.npz` with
             `edge_index`, `x` (or `x_data`, `x_indices`, `x_indptr`, `x_shape`) and optional `y`, `edge_weight`,
-            `train_mask`, `val_mask`, `test_mask`; or a PyG `Data` with the same attributes.
+            `train_mask`, `val_mask`, `test_mask`, or in another public layout; or a PyG `Data` with these attributes.
         undirected: Whether to add the opposite of every edge.
         stratify: Whether random splits keep the proportions of the classes. Given splits are used as they are.
-        normalize: Whether to divide each row of the features by the sum of its absolute values.
+        scale: `"standard"`, `"row"` or `"none"`, see `FeatureEncoder`. Means and standard deviations are those of the
+            nodes that are in the training part of any of the splits.
+        id: Name of the column of ids in the node table, `"id"` by default.
+        label: Name of the column of labels, `"label"` by default.
+        split: Name of the column of splits, `"split"` by default.
+        drop: Names of columns of the node table to leave out.
+        encoder: With `class_names`, those of a model: the features are encoded as the model expects, labels are
+            optional, no splits are drawn, and columns or classes that differ from the model's are an error.
+        class_names: Names of the classes of a model, see `encoder`.
+        metric: What is measured; by default `"roc_auc"` for two classes, `"accuracy"` for more.
+        num_splits, fractions: Number of random splits if none are given, and their fractions of training and
+            validation nodes; if these sum to 1, there are no test nodes.
         progress: Called while an edge table is read, with the number of rows that are read and of all rows.
 
     Raises:
         DataError: The data cannot be read; the message is one sentence that says what is wrong and where.
     """
-    options = {"undirected": undirected, "stratify": stratify, "normalize": normalize}
+    options = {name: value for name, value in locals().items() if name not in ("source", "progress")}
     return read_with_notes(source, progress=progress, **options).dataset
 
 
-def read_with_notes(source: str | Path | Data, *, progress: Progress | None = None, **options: bool) -> Reading:
+def read_with_notes(source: str | Path | Data, *, progress: Progress | None = None, **options: Any) -> Reading:
     """Reads a graph like `read`, with the same arguments, and reports how it was understood and repaired."""
-    name, contents = _read_contents(source, progress)
-    return Reading(assemble(contents, name, **options), contents.notes, contents.kinds)
+    chosen = Options(**options)
+    name, contents = _read_contents(source, chosen, progress)
+    return Reading(assemble(contents, name, chosen), contents.notes)
 
 
-def _read_contents(source: object, progress: Progress | None) -> tuple[str, Contents]:
+def _read_contents(source: object, options: Options, progress: Progress | None) -> tuple[str, Contents]:
     """The name of the graph, and the contents of its files."""
     if isinstance(source, str | Path):
         path = Path(source)
-        return path.resolve().stem if path.is_file() else path.resolve().name, _read_path(path, progress)
+        return path.resolve().stem if path.is_file() else path.resolve().name, _read_path(path, options, progress)
     from torch_geometric.data import Data  # 100 MiB of modules that files do not need
 
     if not isinstance(source, Data):
         raise DataError(f"source is of type {type(source).__name__}, expected a path or a PyG Data")
-    return "data", read_data(source)
+    _refuse_names("Data", options)
+    return "data", read_data(source, options)
 
 
-def _read_path(path: Path, progress: Progress | None) -> Contents:
+def _refuse_names(label: str, options: Options) -> None:
+    for name in ("id", "label", "split", "drop"):
+        if getattr(options, name):
+            raise DataError(f"{name} is {getattr(options, name)!r}, but {label} has no columns with names to choose")
+
+
+def _read_path(path: Path, options: Options, progress: Progress | None) -> Contents:
     if path.is_dir():
-        return _read_folder(path, str(path), "", progress)
+        return _read_folder(path, str(path), "", options, progress)
     if not path.is_file():
         raise DataError(f"{path} does not exist, expected a folder, a .zip or a .npz file")
     if path.suffix == ".npz":
-        return read_npz(path)
+        _refuse_names(path.name, options)
+        return read_npz(path, options)
     if path.suffix == ".zip":
         with tempfile.TemporaryDirectory(prefix="gfgn-") as folder:
             _extract_tables(path, Path(folder))
-            return _read_folder(Path(folder), path.name, f"{path.name}/", progress)
+            return _read_folder(Path(folder), path.name, f"{path.name}/", options, progress)
     raise DataError(f"{path.name} has the suffix {path.suffix!r}, expected a folder, a .zip or a .npz file")
 
 
-def _read_folder(folder: Path, label: str, prefix: str, progress: Progress | None) -> Contents:
+def _read_folder(folder: Path, label: str, prefix: str, options: Options, progress: Progress | None) -> Contents:
     """Reads the two tables; messages name the folder `label` and put `prefix` before file names."""
     paths = []
     for table in TABLES:
@@ -98,11 +132,9 @@ def _read_folder(folder: Path, label: str, prefix: str, progress: Progress | Non
             names = word.join(f"{table}{suffix}" for suffix in FORMATS)
             raise DataError(f"{label} has {got} {names}, expected one of them")
         paths += files
-    try:
-        from gfgn.data.io.tables import read_tables
-    except ImportError as error:
-        raise DataError("reading tables needs PyArrow, which is not installed: pip install gfgn[tables]") from error
-    return read_tables(paths[0], paths[1], prefix, progress)
+    from gfgn.data.io.tables import read_tables  # PyArrow, which other files do not need
+
+    return read_tables(paths[0], paths[1], prefix, options, progress)
 
 
 def _extract_tables(path: Path, folder: Path) -> None:
@@ -126,9 +158,11 @@ def describe_reading(reading: Reading) -> str:
     """How the files were understood, as lines for a terminal."""
     data = reading.dataset
     assert data.node_ids is not None
+    assert data.encoder is not None
     direction = "both directions counted" if data.graph.by_source is data.graph.by_target else "directed"
     weighted = "" if data.graph.weight is None else ", weighted"
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in reading.kinds.items())
+    kinds = Counter(column.kind for column in data.encoder.columns)
+    columns = ", ".join(f"{kinds[kind]:,} {WORDS.get(kind, kind)}" for kind in KINDS if kind in kinds)
     sizes = torch.bincount(data.y[data.y >= 0], minlength=data.num_classes).tolist()
     classes = [f"{name} ({size:,})" for name, size in zip(data.class_names or [], sizes, strict=True)]
     splits = "none"
@@ -139,8 +173,10 @@ def describe_reading(reading: Reading) -> str:
         data.name,
         f"  nodes     {data.num_nodes:,} (ids such as {listed([repr(name) for name in data.node_ids[:3].tolist()])})",
         f"  edges     {data.graph.num_edges:,}, {direction}{weighted}",
-        f"  features  {data.num_features:,}: {kinds} ({listed(data.feature_names)})",
+        f"  columns   {kinds.total():,}: {columns}",
+        f"  features  {data.num_features:,}: {listed(data.feature_names)}; scale {data.encoder.scale}",
         f"  classes   {data.num_classes:,}{': ' if classes else ''}{listed(classes, 10)}",
         f"  splits    {splits}",
+        f"  metric    {data.metric}",
     ]
     return "\n".join([*lines, *(f"  note      {note}" for note in reading.notes or ["nothing was changed"])])

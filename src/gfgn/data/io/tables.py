@@ -6,10 +6,12 @@ in memory together. Messages count rows from 1, without the header of a CSV file
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -19,7 +21,27 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.io.assemble import Contents, DataError, Edges, Progress, bad_weight, counted, listed, reading, to_float32
+from gfgn.data.columns import (
+    ISO_DATE,
+    MAX_CATEGORIES,
+    Column,
+    differences,
+    first_indices,
+    recognize,
+    unknown_categories,
+)
+from gfgn.data.io.assemble import (
+    Array,
+    Contents,
+    Edges,
+    Options,
+    Progress,
+    bad_weight,
+    check_model,
+    reading,
+    to_float32,
+)
+from gfgn.data.messages import DataError, counted, listed
 from gfgn.data.splits import Split
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -27,8 +49,8 @@ Floats: TypeAlias = NDArray[np.float32]
 NODE_BATCH = 2**16  # rows per batch of a Parquet file of nodes
 EDGE_BATCH = 2**21  # rows per batch of a Parquet file of edges: large, because every batch hashes the node ids again
 BLOCK = 2**24  # bytes per batch of a CSV file
-MAX_CATEGORIES = 64
-MISSING = ("", "NA", "N/A", "nan", "NaN", "NAN", "null", "NULL", "None")  # missing numbers in a CSV file
+MISSING = ("", "NA", "N/A", "nan", "NaN", "NAN", "null", "NULL", "None")  # missing numbers and dates in a CSV file
+DAY = 86_400_000_000  # microseconds
 
 
 class Table:
@@ -97,48 +119,86 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def _is_date(kind: Any) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
 def _is_numeric(kind: Any) -> bool:
     types = pa.types
     return any(is_kind(kind) for is_kind in (types.is_integer, types.is_floating, types.is_decimal, types.is_null))
 
 
-def read_tables(nodes: Path, edges: Path, prefix: str, progress: Progress | None) -> Contents:
+class Roles(NamedTuple):
+    """The columns of the node table by their use; `label` and `split` are empty if there is none."""
+
+    id: str
+    label: str
+    split: str
+    features: list[str]
+
+
+def read_tables(nodes: Path, edges: Path, prefix: str, options: Options, progress: Progress | None) -> Contents:
     """Reads a graph from its two files; `prefix` is put before file names in messages."""
     node_table, edge_table = Table(nodes, prefix + nodes.name), Table(edges, prefix + edges.name)
-    node_table.require("id")
+    notes: list[str] = []
+    roles = _find_roles(node_table, options, notes)
     edge_table.require("source", "target")
-    ids = _read_ids(node_table, edge_table)
-    contents = _read_nodes(node_table, len(ids))
+    ids = _read_ids(node_table, roles.id, edge_table)
+    contents = _read_nodes(node_table, roles, ids, options)
+    contents.notes[:0] = notes
+    check_model(contents, options)
     contents.edges = _read_edges(edge_table, ids, contents, progress)
-    contents.node_ids = _as_numpy(ids)
     del ids
     pa.default_memory_pool().release_unused()
     return contents
 
 
-def _read_ids(nodes: Table, edges: Table) -> Any:
+def _find_roles(table: Table, options: Options, notes: list[str]) -> Roles:
+    optional = options.encoder is not None  # a graph to predict on may lack what it does not need
+    given = {role: getattr(options, role) for role in ("id", "label", "split")}
+    needed = [given["id"] or "id"]
+    if not optional:
+        needed += [*options.drop, *(name for name in given.values() if name)]
+    table.require(*needed)
+    names = [name for name in table.names if name not in options.drop]
+    found = {role: name if (name := column or role) in names else "" for role, column in given.items()}
+    used = [name for name in found.values() if name]
+    if len(set(used)) < len(used):
+        raise DataError(f"{table.label}: id, label and split are {', '.join(used)}, expected different columns")
+    if not found["id"]:
+        raise DataError(f"{table.label}: column {needed[0]!r} is dropped, expected it for the ids of the nodes")
+    dropped = [name for name in table.names if name in options.drop]
+    if dropped:
+        notes.append(f"{table.label}: {counted(len(dropped), 'column')} dropped: {listed(dropped)}")
+    features = [name for name in names if name not in used]
+    for role in (role for role in given if role in features):
+        notes.append(f"{table.label}: column {role!r} is a feature, because {role} is {given[role]!r}")
+    return Roles(**found, features=features)
+
+
+def _read_ids(nodes: Table, name: str, edges: Table) -> Any:
     """The ids of the nodes: 64-bit integers if both files have integers, strings otherwise."""
     kinds = []
-    for table, name in ((nodes, "id"), (edges, "source"), (edges, "target")):
-        kind = table.types[name]
+    for table, column in ((nodes, name), (edges, "source"), (edges, "target")):
+        kind = table.types[column]
         if not pa.types.is_integer(kind) and not _is_text(kind):
-            raise DataError(f"{table.label}: column {name!r} is of type {kind}, expected strings or integers")
+            raise DataError(f"{table.label}: column {column!r} is of type {kind}, expected strings or integers")
         kinds.append(kind)
     integers = all(pa.types.is_integer(kind) and kind != pa.uint64() for kind in kinds)
     chunks, row = [], 0
-    for (column,) in nodes.batches(["id"], NODE_BATCH):
-        _check_ids(column, nodes.label, "id", row)
-        chunks.append(column.cast(pa.int64() if integers else pa.large_string()))
-        row += len(column)
+    for (values,) in nodes.batches([name], NODE_BATCH):
+        _check_ids(values, nodes.label, name, row)
+        chunks.append(values.cast(pa.int64() if integers else pa.large_string()))
+        row += len(values)
     if not chunks:
         raise DataError(f"{nodes.label} has no rows, expected one per node")
     ids = pa.chunked_array(chunks).combine_chunks()
     first = pc.index_in(ids, value_set=ids).to_numpy()
     repeated = np.flatnonzero(first != np.arange(len(ids)))
     if repeated.size:
-        row, name = int(repeated[0]), ids[int(repeated[0])].as_py()
+        row, value = int(repeated[0]), ids[int(repeated[0])].as_py()
         also = f"is also in row {first[row] + 1}, expected every id once"
-        raise DataError(f"{nodes.label} row {row + 1}: id {name!r} {also}")
+        raise DataError(f"{nodes.label} row {row + 1}: {name} {value!r} {also}")
     chunks.clear()
     pa.default_memory_pool().release_unused()
     return ids
@@ -242,40 +302,61 @@ def _first_text(column: Any) -> int:
     return low
 
 
-def _feature_columns(table: Table) -> dict[str, list[str] | None]:
-    """The sorted categories of each column except `id`, `label` and `split`, `None` for numbers; reads text columns."""
-    names = [name for name in table.names if name not in ("id", "label", "split")]
-    if not names:
-        raise DataError(f"{table.label} has no feature column, expected one or more besides id, label and split")
+def _days(column: Any) -> NDArray[np.float64] | None:
+    """The column as days since 1970, NaN where one is missing; `None` if a value is not a date."""
+    if _is_text(column.type):
+        text = pc.utf8_trim_whitespace(column)
+        missing = pc.is_in(text, value_set=pa.array(MISSING, column.type))
+        column = pc.if_else(missing, pa.scalar(None, column.type), text)
+        if not pc.all(pc.match_substring_regex(column, f"^{ISO_DATE}$"), min_count=0).as_py():
+            return None
+        for zone in (None, "UTC"):
+            with suppress(pa.ArrowInvalid):  # such as February 30
+                column = column.cast(pa.timestamp("us", zone))
+                break
+    if not _is_date(column.type):
+        return None
+    time = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+    return np.asarray(pc.divide(time.cast(pa.float64(), safe=False), float(DAY)).fill_null(np.nan).to_numpy(False))
+
+
+def _feature_columns(table: Table, names: Sequence[str], expected: Mapping[str, Column]) -> dict[str, _Scan]:
+    """The columns, examined; reads text columns."""
     for name in names:
         kind = table.types[name]
-        if not (_is_text(kind) or _is_numeric(kind) or pa.types.is_boolean(kind)):
-            raise DataError(f"{table.label}: column {name!r} is of type {kind}, expected numbers or categories")
-    scans = {name: _Scan(table, name) for name in names if _is_text(table.types[name])}
-    for columns in table.batches(list(scans), NODE_BATCH) if scans else ():
-        for scan, column in zip(scans.values(), columns, strict=True):
-            scan.add(column)
-    return {name: scans[name].categories() if name in scans else None for name in names}
+        if not (_is_text(kind) or _is_numeric(kind) or _is_date(kind) or pa.types.is_boolean(kind)):
+            raise DataError(f"{table.label}: column {name!r} is of type {kind}, expected numbers, categories or dates")
+    scans = {name: _Scan(table, name, expected.get(name)) for name in names}
+    texts = [name for name in names if _is_text(table.types[name])]
+    for columns in table.batches(texts, NODE_BATCH) if texts else ():
+        for name, column in zip(texts, columns, strict=True):
+            scans[name].add(column)
+    return scans
 
 
 class _Scan:
-    """Determines whether a text column holds numbers (in CSV), categories, or text that cannot be a feature."""
+    """Determines whether a column holds numbers, dates, categories, or text that cannot be a feature."""
 
-    def __init__(self, table: Table, name: str) -> None:
-        self.table, self.name = table, name
-        self.numbers = self.booleans = table.is_csv
+    def __init__(self, table: Table, name: str, expected: Column | None) -> None:
+        self.table, self.name, self.expected = table, name, expected
+        kind = table.types[name]
+        self.text = _is_text(kind)
+        self.numbers = self.booleans = table.is_csv or not (self.text or _is_date(kind))
+        self.dates = self.text or _is_date(kind)
         self.values: set[str] = set()
         self.rows = 0
         self.example: tuple[int, str] | None = None
 
     def add(self, column: Any) -> None:
+        """Examines a batch of a text column."""
         if self.numbers or self.booleans:  # all batches must be numbers, or all must be true and false
             text = pc.utf8_lower(pc.utf8_trim_whitespace(column))
             words = pa.array(["true", "false", *(token.lower() for token in MISSING)], column.type)
             has_words = pc.any(pc.is_in(text, value_set=words.slice(0, 2))).as_py()
             self.booleans = self.booleans and pc.all(pc.is_in(text, value_set=words)).as_py()
             self.numbers = self.numbers and not has_words and _numbers(column) is not None
-        if not self.numbers and not self.booleans and self.example is None:
+        self.dates = self.dates and _days(column) is not None
+        if not (self.numbers or self.booleans) and self.example is None:
             index = _first_text(column) if self.table.is_csv else 0
             self.example = (self.rows + index + 1, str(column[index].as_py()))
         if len(self.values) <= MAX_CATEGORIES:
@@ -284,111 +365,135 @@ class _Scan:
             self.values.discard("")
         self.rows += len(column)
 
-    def categories(self) -> list[str] | None:
-        if self.numbers or self.booleans:
-            return None
-        if 0 < len(self.values) <= MAX_CATEGORIES and 2 * len(self.values) < self.rows:
-            return sorted(self.values)
-        if self.example is None or not self.values:
-            raise DataError(f"{self.table.label}: column {self.name!r} has no value, expected numbers or categories")
+    @property
+    def kind(self) -> str:
+        """ "numeric", "date", "category", or "" if no value is known."""
+        if pa.types.is_null(self.table.types[self.name]) or (self.text and self.values <= {*MISSING}):
+            return ""
+        if self.text and self.expected is not None and not self.values.isdisjoint(self.expected.categories):
+            return "category"  # which may look like numbers
+        return "numeric" if self.numbers or self.booleans else "date" if self.dates else "category"
+
+    @property
+    def shown(self) -> str:
+        """An example of what is not a number."""
+        if self.example is None:
+            return ""
         row, text = self.example
+        return f" ({text if len(text) <= 30 else text[:29] + '…'!r} at row {row})"
+
+    def column(self) -> Column:
+        if self.kind != "category":
+            return Column(self.name, self.kind or "numeric")
+        if len(self.values) <= MAX_CATEGORIES and 2 * len(self.values) < self.rows:
+            return Column(self.name, "category", tuple(sorted(self.values)))
         many = f"more than {MAX_CATEGORIES}" if len(self.values) > MAX_CATEGORIES else f"{len(self.values)}"
-        shown = text if len(text) <= 30 else text[:29] + "…"
         raise DataError(
-            f"{self.table.label}: column {self.name!r} is text ({shown!r} at row {row}) with {many} distinct values "
-            f"in {counted(self.rows, 'row')}, expected numbers, or categories (at most {MAX_CATEGORIES}, fewer than "
-            "half of the rows): remove it or replace it by numbers, such as an embedding"
+            f"{self.table.label}: column {self.name!r} is text{self.shown} with {many} distinct values "
+            f"in {counted(self.rows, 'row')}, expected numbers, dates, or categories (at most {MAX_CATEGORIES}, fewer "
+            f"than half of the rows): leave it out (--drop {self.name}) or replace it by numbers, such as an embedding"
         )
 
 
-def _read_nodes(table: Table, size: int) -> Contents:
+def _read_nodes(table: Table, roles: Roles, ids: Any, options: Options) -> Contents:
     """Reads everything except the ids; features, labels and splits in one pass over the file."""
-    columns = _feature_columns(table)
-    special = [name for name in ("label", "split") if name in table.types]
-    kinds = [[""] if values is None else [f"={value}" for value in values] for values in columns.values()]
-    names = [name + suffix for name, suffixes in zip(columns, kinds, strict=True) for suffix in suffixes]
-    stops = np.cumsum([len(suffixes) for suffixes in kinds])[:-1]
-    x = np.zeros((size, len(names)), dtype=np.float32)
-    classes: dict[str, int] = {}
-    codes = {name: np.full(size, -1, dtype=np.int64) for name in special}
-    row = 0
-    for batch in table.batches([*columns, *special], NODE_BATCH):
-        rows = slice(row, row + len(batch[0]))
-        blocks = np.split(x[rows], stops, axis=1)
-        for (name, categories), block, values in zip(columns.items(), blocks, batch, strict=False):
-            _fill(block, name, categories, values, table.label, row)
-        for name, values in zip(special, batch[len(columns) :], strict=True):
-            if name == "label":
-                codes[name][rows] = _label_codes(values, classes, table.label)
-            else:
-                codes[name][rows] = _split_codes(values, table.label, row)
-        row = rows.stop
-    numeric = sum(categories is None for categories in columns.values())
-    part = codes.get("split")
+    expected = {} if options.encoder is None else {column.name: column for column in options.encoder.columns}
+    scans = _feature_columns(table, roles.features, expected)
+    unlike = [] if options.encoder is None else _differences(options.encoder.columns, scans)
+    columns: list[Column] = []  # if columns differ from those of the model, only labels are read
+    if not unlike:
+        columns = list(expected.values()) or [scan.column() for scan in scans.values()]
+        if not columns:
+            raise DataError(f"{table.label} has no feature column, expected one or more besides id, label and split")
     contents = Contents(
         origin=table.label,
-        x=torch.from_numpy(x),
-        feature_names=names,
-        kinds={kind: n for kind, n in (("numeric", numeric), ("one-hot", len(names) - numeric)) if n},
-        labels=codes.get("label"),
-        class_names=list(classes),
-        splits=None if part is None else [Split(*(torch.from_numpy(part == k) for k in range(3)))],
+        raw=_empty(len(ids), columns),
+        columns=columns,
+        labels=np.full(len(ids), -1, dtype=np.int64) if roles.label else None,
+        class_names=[],
+        splits=None,
+        node_ids=_as_numpy(ids),
+        label=f"column {roles.label!r}",
+        differences=unlike,
     )
-    for (name, categories), block in zip(columns.items(), np.split(x, stops, axis=1), strict=True):
-        _replace_missing(block, name, categories is None, table.label, contents.notes)
+    part = np.full(len(ids), -1, dtype=np.int64) if roles.split else None
+    _read_rows(table, roles, contents, part)
+    if part is not None:
+        contents.splits = [Split(*(torch.from_numpy(part == k) for k in range(3)))]
+    if options.encoder is None:
+        assert contents.raw is not None
+        contents.columns = recognize(contents.raw, columns)
     return contents
 
 
-def _fill(out: Floats, name: str, categories: list[str] | None, values: Any, label: str, row: int) -> None:
+def _differences(expected: Sequence[Column], scans: Mapping[str, _Scan]) -> list[str]:
+    shown = {name: scan.shown if scan.kind == "category" else "" for name, scan in scans.items()}
+    return differences(expected, {name: scan.kind for name, scan in scans.items()}, shown)
+
+
+def _empty(size: int, columns: Sequence[Column]) -> NDArray[Any]:
+    dtype = np.float64 if any(column.kind == "date" for column in columns) else np.float32
+    return np.zeros((size, sum(column.width for column in columns)), dtype=dtype)
+
+
+def _read_rows(table: Table, roles: Roles, contents: Contents, part: NDArray[np.int64] | None) -> None:
+    """Fills features, labels and parts of the split, batch by batch."""
+    assert isinstance(contents.raw, np.ndarray)
+    columns, row = contents.columns, 0
+    stops = first_indices(columns)[1:]
+    classes: dict[str, int] = {}
+    unknown: dict[str, Counter[str]] = {column.name: Counter() for column in columns}
+    special = [name for name in (roles.label, roles.split) if name]
+    names = [*(column.name for column in columns), *special]
+    for batch in table.batches(names, NODE_BATCH) if names else ():
+        rows = slice(row, row + len(batch[0]))
+        values = dict(zip(names, batch, strict=True))
+        blocks = np.split(contents.raw[rows], stops, axis=1)
+        for column, block in zip(columns, blocks, strict=False):
+            _fill(block, column, values[column.name], table.label, row, unknown[column.name])
+        if contents.labels is not None:
+            contents.labels[rows] = _label_codes(values[roles.label], classes, table.label, roles.label)
+        if part is not None:
+            part[rows] = _split_codes(values[roles.split], table.label, roles.split, row)
+        row = rows.stop
+    contents.class_names = list(classes)
+    contents.notes += [f"{table.label}: {unknown_categories(name, count)}" for name, count in unknown.items() if count]
+
+
+def _fill(out: Array, column: Column, values: Any, label: str, row: int, unknown: Counter[str]) -> None:
     """Writes one column of a batch; NaN where a value is missing."""
-    if categories is not None:
-        values = pc.utf8_trim_whitespace(values)
-        code = pc.index_in(values, value_set=pa.array(categories, values.type)).fill_null(-1).to_numpy()
+    if column.kind == "category":
+        if not _is_text(values.type):  # no value at all
+            out[:] = np.nan
+            return
+        text = pc.fill_null(pc.utf8_trim_whitespace(values), "")
+        code = pc.index_in(text, value_set=pa.array(column.categories, values.type)).fill_null(-1).to_numpy()
         out[np.flatnonzero(code >= 0), code[code >= 0]] = 1
-        out[code < 0] = np.nan
+        empty = pc.equal(text, "").to_numpy(zero_copy_only=False)
+        out[empty] = np.nan
+        unknown.update(text.filter(pa.array((code < 0) & ~empty)).to_pylist())
         return
-    numbers = _numbers(values)
+    numbers = _days(values) if column.kind == "date" and not pa.types.is_null(values.type) else _numbers(values)
     if numbers is None:  # the file has changed since its columns were scanned
-        raise DataError(f"{label}: column {name!r} is not numeric throughout, expected numbers")
-    out[:, 0] = to_float32(numbers)
+        raise DataError(f"{label}: column {column.name!r} is not of one kind throughout, expected numbers or dates")
+    with np.errstate(over="ignore"):
+        out[:, 0] = numbers
     bad = np.flatnonzero(np.isinf(out[:, 0]))
     if bad.size:
-        got = f"row {row + bad[0] + 1}: column {name!r} holds {values[int(bad[0])].as_py()!r}"
+        got = f"row {row + bad[0] + 1}: column {column.name!r} holds {values[int(bad[0])].as_py()!r}"
         raise DataError(f"{label} {got}, expected a finite number")
 
 
-def _replace_missing(block: Floats, name: str, numeric: bool, label: str, notes: list[str]) -> None:
-    """Replaces missing values in place: numbers by the mean, categories by zeros."""
-    missing = np.isnan(block[:, 0])
-    count = int(missing.sum())
-    if not count:
-        return
-    values = f"{label}: {counted(count, 'missing value')} in column {name!r}"
-    if not numeric:
-        block[missing] = 0
-        notes.append(f"{values} read as none of its categories")
-    elif count == len(block):
-        block[:] = 0
-        notes.append(f"{label}: column {name!r} has no value, replaced by 0")
-    else:
-        mean = float(block[~missing].mean(dtype=np.float64))
-        block[missing] = mean
-        notes.append(f"{values} replaced by the mean, {mean:.6g}")
-
-
-def _label_codes(column: Any, classes: dict[str, int], label: str) -> NDArray[np.int64]:
+def _label_codes(column: Any, classes: dict[str, int], label: str, name: str) -> NDArray[np.int64]:
     """The classes, numbered in order of appearance; −1 where the label is empty or −1."""
     kind = column.type
     if pa.types.is_floating(kind):  # pandas writes integers with missing values as floats
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
-        if pc.any(pc.and_(pc.is_finite(column), pc.not_equal(column, pc.floor(column)))).as_py():
-            raise DataError(f"{label}: column 'label' holds fractions, expected class names or integers")
-        try:
-            column = column.cast(pa.int64())
-        except pa.ArrowInvalid:
-            raise DataError(f"{label}: column 'label' holds numbers too large for a class, expected integers") from None
+        if not pc.all(pc.is_finite(column), min_count=0).as_py():
+            raise DataError(f"{label}: column {name!r} holds infinity, expected class names or integers")
+        column = pc.replace_substring_regex(column.cast(pa.string()), r"\.0$", "")
     elif not (_is_text(kind) or _is_numeric(kind) or pa.types.is_boolean(kind)):
-        raise DataError(f"{label}: column 'label' is of type {kind}, expected class names or integers")
+        raise DataError(f"{label}: column {name!r} is of type {kind}, expected class names or integers")
     coded = pc.utf8_trim_whitespace(column.cast(pa.string())).dictionary_encode()
     names = coded.dictionary.to_pylist()
     index = [-1 if name in ("", "-1") else classes.setdefault(name, len(classes)) for name in names]
@@ -396,14 +501,14 @@ def _label_codes(column: Any, classes: dict[str, int], label: str) -> NDArray[np
     return np.asarray(np.array([*index, -1])[codes], dtype=np.int64)  # the last entry is that of code −1
 
 
-def _split_codes(column: Any, label: str, row: int) -> NDArray[np.int64]:
+def _split_codes(column: Any, label: str, name: str, row: int) -> NDArray[np.int64]:
     """0, 1 and 2 for train, val and test, −1 for an empty value."""
     if not (_is_text(column.type) or pa.types.is_null(column.type)):
-        raise DataError(f"{label}: column 'split' is of type {column.type}, expected train, val or test")
+        raise DataError(f"{label}: column {name!r} is of type {column.type}, expected train, val or test")
     text = pc.fill_null(pc.utf8_trim_whitespace(column.cast(pa.string())), "")
     codes = pc.index_in(text, value_set=pa.array(["train", "val", "test", ""])).fill_null(-1).to_numpy()
     bad = np.flatnonzero(codes < 0)
     if bad.size:
         value = text[int(bad[0])].as_py()
-        raise DataError(f"{label} row {row + bad[0] + 1}: split is {value!r}, expected train, val, test or nothing")
+        raise DataError(f"{label} row {row + bad[0] + 1}: {name} is {value!r}, expected train, val, test or nothing")
     return np.where(codes == 3, -1, codes).astype(np.int64)

@@ -1,0 +1,66 @@
+"""`gfgn advise`: should a graph model be used on this data?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gfgn.cli import options
+from gfgn.cli.app import Device, app, notes, stdout, user_errors
+from gfgn.cli.compare import Out, default_splits, print_files, train_and_report
+from gfgn.cli.reading import ReadOptions, open_data, takes_graph
+
+
+@app.command()
+@takes_graph
+def advise(
+    context: typer.Context,
+    data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
+    *,
+    reading: ReadOptions,
+    splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="10, or all if fewer")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
+    trials: options.Trials = None,
+    minutes: options.Minutes = None,
+    epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
+    class_weights: options.ClassWeights = False,
+    set_: options.Set = None,
+    config: options.Config = None,
+    write_config: options.WriteConfig = None,
+    out: Out = Path("gfgn-advice"),
+    device: Device = "auto",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    open_: options.Open = False,
+) -> None:
+    """Should you use a graph model here? Trivial, tabular and graph models over splits, and a verdict.
+
+    Compares the majority class, logistic regression and gradient boosting on the features, label propagation on the
+    edges, an MLP, a GCN and the three levels of GFGN.
+    """
+    from gfgn.report.terminal import print_advice
+    from gfgn.runs.advice import MODELS, SPLITS, make_advice, suited_models
+
+    start, console = time.perf_counter(), notes(quiet)
+    with user_errors():
+        given = options.all_settings(context, set_)
+        settings = options.parse_settings(given, MODELS).arguments(max_epochs=epochs, class_weights=class_weights)
+        if write_config is not None:
+            options.write_config(context, write_config, given)
+            return
+        dataset = open_data(data, reading, console)
+        settings |= {"models": suited_models(dataset), "seeds": seeds, "trials": trials}
+        settings |= {"splits": default_splits(dataset, splits, SPLITS)}
+        outcome = train_and_report([dataset], [settings], out, device, console, minutes)
+        advice = make_advice(dataset, outcome.comparisons[0])
+    seconds = time.perf_counter() - start
+    if json:
+        options.print_json(advice.to_json() | outcome.files() | {"seconds": round(seconds, 3)})
+    else:
+        print_advice(stdout(), advice)
+        print_files(outcome, seconds)
+    if open_:
+        options.open_in_browser(outcome.report)

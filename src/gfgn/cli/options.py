@@ -1,0 +1,204 @@
+"""Options that several commands share: what to train, `--set`, `--config`, and where output goes."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gfgn.cli.app import fail, user_errors
+
+NOT_SAVED = ("config", "write_config", "check")  # parameters of commands that a config file does not hold
+META = "settings"  # key of the settings of the config file in the context
+
+
+def _load_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Makes the options of a YAML file the defaults of the command."""
+    if path is None:
+        return None
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        fail(f"--config must be a YAML file, got {path}: {error}")
+    if not isinstance(content, dict):
+        fail(f"--config must map options to values, got {path} with {type(content).__name__}")
+    known = {_option(name): name for name in (part.name for part in context.command.params) if _saved(name)}
+    settings = content.pop("set", None) or {}
+    unknown = [str(name) for name in content if name not in known]
+    if unknown:
+        fail(f"options in {path} must be among {', '.join(known)}, got {', '.join(unknown)}")
+    if not isinstance(settings, dict):
+        fail(f"set in {path} must map names to values, got {settings!r}")
+    context.meta[META] = [f"{name}={_text(value)}" for name, value in _flat(settings)]
+    several = {part.name for part in context.command.params if getattr(part, "multiple", False) or part.nargs == -1}
+    context.default_map = {
+        known[name]: _given(value, known[name] in several) for name, value in content.items() if value is not None
+    }
+    return path
+
+
+Trials = Annotated[int | None, typer.Option(help="Tune every model by halving N random configurations.")]
+Minutes = Annotated[
+    float | None, typer.Option(help="Tune every model on as many random configurations as fit into this time.")
+]
+ClassWeights = Annotated[bool, typer.Option("--class-weights", help="Every class counts the same in the loss.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="lr=0.01, max_epochs=200, gfgn-pair.heads=16, …; may be given repeatedly."
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", is_eager=True, callback=_load_config, help="YAML file with options of this command."),
+]
+WriteConfig = Annotated[
+    Path | None, typer.Option("--write-config", help="Write the options of this call to a YAML file; no training.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, and nothing else there.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on stderr.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the report in the browser.")]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `--set` gave: hyperparameters of all models, fields of `TrainConfig`, and options by model."""
+
+    hyper: dict[str, float] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def arguments(self, **training: Any) -> dict[str, Any]:
+        """The keyword arguments of `gfgn.runs.comparison.make_plan`; `--set` wins over `training`."""
+        return {**self.hyper, **training, **self.training, "options": self.options}
+
+
+def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
+    """Parses `NAME=VALUE` and `MODEL.NAME=VALUE`; the last value of a name counts."""
+    from gfgn.runs.record import HYPER
+    from gfgn.train.classical import CLASSICAL, find_network
+    from gfgn.train.config import TrainConfig
+    from gfgn.train.minibatch import SAMPLING
+
+    networks = [model for model in models if model not in CLASSICAL]
+    types_of = typing.get_type_hints(TrainConfig)
+    training = {part.name: types_of[part.name] for part in fields(TrainConfig)}
+    settings = Settings()
+    for text in given:
+        name, equals, value = text.partition("=")
+        model, dot, option = name.strip().rpartition(".")
+        if not equals or not option:
+            raise ValueError(f"--set must be NAME=VALUE or MODEL.NAME=VALUE, got {text!r}")
+        if dot and model not in networks:
+            raise ValueError(f"--set must name one of the networks {', '.join(networks) or '(none)'}, got {text!r}")
+        if dot:
+            parameters = find_network(model).parameters
+            known: dict[str, Any] = {key: parameter.kind for key, parameter in parameters.items()}
+            known |= dict.fromkeys(SAMPLING.get(model, ())) | dict.fromkeys(HYPER, float)
+            target: dict[str, Any] = settings.options.setdefault(model, {})
+        else:
+            known = dict.fromkeys(HYPER, float) | training
+            target = settings.hyper if option in HYPER else settings.training
+        if option not in known:
+            hint = "" if dot else ", or MODEL.OPTION"
+            raise ValueError(f"--set must name one of {', '.join(known)}{hint}, got {text!r}")
+        target[option] = parse_value(text, value.strip(), known[option])
+    return settings
+
+
+def write_config(context: typer.Context, path: Path, given: Sequence[str]) -> None:
+    """Writes the options of the call to a YAML file that `--config` reads."""
+    import yaml
+
+    names = [part.name for part in context.command.params if _saved(part.name) and part.name != "set_"]
+    values = {_option(name): context.params[name] for name in names if name is not None}
+    content = {name: _plain(value) for name, value in values.items() if value not in (None, (), [])}
+    if given:
+        content["set"] = {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in given)}
+    with user_errors():
+        path.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    typer.echo(f"options: {path}")
+
+
+def all_settings(context: typer.Context, given: Sequence[str] | None) -> list[str]:
+    """The settings of the config file, then those of the command line, which win."""
+    return [*context.meta.get(META, []), *(given or [])]
+
+
+def print_json(content: Mapping[str, Any]) -> None:
+    """Prints JSON on stdout; NaN and infinity become null."""
+    typer.echo(json.dumps(_finite(content), indent=2, ensure_ascii=False))
+
+
+def open_in_browser(path: Path) -> None:
+    """Opens a file in the browser; says so if there is none."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        typer.echo(f"gfgn: no browser could be opened for {path}", err=True)
+
+
+def _saved(name: str | None) -> bool:
+    return name is not None and name not in NOT_SAVED and not name.endswith("_completion") and name != "help"
+
+
+def _option(name: str | None) -> str:
+    return (name or "").rstrip("_").replace("_", "-")
+
+
+def _flat(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """`{"gfgn-pair": {"heads": 16}}` as `gfgn-pair.heads`."""
+    pairs: list[tuple[str, Any]] = []
+    for name, value in settings.items():
+        pairs += (
+            [(f"{name}.{key}", each) for key, each in value.items()] if isinstance(value, dict) else [(name, value)]
+        )
+    return pairs
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _given(value: Any, several: bool) -> Any:
+    """A value of the file as the command line has it: a list only for what can be given repeatedly."""
+    if several:
+        return value if isinstance(value, list) else [value]
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [str(each) for each in value]
+    return value if type(value) in (bool, int, float) else str(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and (value != value or abs(value) == float("inf")) else value
+
+
+def parse_value(text: str, value: str, kind: Any) -> Any:
+    """The value of a setting as `kind`: a type, a union with `None`, or `None` for whatever the text looks like."""
+    kinds = [each for each in typing.get_args(kind) if each is not types.NoneType] or [kind]
+    optional = types.NoneType in typing.get_args(kind)
+    if value.lower() == "none" and (optional or kind is None):
+        return None
+    for each in (int, float, str) if kind is None else kinds:
+        try:
+            return {"true": True, "false": False}[value.lower()] if each is bool else each(value)
+        except (ValueError, KeyError):
+            continue
+    expected = {"int": "an integer", "float": "a number", "bool": "true or false"}[kinds[0].__name__]
+    raise ValueError(f"--set must have {expected}{' or none' if optional else ''} there, got {text!r}")

@@ -1,0 +1,123 @@
+"""`gfgn predict`: predictions of a saved model as a table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gfgn.cli import options
+from gfgn.cli.app import Device, app, notes, user_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from gfgn.data import Dataset
+    from gfgn.estimator import GFGNClassifier
+
+FORMATS = (".csv", ".parquet")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder that `gfgn train` has written.")],
+    data: Annotated[str, typer.Argument(help="The path of a graph with the same columns, or a dataset.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Table to write, .csv or .parquet.")] = Path("predictions.csv"),
+    all_nodes: Annotated[
+        bool, typer.Option("--all", help="Predict all nodes, not only those without a label.")
+    ] = False,
+    id: Annotated[str | None, typer.Option(help="Column of ids.", show_default="as in training")] = None,
+    label: Annotated[str | None, typer.Option(help="Column of labels.", show_default="as in training")] = None,
+    device: Device = "auto",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Predict the labels of nodes with a saved model; by default of the nodes that have none.
+
+    Columns: id, prediction, confidence, one probability per class, and for several networks the uncertainty.
+    """
+    from gfgn.estimator import GFGNClassifier
+
+    start, console = time.perf_counter(), notes(quiet)
+    with user_errors():
+        if out.suffix not in FORMATS:
+            raise ValueError(f"--out must end in {' or '.join(FORMATS)}, got {out}")
+        classifier = GFGNClassifier.load(model)
+        classifier.device = device
+        if classifier._members.multilabel:
+            raise ValueError(f"MODEL must predict one class per node, got {model}, which predicts several labels")
+        given = {name: value for name, value in (("id", id), ("label", label)) if value is not None}
+        dataset = _open(data, classifier, given, console)
+        chosen = (dataset.y < 0) if not all_nodes and bool((dataset.y < 0).any()) else dataset.y > -2
+        frame = _predict(classifier, dataset, chosen.numpy())
+        _write(frame, out)
+    seconds = time.perf_counter() - start
+    counts = frame["prediction"].value_counts()
+    result: dict[str, Any] = {
+        "model": str(model),
+        "nodes": len(frame),
+        "predictions": {str(k): int(n) for k, n in counts.items()},
+    }
+    result |= {"mean_confidence": float(frame["confidence"].mean()), "files": {"predictions": str(out)}}
+    if json:
+        options.print_json(result | {"seconds": round(seconds, 3)})
+        return
+    shown = ", ".join(f"{name} {count:,}" for name, count in list(result["predictions"].items())[:10])
+    typer.echo(f"{len(frame):,} nodes predicted: {shown}{', …' if len(counts) > 10 else ''}")
+    typer.echo(f"mean confidence {result['mean_confidence']:.2f}; {seconds:.1f} s in all; predictions: {out}")
+
+
+def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], console: Console) -> Dataset:
+    """The graph, encoded as the model expects; what differs from its columns and classes is an error."""
+    from gfgn.data import DATASETS, load, read_with_notes
+
+    path, classes = Path(source), [str(name) for name in classifier.classes_.tolist()]
+    if source.lower() in DATASETS or not path.exists():
+        if path.name != source:
+            raise ValueError(f"DATA must be the path of a graph or the name of a dataset, got {source!r}: no such file")
+        dataset = load(source)
+        if dataset.feature_names != classifier.encoder_.feature_names:
+            got = f"{dataset.num_features:,}, such as {', '.join(dataset.feature_names[:3])}"
+            expected = f"{len(classifier.encoder_.feature_names):,}, such as " + ", ".join(
+                classifier.encoder_.feature_names[:3]
+            )
+            raise ValueError(f"DATA must have the features of the model ({expected}), got {source!r} with {got}")
+        return dataset
+    reading = dict(classifier._facts.get("reading", {})) | given
+    directed = bool(reading.pop("directed", classifier.directed))
+    with console.status(f"reading {source}"):
+        found = read_with_notes(
+            source, **reading, undirected=not directed, encoder=classifier.encoder_, class_names=classes
+        )
+    for note in found.notes:
+        console.print(f"{source}: {note}", highlight=False, markup=False, soft_wrap=True)
+    return found.dataset
+
+
+def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Any) -> pd.DataFrame:
+    """One row per chosen node."""
+    import numpy as np
+    import pandas as pd
+
+    members = classifier.member_probabilities(dataset)
+    p = classifier.joint_probabilities(members)[chosen]
+    ids = np.arange(dataset.num_nodes) if dataset.node_ids is None else dataset.node_ids
+    columns: dict[str, Any] = {"id": ids[chosen], "prediction": classifier.decide(p), "confidence": p.max(1)}
+    columns |= {f"p_{name}": p[:, k] for k, name in enumerate(classifier.classes_.tolist())}
+    if members.size(0) > 1:
+        columns["uncertainty"] = classifier.uncertainty(members)[chosen]
+    return pd.DataFrame(columns)
+
+
+def _write(frame: pd.DataFrame, path: Path) -> None:
+    from gfgn.data.files import atomic_write
+
+    with atomic_write(path) as unfinished:
+        if path.suffix == ".csv":
+            frame.to_csv(unfinished, index=False, float_format="%.6g")
+        else:
+            frame.to_parquet(unfinished, engine="pyarrow", index=False)

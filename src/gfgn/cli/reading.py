@@ -1,0 +1,105 @@
+"""The options of commands that read a graph of the user's own, and how they open it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gfgn.data import Dataset
+
+PANEL = "A graph of your own"
+Scale = StrEnum("Scale", ["standard", "row", "none"])
+
+
+def _option(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=PANEL)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a graph; each field is an option of the commands that `takes_graph` decorates."""
+
+    id: Annotated[str | None, _option("Column of ids in the node table.", "--id")] = None
+    label: Annotated[str | None, _option("Column of labels.", "--label")] = None
+    split: Annotated[str | None, _option("Column with train, val or test.", "--split")] = None
+    drop: Annotated[list[str], _option("Column to leave out; repeat it for several.", "--drop")] = field(
+        default_factory=list
+    )
+    directed: Annotated[bool, _option("Keep the direction of edges.", "--directed")] = False
+    scale: Annotated[
+        Scale | None,
+        _option("Scale of the features: standard (by default), row or none.", "--scale"),
+    ] = None
+    normalize: Annotated[bool, _option("Short for --scale row.", "--normalize")] = False
+    stratify: Annotated[bool, _option("Random splits keep the proportions of the classes.", "--stratify")] = False
+    metric: Annotated[str | None, _option("What to measure, such as accuracy or roc_auc.", "--metric")] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `gfgn.data.read`."""
+        if self.normalize and self.scale not in (None, Scale.row):
+            raise ValueError(f"--normalize is short for --scale row, got it with --scale {self.scale}")
+        names = ("id", "label", "split", "drop", "stratify", "metric")
+        scale = "row" if self.normalize else str(self.scale or "standard")
+        return {name: getattr(self, name) for name in names} | {"undirected": not self.directed, "scale": scale}
+
+
+def takes_graph(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of `ReadOptions`, which it receives as its argument `reading`."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    hints, defaults = get_type_hints(ReadOptions, include_extras=True), asdict(ReadOptions())
+    parameters = [parameter.replace(kind=keyword) for parameter in own if parameter.name != "reading"]
+    parameters += [
+        inspect.Parameter(name, keyword, default=defaults[name], annotation=hints[name]) for name in defaults
+    ]
+
+    def run(**arguments: Any) -> None:
+        options = {name: arguments.pop(name) for name in defaults}
+        command(**arguments, reading=ReadOptions(**options))
+
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def open_data(source: str, options: ReadOptions, console: Console, check: bool = False, **more: Any) -> Dataset:
+    """Loads the dataset of that name or reads the graph at that path; with `check`, prints how it was read.
+
+    `more` are further arguments of `gfgn.data.read`, which do not matter to a dataset with a name.
+    """
+    from gfgn.data import DATASETS, describe_reading, read_with_notes
+
+    path = Path(source)
+    if source.lower() in DATASETS or not path.exists():
+        if path.name != source:
+            raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
+        return _load_named(source, options, check)
+    with console.status(f"reading {source}"):
+        reading = read_with_notes(source, **options.arguments(), **more)
+    if check:
+        typer.echo(describe_reading(reading))
+    else:
+        for note in reading.notes:
+            console.print(f"{source}: {note}", highlight=False, markup=False, soft_wrap=True)
+    return reading.dataset
+
+
+def _load_named(name: str, options: ReadOptions, check: bool) -> Dataset:
+    """A dataset of the registry, of which only the metric can be chosen."""
+    from gfgn.data import load
+
+    used = [f"--{option}" for option, value in asdict(options).items() if value and option != "metric"]
+    for option in ["--check"] * check + used:
+        raise ValueError(f"{option} is for a graph of your own, got the name {name!r}")
+    dataset = load(name)
+    return dataset if options.metric is None else replace(dataset, metric=options.metric)

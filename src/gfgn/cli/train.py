@@ -1,0 +1,195 @@
+"""`gfgn train`: trains a classifier of nodes to keep, and says how good it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gfgn.cli import options
+from gfgn.cli.app import Device, app, notes, print_table, user_errors
+from gfgn.cli.reading import ReadOptions, open_data, takes_graph
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gfgn.data import Dataset
+    from gfgn.estimator import GFGNClassifier
+    from gfgn.train import Status
+
+Level = StrEnum("Level", ["auto", "graph", "neighbor", "pair"])
+VALIDATION = 0.2  # of the labelled nodes that are not for testing
+
+
+@app.command()
+@takes_graph
+def train(
+    context: typer.Context,
+    data: Annotated[str, typer.Argument(help="The path of a graph of your own, or a dataset (see `gfgn datasets`).")],
+    *,
+    reading: ReadOptions,
+    level: Annotated[Level, typer.Option(help="Level of the gates; auto: the best on validation.")] = Level.auto,
+    replicas: Annotated[int, typer.Option(help="Number of networks, whose probabilities are averaged.")] = 5,
+    test: Annotated[
+        float, typer.Option(help="Fraction of the labelled nodes to test on, unless the files have splits; 0: none.")
+    ] = 0.2,
+    trials: options.Trials = None,
+    minutes: options.Minutes = None,
+    epochs: Annotated[int, typer.Option(help="Largest number of epochs.")] = 400,
+    class_weights: options.ClassWeights = False,
+    set_: options.Set = None,
+    config: options.Config = None,
+    write_config: options.WriteConfig = None,
+    seed: Annotated[int, typer.Option(help="Seed of initial parameters and dropout.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the model, its card and its report.")] = Path("gfgn-model"),
+    device: Device = "auto",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    open_: options.Open = False,
+    check: Annotated[bool, typer.Option("--check", help="Show how the graph was read; no training.")] = False,
+) -> None:
+    """Train a classifier of nodes to keep: a folder with the model, a model card and a report.
+
+    Nodes without a label take part through their features and edges; `gfgn predict` then predicts their labels.
+    """
+    start, console = time.perf_counter(), notes(quiet)
+    with user_errors():
+        if not 0 <= test < 1:
+            raise ValueError(f"--test must be at least 0 and below 1, got {test}")
+        given = options.all_settings(context, set_)
+        parameters = _parameters(given) | {"level": str(level), "replicas": replicas, "trials": trials}
+        parameters |= {"class_weights": class_weights, "device": device, "random_state": seed}
+        parameters.setdefault("max_epochs", epochs)
+        if write_config is not None:
+            options.write_config(context, write_config, given)
+            return
+        fractions = ((1 - VALIDATION) * (1 - test), VALIDATION * (1 - test))
+        dataset = open_data(data, reading, console, check, num_splits=1, fractions=fractions)
+        if check:
+            return
+        classifier = _train(dataset, parameters, minutes, console)
+        result = _finish(classifier, dataset, reading, out)
+    seconds = time.perf_counter() - start
+    if json:
+        options.print_json(result | {"seconds": round(seconds, 3)})
+    else:
+        _print(result, classifier, data, seconds)
+    if open_:
+        options.open_in_browser(Path(result["files"]["report"]))
+
+
+def _parameters(given: list[str]) -> dict[str, Any]:
+    """The parameters of `GFGNClassifier` that `--set` names, such as `lr=0.01` or `hidden_channels=128`."""
+    import inspect
+
+    from gfgn.estimator import GFGNClassifier
+
+    signature = inspect.signature(GFGNClassifier.__init__)
+    own = ("level", "replicas", "trials", "class_weights", "device", "random_state", "scale", "directed", "metric")
+    known = {
+        name: part.default for name, part in signature.parameters.items() if name not in ("self", "val_fraction", *own)
+    }
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name.strip() not in known:
+            raise ValueError(f"--set must be NAME=VALUE with one of {', '.join(known)}, got {text!r}")
+        values[name.strip()] = options.parse_value(text, value.strip(), type(known[name.strip()]))
+    return values
+
+
+def _train(dataset: Dataset, parameters: dict[str, Any], minutes: float | None, console: Console) -> GFGNClassifier:
+    import numpy as np
+
+    from gfgn.estimator import GFGNClassifier
+    from gfgn.estimator.classifier import LEVELS, as_input
+    from gfgn.train import keep_freed_memory
+
+    if not dataset.splits:
+        raise ValueError(f"DATA must have labels to train on, {dataset.name!r} has none")
+    if minutes is not None and parameters["trials"] is not None:
+        raise ValueError("--minutes must not be given together with --trials")
+    levels = LEVELS if parameters["level"] == "auto" else (parameters["level"],)
+    if minutes is not None:
+        parameters["trials"] = _trials_in_time(dataset, levels, minutes, parameters, console)
+    classifier = GFGNClassifier(**parameters)
+    classes = np.array(dataset.class_names or [str(k) for k in range(dataset.num_classes)])
+    with console.status("training") as spinner, keep_freed_memory():
+        report = _reporter(console, spinner)
+        classifier.fit_dataset(as_input(dataset), classes, int(parameters["random_state"]), report)
+    return classifier
+
+
+def _reporter(console: Console, spinner: Any) -> Callable[[str, Status], None]:
+    """Shows the progress of training: on a terminal beside the spinner, elsewhere as a line now and then."""
+    from gfgn.report.progress import SECONDS_BETWEEN_LINES, describe_status
+
+    last = time.monotonic()
+
+    def report(level: str, status: Status) -> None:
+        nonlocal last
+        text = f"gfgn-{level}: {describe_status(status)}"
+        spinner.update(text)
+        if not console.is_terminal and time.monotonic() - last > SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            console.print(text, highlight=False, soft_wrap=True)
+
+    return report
+
+
+def _trials_in_time(
+    dataset: Dataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
+) -> int | None:
+    """The number of trials per level that fits."""
+    from gfgn.runs import Store
+    from gfgn.runs.budget import plan_in_time
+    from gfgn.runs.text import count
+    from gfgn.train.settings import choose_device
+
+    request = {"models": [f"gfgn-{level}" for level in levels], "splits": 1, "max_epochs": parameters["max_epochs"]}
+    with Store(":memory:") as store, console.status("measuring the cost of an epoch of every level"):
+        device = choose_device(parameters["device"])
+        _, budget = plan_in_time(store, dataset, minutes, device, seeds=1 + parameters["replicas"], **request)
+    console.print(f"{dataset.name}: {count(budget.trials, 'configuration')} per level", highlight=False)
+    return budget.trials if budget.trials > 1 else None
+
+
+def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, out: Path) -> dict[str, Any]:
+    """Scores the classifier on the test nodes, writes all files and returns what `--json` prints."""
+    from gfgn.estimator.evaluation import evaluate
+    from gfgn.estimator.report import write_model_report
+
+    names = ("id", "label", "split", "drop", "directed")
+    columns = {name: value for name, value in asdict(reading).items() if name in names and value}
+    evaluation = evaluate(classifier, dataset)
+    classifier.describe(name=dataset.name, reading=columns, **evaluation.facts())
+    classifier.save(out)
+    report = write_model_report(classifier, dataset, evaluation, out)
+    files = {"model": str(out), "card": str(out / "README.md"), "report": str(report)}
+    return {
+        "level": classifier.level_,
+        "validation": classifier.level_scores_,
+        "metric": dataset.metric,
+        "parameters": classifier.best_params_,
+        **evaluation.facts(),
+        "files": files,
+    }
+
+
+def _print(result: dict[str, Any], classifier: GFGNClassifier, data: str, seconds: float) -> None:
+    from gfgn.data.datasets.registry import DATASETS
+    from gfgn.estimator.report import headline, score_rows
+
+    typer.echo(headline(classifier))
+    rows = score_rows(result)
+    if rows:
+        print_table(("class", "precision", "recall", "F1", "nodes"), rows, right=("precision", "recall", "F1", "nodes"))
+    files = result["files"]
+    typer.echo(f"{seconds:.1f} s in all; model: {files['model']}    card: {files['card']}    report: {files['report']}")
+    if data.lower() not in DATASETS:
+        typer.echo(f"next: gfgn predict {files['model']} {data} --out predictions.csv")

@@ -1,0 +1,25 @@
+"""`DataError`, and the words that messages about a user's data share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DataError(ValueError):
+    """A user's data cannot be read; the message names the file and position, the value and what is expected."""
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """`1 edge`, `2,000 edges`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(items: Sequence[object], limit: int = 5) -> str:
+    """The first few items, and the number of the others."""
+    shown = ", ".join(map(str, items[:limit]))
+    return shown if len(items) <= limit else f"{shown} and {len(items) - limit:,} more"
+
+
+def reason(error: Exception) -> str:
+    """The first line of the message of an exception."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,96 @@
+"""The model card: what a saved model is, what it was trained on, and how well it did, as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gfgn.runs.text import METRICS
+
+TITLES = METRICS | {"log_loss": "log loss"}  # which is not negated here
+EXTREMES = 10  # features shown with the largest and with the smallest gates
+
+
+def model_card(content: dict[str, Any], feature_names: Sequence[str]) -> str:
+    """The card of the content of `model.json`."""
+    sections = [_summary(content), _data(content), _scores(content), _features(content, feature_names), _use(content)]
+    return "\n\n".join(sections) + "\n"
+
+
+def _summary(content: dict[str, Any]) -> str:
+    network, fitted, made = content["network"], content["fitted"], content["made"]
+    count = len(fitted["history_"])
+    networks = "one network" if count == 1 else f"an ensemble of {count} networks"
+    versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
+    kind = "labels, several per node" if network["multilabel"] else "classes"
+    names = ", ".join(f"`{name}`" for name in content["classes"]["values"][:20])
+    more = " and more" if len(content["classes"]["values"]) > 20 else ""
+    return (
+        f"# {content['facts'].get('name', 'Node classifier')}\n\n"
+        f"A Graph Feature Gating Network (level `{fitted['level_']}`, {networks}) that predicts "
+        f"{network['out_channels']} {kind} of the nodes of a graph: {names}{more}.\n\n"
+        f"Made on {made['date'][:10]} with {versions}."
+    )
+
+
+def _data(content: dict[str, Any]) -> str:
+    facts, encoder = content["facts"], content["encoder"]
+    parts = facts["labelled"]
+    labelled = f"{parts['train']:,} training and {parts['val']:,} validation nodes"
+    if parts.get("test"):
+        labelled += f", and {parts['test']:,} test nodes that training did not see"
+    columns = ", ".join(f"`{column['name']}` ({column['kind']})" for column in encoder["columns"][:30])
+    if len(encoder["columns"]) > 30:
+        columns += f" and {len(encoder['columns']) - 30:,} more"
+    return (
+        f"## Data\n\n{facts['nodes']:,} nodes, {facts['edges']:,} directed edges; {labelled}.\n\n"
+        f"Columns: {columns}. Scaling: `{encoder['scale']}`."
+    )
+
+
+def _scores(content: dict[str, Any]) -> str:
+    fitted, facts = content["fitted"], content["facts"]
+    lines = [f"| validation, mean of the networks | {TITLES[facts['metric']]} | {_number(abs(fitted['val_score_']))} |"]
+    for metric, value in facts.get("scores", {}).items():
+        lines.append(f"| {facts['part']} ({facts['part_nodes']:,} nodes) | {TITLES[metric]} | {_number(value)} |")
+    levels = ", ".join(f"{level} {_number(abs(score))}" for level, score in fitted["level_scores_"].items())
+    chosen = ", ".join(f"`{name}` {value:g}" for name, value in fitted["best_params_"].items())
+    text = "\n".join(["## Scores", "", "| nodes | score | value |", "|---|---|--:|", *lines])
+    if "classes" in facts:
+        low, high = facts["accuracy_interval"]
+        error = facts["classes"]["calibration_error"]
+        text += f"\n\n95% interval of the accuracy: {low:.3f} to {high:.3f}. Expected calibration error: {error:.3f}."
+        text += f"\n\n{_classes(facts['classes'])}"
+    return f"{text}\n\nLevels by validation score: {levels}. Hyperparameters: {chosen}."
+
+
+def _classes(classes: dict[str, Any]) -> str:
+    """Precision, recall and F1 of each class."""
+    columns = [classes[name] for name in ("class_names", "precision", "recall", "f1", "support")]
+    rows = [f"| `{n}` | {p:.3f} | {r:.3f} | {f:.3f} | {k:,} |" for n, p, r, f, k in zip(*columns, strict=True)]
+    return "\n".join(["| class | precision | recall | F1 | nodes |", "|---|--:|--:|--:|--:|", *rows])
+
+
+def _features(content: dict[str, Any], names: Sequence[str]) -> str:
+    """The features that the networks take most and least from neighbors."""
+    scores = content["fitted"]["smoothing_scores_"]
+    order = sorted(range(len(scores)), key=lambda k: -scores[k])
+    few = len(order) <= 2 * EXTREMES
+    rows = [f"| `{names[k]}` | {scores[k]:.2f} |" for k in (order if few else [*order[:EXTREMES], *order[-EXTREMES:]])]
+    which = "" if few else f"; the {EXTREMES} largest and the {EXTREMES} smallest values"
+    intro = f"How much of a feature a node takes from its neighbors (0: nothing){which}:"
+    return "\n".join(["## What the graph smooths", "", intro, "", "| feature | smoothing score |", "|---|--:|", *rows])
+
+
+def _use(content: dict[str, Any]) -> str:
+    return (
+        "## Use\n\n```console\n$ gfgn predict THIS_FOLDER my-graph/ --out predictions.csv\n```\n\n"
+        '```python\nfrom gfgn import GFGNClassifier\n\nclf = GFGNClassifier.load("THIS_FOLDER")\n```\n\n'
+        "Predictions hold for graphs like the one above: the same columns, and edges that mean the same. "
+        f"Probabilities were calibrated on the validation nodes (temperature {content['fitted']['temperature_']:.2f})."
+    )
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4f}"

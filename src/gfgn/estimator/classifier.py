@@ -1,0 +1,470 @@
+"""`GFGNClassifier`: classification of the nodes of a graph with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from gfgn.data.dataset import Dataset
+from gfgn.data.encoder import Column, FeatureEncoder, raw_features
+from gfgn.data.splits import Split
+from gfgn.estimator import files
+from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
+from gfgn.estimator.labels import draw_validation, read_labels, read_validation
+from gfgn.estimator.members import SMALLEST, Members, fit_temperature, temper
+from gfgn.graph import Graph
+from gfgn.runs.gates import gates_by_dimension
+from gfgn.runs.grid import Configuration, make_replica
+from gfgn.runs.search import SPACE, sample, successive_halving
+from gfgn.runs.store import Store
+from gfgn.train.config import TrainConfig
+from gfgn.train.loop import train_replicas
+from gfgn.train.replica import Run, Status
+from gfgn.train.settings import choose_device
+from gfgn.train.task import with_sparse_features
+
+LEVELS = ("graph", "neighbor", "pair")
+FIRST = 3  # networks per level, at most, that the choice of a level goes by
+LONGER = 1.25  # further networks train for so many times the best epoch of the first ones
+_logger = logging.getLogger(__name__)
+
+
+class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classifies the nodes of a graph with Graph Feature Gating Networks.
+
+    Nodes without a label (−1 or NaN in `y`) take part through their features and edges. A part of the labelled nodes
+    is for validation: the best epoch, the level and, with `trials`, the hyperparameters are chosen by it.
+
+    Args:
+        level: `"graph"`, `"neighbor"` or `"pair"`, see `gfgn.nn.GFGNConv`; `"auto"` trains all three and keeps the one
+            with the best validation score.
+        replicas: Number of networks, which differ in their seed and are trained as one program. Their probabilities are
+            averaged. After the first three, networks train for a quarter longer than the best epoch of these.
+        hidden_channels, num_layers, heads, lam, dropout: See `gfgn.nn.GFGN`.
+        lr, weight_decay: Learning rate of Adam, and L2 penalty.
+        max_epochs: Largest number of epochs.
+        patience: Number of epochs without improvement of the validation score after which training ends.
+        metric: Validation score, see `gfgn.data.dataset.METRICS`; by default accuracy, or micro-F1 for several labels
+            per node.
+        class_weights: Whether every class has the same weight in the loss, however many nodes it has.
+        scale: `"standard"`: numeric columns are standardized by the mean and standard deviation of the training nodes,
+            bags of words and one-hot columns are left alone; `"row"`: rows are divided by the sum of their absolute
+            values; `"none"`.
+        directed: Whether edges keep their direction; otherwise the opposite of every edge is added.
+        val_fraction: Fraction of the labelled nodes for validation, unless `val_mask` is given.
+        trials: Number of random settings of `lr`, `weight_decay`, `dropout` and `lam` to try by successive halving; by
+            default the given ones are used.
+        device: `"cpu"`, `"cuda"`, `"mps"` or `"auto"`, CUDA if available.
+        random_state: Seed of the validation nodes, of initial parameters and of dropout.
+
+    Attributes:
+        classes_: The classes in sorted order; the numbers of the labels for several labels per node.
+        level_: The level of the networks.
+        level_scores_: By level, the validation score that the choice went by.
+        best_params_: The hyperparameters, chosen or given.
+        history_: One entry per network: `"train_loss"`, `"val_loss"` and `"val"`, one value per epoch.
+        val_score_: Mean validation score of the networks.
+        temperature_: Exponent of the calibration: probabilities are raised to the power `1 / temperature_`.
+        smoothing_scores_: `[F]`: for each feature of `encoder_.feature_names`, how much of it a GFGN at graph level
+            takes from the neighbors, from 0 to `lam`.
+        encoder_: How features are encoded, see `gfgn.data.FeatureEncoder`.
+        n_features_in_, feature_names_in_: As in scikit-learn; the names only if `X` was a data frame.
+
+    Example:
+        >>> clf = GFGNClassifier(level="auto", replicas=5, random_state=0)
+        >>> clf.fit(X, y, edge_index=edge_index)
+        >>> clf.predict_proba(X, edge_index=edge_index)
+    """
+
+    # With scikit-learn's metadata routing, a pipeline passes edges on without further settings.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"edge_index": True, "edge_weight": True}
+    __metadata_request__predict = __metadata_request__predict_proba = __metadata_request__fit
+    __metadata_request__decision_function = __metadata_request__transform = __metadata_request__fit
+    __metadata_request__score = __metadata_request__fit
+
+    def __init__(
+        self,
+        level: str = "auto",
+        replicas: int = 1,
+        *,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        heads: int = 8,
+        lam: float = 1.0,
+        dropout: float = 0.5,
+        lr: float = 0.02,
+        weight_decay: float = 5e-4,
+        max_epochs: int = 400,
+        patience: int = 100,
+        metric: str | None = None,
+        class_weights: bool = False,
+        scale: str = "standard",
+        directed: bool = False,
+        val_fraction: float = 0.2,
+        trials: int | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.level = level
+        self.replicas = replicas
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.heads = heads
+        self.lam = lam
+        self.dropout = dropout
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.metric = metric
+        self.class_weights = class_weights
+        self.scale = scale
+        self.directed = directed
+        self.val_fraction = val_fraction
+        self.trials = trials
+        self.device = device
+        self.random_state = random_state
+
+    # --- training ---------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, edge_index: Any = None, edge_weight: Any = None, val_mask: Any = None) -> Self:
+        """Trains the networks.
+
+        Args:
+            X: `[N, F]` features of all nodes: an array, a SciPy sparse matrix, a data frame (numbers, booleans,
+                categories and dates; missing values allowed) or a tensor; or `Nodes`; or a PyG `Data`, which has
+                everything else too.
+            y: `[N]` classes, −1 or NaN for a node without a label; or `[N, L]`, 0 or 1, for several labels per node.
+            edge_index: `[2, E]` array or tensor of sources and targets; or a sparse adjacency matrix, a data frame with
+                the columns `source`, `target` and optionally `weight` (values of the index of `X` if that is a data
+                frame), a NetworkX graph, a PyG `EdgeIndex` or a `Graph`. `None` for a graph without edges.
+            edge_weight: `[E]`, 0 or larger.
+            val_mask: Validation nodes: `[N]` booleans, or indices. By default they are drawn.
+        """
+        given = unpack(X, edge_index, edge_weight, y, val_mask)
+        raw, columns = self._raw(given.X, reset=True)
+        labels = read_labels(given.y, raw.shape[0], given.nodes)
+        self._check_parameters()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if given.val_mask is None:
+            val = draw_validation(labels, self.val_fraction, seed)
+        else:
+            val = read_validation(given.val_mask, labels)
+        train = labels.known & ~val
+        encoder = FeatureEncoder.fit(raw, columns, train, self.scale)
+        graph = self._graph(given, raw.shape[0])
+        split = Split(*map(torch.from_numpy, (train, val, np.zeros_like(val))))
+        default = "micro_f1" if labels.y.dim() == 2 else "accuracy"
+        dataset = Dataset(
+            name="X",
+            graph=graph,
+            x=encoder.transform(raw),
+            y=labels.y,
+            num_classes=labels.classes.size,
+            metric=self.metric or default,
+            feature_names=encoder.feature_names,
+            splits=[split],
+            encoder=encoder,
+        )
+        return self.fit_dataset(dataset, labels.classes, seed)
+
+    def fit_dataset(
+        self,
+        dataset: Dataset,
+        classes: NDArray[Any],
+        seed: int,
+        status: Callable[[str, Status], None] | None = None,
+    ) -> Self:
+        """Trains on the first split of a dataset; `status` receives the level and the progress of training."""
+        self._check_parameters()
+        start = time.perf_counter()
+        device, best = choose_device(self.device), -np.inf
+        self.level_scores_: dict[str, float] = {}
+        first = range(seed, seed + min(self.replicas, FIRST))
+        for level in LEVELS if self.level == "auto" else (self.level,):
+            configuration = self._tune(dataset, level, seed, device)
+            runs = self._train(dataset, level, configuration, first, self.max_epochs, device, status)
+            score = float(np.mean([run.val for run in runs]))
+            # A lower loss decides between levels with the same score, which is frequent with few validation nodes.
+            rank = score - 1e-6 * float(np.mean([run.history["val_loss"][run.epoch] for run in runs]))
+            self.level_scores_[level] = score
+            if rank > best:
+                best, self.level_, chosen, found = rank, level, configuration, runs
+        rest = range(first.stop, seed + self.replicas)
+        epochs = min(self.max_epochs, int(LONGER * max(run.epoch for run in found)) + 1)
+        runs = [*found, *self._train(dataset, self.level_, chosen, rest, epochs, device, status)]
+        self._keep(dataset, runs, chosen, classes)
+        names = [column.name for column in self.encoder_.columns]
+        self.n_features_in_ = len(names)
+        if names != [f"x{k}" for k in range(len(names))]:  # of columns that have names
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self._facts["seconds"] = round(time.perf_counter() - start, 2)
+        return self
+
+    def _train(
+        self,
+        dataset: Dataset,
+        level: str,
+        configuration: Configuration,
+        seeds: Sequence[int],
+        max_epochs: int,
+        device: str,
+        status: Callable[[str, Status], None] | None,
+    ) -> list[Run]:
+        replicas = [make_replica(configuration, seed=seed) for seed in seeds]
+        report = None if status is None else lambda event: status(level, event)
+        options: dict[str, Any] = {"class_weights": self.class_weights, "keep_state": True, "gates": False}
+        options |= {"device": device, "status": report}
+        runs = train_replicas(f"gfgn-{level}", dataset, replicas, max_epochs, self.patience, **options)
+        for run in runs:
+            if not np.isfinite(run.history["val_loss"][run.epoch]):
+                raise ValueError(f"training diverged with lr={run.replica.lr}: use a smaller lr, or scale='standard'")
+        return runs
+
+    def _tune(self, dataset: Dataset, level: str, seed: int, device: str) -> Configuration:
+        """The given hyperparameters, or the best of `trials` random ones."""
+        given = {"lr": self.lr, "weight_decay": self.weight_decay, "dropout": self.dropout, "lam": self.lam}
+        # A learned bias, because the mean of a standardized feature, which the gates read, is 0.
+        options = {"hidden": self.hidden_channels, "layers": self.num_layers, "heads": self.heads, "gate_bias": 0.0}
+        if self.trials is None:
+            return given | options
+        configurations = [drawn | options for drawn in sample(SPACE, self.trials, seed)]
+        config = TrainConfig(self.max_epochs, self.patience, class_weights=self.class_weights)
+        with Store(":memory:") as store:
+            search = (store, dataset, f"gfgn-{level}", configurations, [0], [seed])
+            return successive_halving(*search, config=config, device=device).best
+
+    def _keep(self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any]) -> None:
+        """Sets what `fit` has learned."""
+        states = [run.state for run in runs if run.state is not None]
+        names = ("hidden", "layers", "heads", "gate_bias")
+        self._members = Members(
+            model=f"gfgn-{self.level_}",
+            in_channels=dataset.num_features,
+            out_channels=dataset.num_classes,
+            settings={name: configuration[name] for name in names},
+            lam=float(configuration["lam"]),
+            states={name: torch.stack([state[name] for state in states]) for name in states[0]},
+            multilabel=dataset.multilabel,
+        )
+        self.classes_ = classes
+        assert dataset.encoder is not None
+        self.encoder_ = dataset.encoder
+        self.best_params_ = {name: value for name, value in configuration.items() if name not in names}
+        self.history_ = [run.history for run in runs]
+        self.val_score_ = float(np.mean([run.val for run in runs]))
+        self.smoothing_scores_ = gates_by_dimension(dataset, "graph", lam=self._members.lam).cpu().numpy()
+        val, x = dataset.splits[0].val, with_sparse_features(dataset).x
+        mean = self._members.probabilities(self._members.logits(x, dataset.graph)[:, val]).mean(0)
+        self.temperature_ = fit_temperature(mean, dataset.y[val], dataset.multilabel)
+        parts = {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()}
+        self._facts: dict[str, Any] = {
+            "nodes": dataset.num_nodes,
+            "edges": dataset.graph.num_edges,
+            "labelled": parts,
+            "metric": dataset.metric,
+            "best_epochs": [run.epoch for run in runs],
+        }
+
+    def _check_parameters(self) -> None:
+        if self.level not in ("auto", *LEVELS):
+            raise ValueError(f"level must be 'auto', 'graph', 'neighbor' or 'pair', got {self.level!r}")
+        for name in ("replicas", "trials"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | np.integer) or value < 1):
+                raise ValueError(f"{name} must be an integer, 1 or larger, got {value!r}")
+        if not 0 < self.val_fraction < 1:
+            raise ValueError(f"val_fraction must be above 0 and below 1, got {self.val_fraction}")
+
+    # --- input ------------------------------------------------------------------------------------
+
+    def _raw(self, X: Any, reset: bool) -> tuple[Any, Any]:
+        """Features as the encoder takes them, after scikit-learn's checks."""
+        X = X if isinstance(X, Tensor) and X.layout != torch.strided else to_numpy(X)
+        if isinstance(X, Tensor) or hasattr(X, "iloc"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        else:
+            X = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite="allow-nan")
+        return raw_features(X, None if reset else self.encoder_.columns)
+
+    def _graph(self, given: Inputs, num_nodes: int) -> Graph:
+        names = given.X.index if hasattr(given.X, "iloc") else None
+        return build_graph(given.edges, given.weight, num_nodes, names, self.directed)
+
+    def _encode(self, X: Any, edge_index: Any, edge_weight: Any) -> tuple[Dataset, NDArray[np.int64] | slice]:
+        """The nodes to predict as an unlabelled dataset, and which of them are asked for."""
+        check_is_fitted(self)
+        given = unpack(X, edge_index, edge_weight)
+        if given.edges is None and self._facts["edges"]:
+            raise ValueError(
+                "edge_index must be given, because the model was trained on a graph with edges; "
+                "for nodes without edges, pass an empty [2, 0] array"
+            )
+        raw, _ = self._raw(given.X, reset=False)
+        graph = self._graph(given, raw.shape[0])
+        dataset = self.unlabelled(self.encoder_.transform(raw), graph)
+        return dataset, slice(None) if given.nodes is None else given.nodes
+
+    def unlabelled(self, x: Tensor, graph: Graph) -> Dataset:
+        """A dataset of encoded features without labels."""
+        y = torch.full((graph.num_nodes,), -1)
+        names = self.encoder_.feature_names
+        return Dataset("X", graph, x, y, max(2, len(self.classes_)), "accuracy", names, [], encoder=self.encoder_)
+
+    # --- prediction -------------------------------------------------------------------------------
+
+    def member_probabilities(self, dataset: Dataset) -> Tensor:
+        """`[R, N, C]`: the uncalibrated probabilities of each network for the nodes of an encoded dataset."""
+        data = with_sparse_features(dataset.to(choose_device(self.device)))
+        return self._members.probabilities(self._members.logits(data.x, data.graph)).cpu()
+
+    def joint_probabilities(self, members: Tensor) -> NDArray[np.float64]:
+        """`[N, C]`: the calibrated mean of `[R, N, C]` probabilities."""
+        return temper(members.mean(0), self.temperature_, self._members.multilabel).numpy()
+
+    def predict_proba(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
+        """`[N, C]`: the calibrated probability of each class; or `[N, L]`, of each label.
+
+        The graph may be another one than in `fit`, or the same with new nodes; arguments as for `fit`.
+        """
+        dataset, nodes = self._encode(X, edge_index, edge_weight)
+        return self.probabilities(dataset)[nodes]
+
+    def probabilities(self, dataset: Dataset) -> NDArray[np.float64]:
+        """The probabilities for all nodes of an encoded dataset."""
+        return self.joint_probabilities(self.member_probabilities(dataset))
+
+    def predict_uncertainty(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
+        """`[N]`: the standard deviation over the networks of the probability of the predicted class; for several labels
+        per node, its mean over the labels. All zeros with a single network."""
+        dataset, nodes = self._encode(X, edge_index, edge_weight)
+        return self.uncertainty(self.member_probabilities(dataset))[nodes]
+
+    def uncertainty(self, members: Tensor) -> NDArray[np.float64]:
+        """`[N]`: the disagreement of `[R, N, C]` probabilities, see `predict_uncertainty`."""
+        spread = members.std(0, correction=0)
+        if self._members.multilabel:
+            return spread.mean(1).numpy()
+        return spread.gather(1, members.mean(0).argmax(1, keepdim=True)).squeeze(1).numpy()
+
+    def predict(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[Any]:
+        """`[N]`: the most probable class; or `[N, L]`, 0 or 1: the labels whose probability is above one half."""
+        return self.decide(self.predict_proba(X, edge_index, edge_weight))
+
+    def decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
+        """The predictions that go with probabilities."""
+        if self._members.multilabel:
+            return (probabilities > 0.5).astype(np.int64)
+        return np.asarray(self.classes_[probabilities.argmax(1)])
+
+    def decision_function(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
+        """Log-odds: `[N]` of the second of two classes, `[N, L]` of several labels; for more classes, `[N, C]`
+        logarithms of the probabilities."""
+        p = np.clip(self.predict_proba(X, edge_index, edge_weight), SMALLEST, 1.0)
+        if self._members.multilabel:
+            return np.log(p) - np.log(np.clip(1 - p, SMALLEST, 1.0))
+        return np.log(p[:, 1]) - np.log(p[:, 0]) if p.shape[1] == 2 else np.log(p)
+
+    def transform(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float32]:
+        """`[N, replicas * hidden_channels]`: node embeddings, the input of the last layer of every network."""
+        dataset, nodes = self._encode(X, edge_index, edge_weight)
+        data = with_sparse_features(dataset.to(choose_device(self.device)))
+        return self._members.embeddings(data.x, data.graph).cpu().numpy()[nodes]
+
+    def fit_transform(
+        self, X: Any, y: Any = None, edge_index: Any = None, edge_weight: Any = None, val_mask: Any = None
+    ) -> NDArray[np.float32]:
+        """`fit`, then `transform`."""
+        return self.fit(X, y, edge_index, edge_weight, val_mask).transform(X, edge_index, edge_weight)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._members.count * int(self._members.settings["hidden"])
+
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, edge_index: Any = None, edge_weight: Any = None
+    ) -> float:
+        """Accuracy on the nodes that have a label; for several labels per node, the fraction of nodes without error."""
+        from sklearn.metrics import accuracy_score
+
+        given = unpack(X, edge_index, edge_weight, y)
+        true = np.asarray(to_numpy(given.y))
+        if true.ndim == 2 and true.shape[1] == 1:
+            true = true[:, 0]
+        predicted = self.predict(X, edge_index, edge_weight)
+        unknown = np.array([value != value or value == -1 for value in true.reshape(len(true), -1)[:, 0].tolist()])
+        weight = None if sample_weight is None else np.asarray(sample_weight)[~unknown]
+        return float(accuracy_score(true[~unknown].astype(predicted.dtype), predicted[~unknown], sample_weight=weight))
+
+    def describe(self, **facts: Any) -> None:
+        """Adds facts, such as scores on test nodes, to what `save` writes and the model card shows."""
+        self._facts |= facts
+
+    # --- files and display ------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Saves the fitted classifier to a folder: `model.json`, `model.safetensors` and `README.md`, a model card."""
+        check_is_fitted(self)
+        return files.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Loads a classifier that `save` has written."""
+        loaded: Self = files.load(Path(path), cls)
+        return loaded
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_members")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []  # embeddings are float32 for any input
+        return tags
+
+    def _repr_html_inner(self) -> str:
+        page: str = super()._repr_html_inner()
+        return page + self._summary_html() if self.__sklearn_is_fitted__() else page
+
+    def _summary_html(self) -> str:
+        """What was learned, as a small table: level, scores, classes, and the features with extreme gates."""
+        names, order = self.encoder_.feature_names, np.argsort(self.smoothing_scores_)
+        rows = {
+            "level": f"{self.level_} (validation: "
+            + ", ".join(f"{level} {100 * score:.1f}%" for level, score in self.level_scores_.items())
+            + ")",
+            "networks": f"{self._members.count}, trained on {self._facts['nodes']:,} nodes "
+            f"and {self._facts['edges']:,} edges",
+            "classes": ", ".join(map(str, self.classes_[:10].tolist())) + (" …" if len(self.classes_) > 10 else ""),
+            "most from neighbors": ", ".join(f"{names[k]} ({self.smoothing_scores_[k]:.2f})" for k in order[:-6:-1]),
+            "least from neighbors": ", ".join(f"{names[k]} ({self.smoothing_scores_[k]:.2f})" for k in order[:5]),
+        }
+        cells = "".join(
+            f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
+            f'<td style="text-align:left">{escape(text)}</td></tr>'
+            for name, text in rows.items()
+        )
+        return f"<table>{cells}</table>"
+
+
+def as_input(dataset: Dataset) -> Dataset:
+    """The dataset with an encoder, which changes nothing if it has none of its own."""
+    if dataset.encoder is not None:
+        return dataset
+    columns = tuple(Column(name) for name in dataset.feature_names)
+    zeros, ones, sparse = (0,) * len(columns), (1.0,) * len(columns), dataset.x.layout == torch.sparse_csr
+    return replace(dataset, encoder=FeatureEncoder(columns, "none", zeros, ones, zeros, dataset.num_nodes, sparse))

@@ -1,0 +1,139 @@
+"""A fitted classifier in a folder: `model.json`, `model.safetensors` and `README.md`, the model card.
+
+Parameters are in safetensors' format and everything else is JSON, so that loading a model executes nothing. A file of
+another version or with unknown content is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from sklearn.base import BaseEstimator
+
+from gfgn.data.encoder import FeatureEncoder
+from gfgn.data.files import atomic_write
+from gfgn.estimator.card import model_card
+from gfgn.estimator.members import Members
+from gfgn.runs.record import versions
+
+FORMAT, VERSION = "gfgn-classifier", 1
+SETTINGS, TENSORS, CARD = "model.json", "model.safetensors", "README.md"
+FITTED = ("level_", "level_scores_", "best_params_", "history_", "val_score_", "temperature_", "n_features_in_")
+CONTENT = {"format", "version", "parameters", "fitted", "classes", "encoder", "network", "facts", "made", "sha256"}
+
+
+class ModelError(ValueError):
+    """Raised for a folder that does not hold a model this version can read."""
+
+
+def save(classifier: BaseEstimator, folder: Path) -> Path:
+    """Writes the three files and returns the folder; files of an earlier model are replaced."""
+    if folder.exists() and not folder.is_dir():
+        raise ModelError(f"path must be a folder, got the file {folder}")
+    members = classifier._members
+    tensors = save_tensors({name: value.contiguous() for name, value in members.states.items()})
+    network = ("model", "in_channels", "out_channels", "settings", "lam", "multilabel")
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "parameters": {name: _plain(value) for name, value in classifier.get_params(deep=False).items()},
+        "fitted": {name: getattr(classifier, name) for name in FITTED}
+        | {"smoothing_scores_": classifier.smoothing_scores_.astype(np.float64).tolist()}
+        | {"feature_names_in_": list(getattr(classifier, "feature_names_in_", [])) or None},
+        "classes": {"dtype": classifier.classes_.dtype.kind, "values": classifier.classes_.tolist()},
+        "encoder": classifier.encoder_.to_json(),
+        "network": {name: _plain(getattr(members, name)) for name in network},
+        "facts": classifier._facts,
+        "made": {"date": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions()},
+        "sha256": hashlib.sha256(tensors).hexdigest(),
+    }
+    with atomic_write(folder / TENSORS) as path:
+        path.write_bytes(tensors)
+    with atomic_write(folder / SETTINGS) as path:
+        path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    with atomic_write(folder / CARD) as path:
+        path.write_text(model_card(content, classifier.encoder_.feature_names), encoding="utf-8")
+    return folder
+
+
+def load(folder: Path, kind: type[Any]) -> Any:
+    """Reads a classifier of the class `kind`; raises a `ModelError` that names the file and what is wrong with it."""
+    for name in (SETTINGS, TENSORS):
+        if not (folder / name).is_file():
+            raise ModelError(f"{folder} must be a folder with {SETTINGS} and {TENSORS}, got none with {name}")
+    content, data = _read_settings(folder / SETTINGS), (folder / TENSORS).read_bytes()
+    if hashlib.sha256(data).hexdigest() != content["sha256"]:
+        raise ModelError(f"{folder / TENSORS} does not belong to {SETTINGS}: it is damaged or of another model")
+    with _explained(folder / SETTINGS):
+        classifier = kind(**content["parameters"])
+        for name, value in content["fitted"].items():
+            setattr(classifier, name, value)
+        if classifier.feature_names_in_ is None:
+            del classifier.feature_names_in_
+        else:
+            classifier.feature_names_in_ = np.array(classifier.feature_names_in_, dtype=object)
+        classifier.smoothing_scores_ = np.array(classifier.smoothing_scores_, dtype=np.float32)
+        classifier.classes_ = _classes(content["classes"])
+        classifier.encoder_ = FeatureEncoder.from_json(content["encoder"])
+        classifier._facts = content["facts"]
+        classifier._members = Members(**content["network"], states=load_tensors(data))
+        _check_tensors(classifier._members)
+    return classifier
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} must be JSON, got: {error}") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ModelError(f"{path} must have the format {FORMAT!r}, got something else")
+    if content.get("version") != VERSION:
+        newer = isinstance(content.get("version"), int) and content["version"] > VERSION
+        advice = "; update gfgn to read it" if newer else ""
+        raise ModelError(f"{path} must be of version {VERSION}, got version {content.get('version')!r}{advice}")
+    if content.keys() != CONTENT:
+        different = ", ".join(sorted(content.keys() ^ CONTENT))
+        raise ModelError(f"{path} must have the entries of version {VERSION}, but it differs in: {different}")
+    return content
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turns the exceptions of malformed content into a `ModelError`."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, SafetensorError) as error:
+        raise ModelError(f"{path} holds something this version does not understand: {error}") from error
+
+
+def _check_tensors(members: Members) -> None:
+    expected = {name: tuple(value.shape) for name, value in members.module.named_parameters()}
+    got = {name: tuple(value.shape[1:]) for name, value in members.states.items()}
+    if expected != got or len({value.size(0) for value in members.states.values()}) != 1:
+        raise ModelError(f"{TENSORS} must hold the parameters {expected}, got {got}")
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON has it; a random state other than an integer cannot be kept."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if value is None or isinstance(value, bool | int | float | str | dict) else None
+
+
+def _classes(content: dict[str, Any]) -> NDArray[Any]:
+    kinds: dict[str, Any] = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_, "U": np.str_, "O": object}
+    return np.array(content["values"], dtype=kinds.get(content["dtype"], object))

@@ -1,0 +1,208 @@
+"""Graphs as users have them: arrays, tensors, sparse matrices, data frames, NetworkX graphs and PyG `Data`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gfgn.graph import Graph, merge_edges, symmetrize
+
+Indices = NDArray[np.int64]
+
+
+class Nodes:
+    """Some or all nodes of a graph: features and edges of the whole graph, and the indices of these nodes.
+
+    Indexing selects nodes and keeps the graph, so that scikit-learn's cross-validation gives every fold the whole
+    graph and the labels of its training nodes only:
+
+        GridSearchCV(GFGNClassifier(), {"lr": [0.005, 0.05]}).fit(Nodes(X, edge_index), y)
+
+    Args:
+        X: Features of all nodes, as for `GFGNClassifier.fit`.
+        edge_index: Edges, as for `GFGNClassifier.fit`.
+        edge_weight: One weight per edge.
+    """
+
+    def __init__(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> None:
+        X, edge_index, edge_weight, _, _ = unpack_data(X, edge_index, edge_weight)
+        self.X, self.edge_index, self.edge_weight = X, edge_index, edge_weight
+        self.index: Indices = np.arange(_num_rows(X))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of selected nodes, and number of features."""
+        return self.index.size, self.X.shape[1]
+
+    def __len__(self) -> int:
+        return self.index.size
+
+    def __getitem__(self, key: Any) -> Nodes:
+        selected = Nodes(self.X, self.edge_index, self.edge_weight)
+        selected.index = np.atleast_1d(self.index[key[0] if isinstance(key, tuple) else key])
+        return selected
+
+    def __repr__(self) -> str:
+        return f"Nodes({self.index.size} of {_num_rows(self.X)} nodes, {self.shape[1]} features)"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What an estimator method was given: the features of all nodes, the edges, and the nodes that are meant."""
+
+    X: Any
+    edges: Any
+    weight: Any
+    nodes: Indices | None = None  # all nodes if None
+    y: Any = None
+    val_mask: Any = None
+
+
+def unpack(X: Any, edge_index: Any, edge_weight: Any, y: Any = None, val_mask: Any = None) -> Inputs:
+    """Takes `Nodes` and PyG `Data` apart; everything else stays as it is."""
+    if isinstance(X, Nodes):
+        if edge_index is not None or edge_weight is not None:
+            raise ValueError("edge_index and edge_weight must not be given together with Nodes, which have edges")
+        return Inputs(X.X, X.edge_index, X.edge_weight, X.index, y, val_mask)
+    X, edge_index, edge_weight, labels, mask = unpack_data(X, edge_index, edge_weight)
+    given = Inputs(X, edge_index, edge_weight, None, labels, mask)
+    return replace(given, y=given.y if y is None else y, val_mask=given.val_mask if val_mask is None else val_mask)
+
+
+def unpack_data(X: Any, edge_index: Any, edge_weight: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Features, edges, weights, labels and validation mask of a PyG `Data`; other `X` are returned with the edges.
+
+    Labels of nodes in neither `train_mask` nor `val_mask` are left out, because they are for testing.
+    """
+    if not (hasattr(X, "num_nodes") and hasattr(X, "edge_index") and hasattr(X, "x")):
+        return X, edge_index, edge_weight, None, None
+    if X.x is None:
+        raise ValueError("X must have features, got a Data whose x is None")
+    edges = X.edge_index if edge_index is None else edge_index
+    weight = X.get("edge_weight") if edge_weight is None and edge_index is None else edge_weight
+    y, train, val = X.get("y"), X.get("train_mask"), X.get("val_mask")
+    if val is not None and val.dim() != 1:
+        raise ValueError(f"val_mask must be [N] in a Data, got shape {list(val.shape)}: select one split first")
+    if y is not None and train is not None:
+        known = train if val is None else train | val
+        missing = torch.full_like(y, -1, dtype=torch.int64 if y.dim() == 1 else torch.float32)
+        y = torch.where(known.view(-1, *[1] * (y.dim() - 1)), y.to(missing.dtype), missing)
+    return X.x, edges, weight, y, val
+
+
+def to_numpy(values: Any) -> Any:
+    """A tensor as an array; anything else unchanged."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+
+
+def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, directed: bool = False) -> Graph:
+    """The graph of `num_nodes` nodes.
+
+    Args:
+        edges: See `GFGNClassifier.fit`; `None` for no edges. A `Graph` is used as it is.
+        names: The index of a data frame of features: ids that a data frame of edges or a NetworkX graph may use.
+        directed: Whether to keep directions; otherwise the opposite of every edge is added.
+    """
+    if isinstance(edges, Graph):
+        if weight is not None:
+            raise ValueError("edge_weight must be None together with a Graph: build the Graph with it")
+        if edges.num_nodes != num_nodes:
+            raise ValueError(f"X must have one row per node of the graph, {edges.num_nodes:,}, got {num_nodes:,}")
+        return edges
+    source, target, weight = _edge_arrays(edges, weight, num_nodes, names)
+    ends = np.concatenate([source, target])
+    if ends.size and not 0 <= ends.min() <= ends.max() < num_nodes:
+        wrong = int(ends[(ends < 0) | (ends >= num_nodes)][0])
+        hint = "; in cross-validation, pass Nodes(X, edge_index) as X" if wrong >= num_nodes else ""
+        raise ValueError(f"edge_index must hold nodes 0 to {num_nodes - 1}, one per row of X, got {wrong}{hint}")
+    if weight is not None and not (np.isfinite(weight).all() and (weight >= 0).all()):
+        bad = weight[~(np.isfinite(weight) & (weight >= 0))][0]
+        raise ValueError(f"edge_weight must hold finite numbers, 0 or larger, got {bad}")
+    if weight is not None and not weight.all():  # an edge of weight 0 is no edge
+        source, target, weight = source[weight > 0], target[weight > 0], weight[weight > 0]
+    matrix = merge_edges(source.astype(np.int32), target.astype(np.int32), weight, num_nodes)
+    return Graph.from_csr(matrix if directed else symmetrize(matrix), undirected=not directed)
+
+
+def _edge_arrays(edges: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
+    """Sources, targets and weights (or `None`)."""
+    weight = None if weight is None else np.asarray(to_numpy(weight), dtype=np.float32).reshape(-1)
+    if edges is None:
+        edges = np.empty((2, 0), dtype=np.int64)
+    if isinstance(edges, Tensor) and edges.layout != torch.strided:
+        coo = edges.detach().cpu().to_sparse_coo().coalesce()
+        edges = scipy.sparse.coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+    if hasattr(edges, "tocoo"):
+        return _from_matrix(edges.tocoo(), weight, num_nodes)
+    if hasattr(edges, "is_directed") and hasattr(edges, "nodes"):
+        return _from_networkx(edges, weight, num_nodes, names)
+    if hasattr(edges, "columns") and hasattr(edges, "iloc"):
+        return _from_frame(edges, weight, names)
+    array = np.asarray(to_numpy(edges.as_tensor() if hasattr(edges, "as_tensor") else edges))
+    if array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu":
+        hint = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
+        got = f"shape {list(array.shape)} of {array.dtype}{hint}"
+        raise ValueError(f"edge_index must hold integers of shape [2, E], sources and targets, got {got}")
+    return array[0].astype(np.int64), array[1].astype(np.int64), _checked_weight(weight, array.shape[1])
+
+
+def _checked_weight(weight: Any, count: int) -> Any:
+    if weight is not None and weight.size != count:
+        raise ValueError(f"edge_weight must have one value per edge, {count:,}, got {weight.size:,}")
+    return weight
+
+
+def _from_matrix(coo: Any, weight: Any, num_nodes: int) -> tuple[Indices, Indices, Any]:
+    """`A[i, j]` is the weight of the edge from `j` to `i`, as in `Graph.from_scipy`."""
+    if weight is not None:
+        raise ValueError("edge_weight must be None together with a matrix, whose values are the weights")
+    if coo.shape != (num_nodes, num_nodes):
+        raise ValueError(f"edge_index must be a matrix of shape {(num_nodes, num_nodes)}, got {tuple(coo.shape)}")
+    values = np.asarray(coo.data, dtype=np.float32)
+    return coo.col.astype(np.int64), coo.row.astype(np.int64), None if (values == 1).all() else values
+
+
+def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
+    if weight is not None:
+        raise ValueError("edge_weight must be None together with a NetworkX graph, whose edges have the weights")
+    by_name = names is not None and set(names) >= set(graph.nodes)
+    if not by_name and len(graph) != num_nodes:
+        raise ValueError(f"edge_index must be a graph of {num_nodes:,} nodes, one per row of X, got {len(graph):,}")
+    order = {name: k for k, name in enumerate(names if by_name else graph.nodes)}
+    pairs = [(order[u], order[v], data.get("weight", 1.0)) for u, v, data in graph.edges(data=True)]
+    if not graph.is_directed():
+        pairs += [(v, u, w) for u, v, w in pairs if u != v]
+    source, target = (np.array([pair[end] for pair in pairs], dtype=np.int64) for end in (0, 1))
+    weights = np.array([pair[2] for pair in pairs], dtype=np.float32)
+    return source, target, None if (weights == 1).all() else weights
+
+
+def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, Any]:
+    missing = [name for name in ("source", "target") if name not in frame.columns]
+    if missing:
+        raise ValueError(
+            f"edge_index must have the columns source and target, got {', '.join(map(str, frame.columns))}"
+        )
+    ends = []
+    for name in ("source", "target"):
+        column = frame[name].to_numpy()
+        position = column if names is None else names.get_indexer(column)
+        if names is not None and (position < 0).any():
+            wrong = column[position < 0][0]
+            raise ValueError(f"edge_index must hold ids of the index of X, got {wrong!r} in column {name!r}")
+        ends.append(np.asarray(position))
+    if names is None and any(end.dtype.kind not in "iu" for end in ends):
+        raise ValueError("edge_index must hold row numbers where X is not a data frame, got other values")
+    if weight is None and "weight" in frame.columns:
+        weight = frame["weight"].to_numpy().astype(np.float32)
+    return ends[0].astype(np.int64), ends[1].astype(np.int64), _checked_weight(weight, len(frame))
+
+
+def _num_rows(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)

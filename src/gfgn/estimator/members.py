@@ -1,0 +1,115 @@
+"""`Members`: the trained networks of a classifier and their joint, calibrated probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from gfgn.graph import Graph
+from gfgn.nn.registry import find_model
+
+Floats = NDArray[np.float64]
+SMALLEST = 1e-12  # probability, so that its logarithm is finite
+
+
+@dataclass(frozen=True)
+class Members:
+    """Networks of one model that differ in their parameters.
+
+    Attributes:
+        model: Name in the registry.
+        in_channels, out_channels: Number of features, and of classes or labels.
+        settings: The model's options.
+        lam: λ.
+        states: `[R, …]` parameters by name, one entry per network.
+        multilabel: Whether the outputs are independent labels.
+    """
+
+    model: str
+    in_channels: int
+    out_channels: int
+    settings: Mapping[str, Any]
+    lam: float
+    states: Mapping[str, Tensor]
+    multilabel: bool
+
+    @property
+    def count(self) -> int:
+        """Number of networks."""
+        return next(iter(self.states.values())).size(0)
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """The module that all networks share; its own parameters are not used."""
+        with torch.random.fork_rng(devices=[]):
+            module = find_model(self.model).build(
+                self.in_channels, self.out_channels, 0.0, self.lam, dict(self.settings)
+            )
+        return module.eval()
+
+    @torch.no_grad()
+    def logits(self, x: Tensor, graph: Graph) -> Tensor:
+        """`[R, N, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
+        return torch.stack(list(self._outputs(x, graph)))
+
+    @torch.no_grad()
+    def embeddings(self, x: Tensor, graph: Graph) -> Tensor:
+        """`[N, R * D]`: the input of the last layer, side by side for all networks."""
+        inputs: list[Tensor] = []
+        last: Any = self.module.convs[-1]  # type: ignore[index]
+        handle = last.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0].detach()))
+        try:
+            for _ in self._outputs(x, graph):
+                pass
+        finally:
+            handle.remove()
+        return torch.cat([value.to_dense() for value in inputs], 1).float()
+
+    def _outputs(self, x: Tensor, graph: Graph) -> Iterator[Tensor]:
+        x, graph, module = x.double(), graph.to(torch.float64), self.module.to(x.device, torch.float64)
+        for k in range(self.count):
+            state = {name: value[k].to(x.device, torch.float64) for name, value in self.states.items()}
+            yield functional_call(module, state, (x, graph))
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """`[R, N, C]`: the probabilities of each network."""
+        return logits.sigmoid() if self.multilabel else logits.softmax(-1)
+
+
+def temper(probabilities: Tensor, temperature: float, multilabel: bool) -> Tensor:
+    """Probabilities raised to the power `1 / temperature` and normalized again."""
+    if temperature == 1.0:
+        return probabilities
+    p = probabilities.clamp(SMALLEST, 1)
+    if multilabel:
+        return torch.sigmoid((p.log() - (1 - probabilities).clamp(SMALLEST, 1).log()) / temperature)
+    return torch.softmax(p.log() / temperature, -1)
+
+
+def fit_temperature(probabilities: Tensor, y: Tensor, multilabel: bool) -> float:
+    """The temperature with the smallest log loss on the given nodes, between 1/8 and 8 (Guo et al., 2017).
+
+    As in Platt's scaling, a label counts as `1 − 1/(n + 2)` for `n` nodes instead of 1: a few nodes that are all right
+    do not prove that probabilities are 1.
+    """
+    from scipy.optimize import minimize_scalar
+
+    target = y.double() if multilabel else torch.nn.functional.one_hot(y, probabilities.size(-1)).double()
+    doubt, others = 1 / (len(y) + 2), 1 if multilabel else probabilities.size(-1) - 1
+    target = target * (1 - doubt) + (1 - target) * doubt / others
+
+    def log_loss(log_temperature: float) -> float:
+        p = temper(probabilities, float(np.exp(log_temperature)), multilabel).clamp(SMALLEST, 1 - SMALLEST)
+        losses = -target * p.log() - ((1 - target) * (1 - p).log() if multilabel else 0)
+        return float(losses.sum() / len(y))
+
+    found = minimize_scalar(log_loss, bounds=(-np.log(8), np.log(8)), method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(found.x)) if found.fun < log_loss(0.0) else 1.0

@@ -1,0 +1,75 @@
+"""`advise`: should a graph model be used on this data? Trivial, tabular and graph models, and a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gfgn.data.dataset import Dataset
+from gfgn.data.diagnosis import Description, describe
+from gfgn.runs.comparison import Comparison, compare
+from gfgn.runs.store import Store
+from gfgn.runs.training import ProgressCallback
+from gfgn.runs.verdict import Verdict, judge
+from gfgn.train.classical import CLASSICAL
+
+MODELS = (*CLASSICAL, "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+SPLITS = 10
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The comparison, the verdict it leads to, and the statistics of the graph."""
+
+    comparison: Comparison
+    verdict: Verdict
+    description: Description
+
+    def to_json(self) -> dict[str, Any]:
+        """The advice as JSON values."""
+        found, verdict = self.description, self.verdict
+        statistics = {
+            "edge_homophily": found.edge_homophily,
+            "adjusted_homophily": found.adjusted_homophily,
+            "smoothness": found.smoothness.double().quantile(0.5).item() if found.num_features else None,
+        }
+        gaps = {name: {"mean": gap.mean, "low": gap.low, "high": gap.high} for name, gap in verdict.gaps.items()}
+        own = {"verdict": verdict.kind, "sentence": verdict.sentence, "models_by_kind": verdict.models, "gaps": gaps}
+        return {**own, "statistics": statistics, "comparison": self.comparison.to_json()}
+
+
+def suited_models(dataset: Dataset) -> tuple[str, ...]:
+    """The models of `MODELS` that are for this kind of data."""
+    suited = []
+    for model in MODELS:
+        entry = CLASSICAL.get(model)
+        if entry is None or (
+            (entry.multilabel or not dataset.multilabel) and (entry.inductive or not dataset.inductive)
+        ):
+            suited.append(model)
+    return tuple(suited)
+
+
+def advise(
+    dataset: Dataset,
+    splits: int | None = None,
+    *,
+    store: Store | None = None,
+    device: str = "cpu",
+    callback: ProgressCallback | None = None,
+    **settings: Any,
+) -> Advice:
+    """Trains the models over splits, except runs that the store has, and judges whether the graph is worth it.
+
+    Args:
+        splits: Number of splits; by default 10, or all if there are fewer.
+        **settings: Those of `gfgn.runs.compare`.
+    """
+    count = min(SPLITS, max(1, len(dataset.splits))) if splits is None else splits
+    options: dict[str, Any] = {"store": store, "device": device, "callback": callback, **settings}
+    return make_advice(dataset, compare(dataset, suited_models(dataset), count, **options))
+
+
+def make_advice(dataset: Dataset, comparison: Comparison) -> Advice:
+    """The advice from a finished comparison of `suited_models`."""
+    return Advice(comparison, judge(comparison), describe(dataset))

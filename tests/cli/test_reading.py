@@ -1,0 +1,114 @@
+"""Options of commands that read a graph of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from gfgn.cli import app
+from gfgn.cli.reading import ReadOptions, Scale, open_data
+
+SIZE = 40
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    nodes = {"node": np.arange(SIZE), "pet": ["cat", "dog"] * (SIZE // 2), "income": random.normal(5e4, 1e4, SIZE)}
+    part = ["train"] * 20 + ["val"] * 10 + ["test"] * 10
+    bio = [f"text {k}" for k in range(SIZE)]
+    pd.DataFrame(nodes | {"size": random.normal(size=SIZE), "part": part, "bio": bio}).to_csv(
+        tmp_path / "nodes.csv", index=False
+    )
+    edges = {"source": np.arange(SIZE), "target": (np.arange(SIZE) + 2) % SIZE}
+    pd.DataFrame(edges).to_csv(tmp_path / "edges.csv", index=False)
+    return tmp_path
+
+
+NAMES = ("--id", "node", "--label", "pet", "--split", "part", "--drop", "bio")
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_compare_check(folder: Path) -> None:
+    text = run("compare", str(folder), "--check", *NAMES).stdout
+    for line in (
+        "columns   2: 2 numeric",
+        "features  2: income, size; scale standard",
+        "classes   2: cat (20), dog (20)",
+        "splits    1; the first: train 20, val 10, test 10",
+        "metric    roc_auc",
+        "standardized by the mean and standard deviation of 20 training nodes: income, size",
+        "note      nodes.csv: 1 column dropped: bio",
+    ):
+        assert line in text
+    text = run("compare", str(folder), "--check", *NAMES, "--normalize", "--directed", "--metric", "accuracy").stdout
+    for line in ("scale row", "directed", "metric    accuracy"):
+        assert line in text
+    drop = ("--id", "node", "--label", "pet", "--drop", "bio", "--drop", "part", "--drop", "income")
+    text = run("compare", str(folder), "--check", *drop, "--stratify", "--scale", "none").stdout
+    for line in ("features  1: size; scale none", "10 stratified splits"):
+        assert line in text
+
+
+def test_describe_a_path(folder: Path) -> None:
+    result = run("datasets", "describe", str(folder), *NAMES)
+    assert f"{folder.name}: Read from nodes.csv." in result.stdout
+    assert "2, of 20 to 20 nodes" in result.stdout
+    assert "measured by roc_auc" in result.stdout
+    assert "feature dimensions by smoothness" in result.stdout
+    assert "license" not in result.stdout
+    assert "standardized by" in result.stderr
+    unlabelled = run(
+        "datasets", "describe", str(folder), "--id", "node", "--drop", "bio", "--drop", "pet", "--drop", "part"
+    )
+    assert "classes      none" in unlabelled.stdout
+
+
+def test_defaults_are_those_of_read() -> None:
+    import inspect
+
+    from gfgn.data import read
+
+    defaults = {name: p.default for name, p in inspect.signature(read).parameters.items()}
+    arguments = ReadOptions().arguments()
+    assert {**arguments, "drop": ()} == {name: defaults[name] for name in arguments}
+    assert type(ReadOptions(scale=Scale.row).arguments()["scale"]) is str
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--check",), "--check is for a graph of your own, got the name 'karate'"),
+        (("--label", "pet"), "--label is for a graph of your own"),
+        (("--drop", "a"), "--drop is for a graph of your own"),
+        (("--directed",), "--directed is for a graph of your own"),
+        (("--scale", "none"), "--scale is for a graph of your own"),
+        (("--metric", "f2"), "metric must be one of 'accuracy'"),
+    ],
+)
+def test_options_of_a_named_dataset(arguments: tuple[str, ...], message: str) -> None:
+    assert message in run("compare", "karate", *arguments, code=2).stderr
+
+
+def test_bad_options(folder: Path) -> None:
+    both = run("compare", str(folder), "--check", *NAMES, "--normalize", "--scale", "none", code=2).stderr
+    assert both == "gfgn: --normalize is short for --scale row, got it with --scale none\n"
+    assert "nodes.csv has no column 'id', only node, pet" in run("compare", str(folder), "--check", code=2).stderr
+    assert "no such file" in run("datasets", "describe", str(folder / "nowhere"), code=2).stderr
+
+
+def test_metric_of_a_named_dataset() -> None:
+    dataset = open_data("karate", ReadOptions(metric="macro_f1"), Console())
+    assert dataset.metric == "macro_f1"
+    assert asdict(ReadOptions())["drop"] == []

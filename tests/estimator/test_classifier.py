@@ -1,0 +1,319 @@
+"""`GFGNClassifier` learns, predicts for any kind of input, and behaves as scikit-learn expects."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import sklearn
+import torch
+from estimator.graphs import make_graph
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch_geometric.data import Data
+from torch_geometric.edge_index import EdgeIndex
+
+from gfgn import GFGNClassifier, Graph, Nodes
+from gfgn.estimator.members import fit_temperature, temper
+
+QUICK: dict[str, Any] = {"max_epochs": 40, "device": "cpu", "random_state": 0}
+X, Y, EDGES = make_graph()
+HIDDEN = np.arange(len(Y)) % 4 == 0  # nodes whose label the classifier does not see
+LABELS = np.where(HIDDEN, -1, Y)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> GFGNClassifier:
+    return GFGNClassifier("pair", **QUICK).fit(X, LABELS, edge_index=EDGES)
+
+
+def test_it_predicts_hidden_labels(fitted: GFGNClassifier) -> None:
+    predicted = fitted.predict(X, edge_index=EDGES)
+    assert (predicted == Y)[HIDDEN].mean() > 0.8
+    assert fitted.score(X, Y, edge_index=EDGES) == pytest.approx((predicted == Y).mean())
+    assert fitted.score(X, LABELS, edge_index=EDGES) == pytest.approx((predicted == Y)[~HIDDEN].mean())
+
+
+def test_probabilities_agree_with_predictions(fitted: GFGNClassifier) -> None:
+    p = fitted.predict_proba(X, edge_index=EDGES)
+    assert p.shape == (len(Y), 3)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (fitted.classes_[p.argmax(1)] == fitted.predict(X, edge_index=EDGES)).all()
+    np.testing.assert_allclose(fitted.decision_function(X, edge_index=EDGES), np.log(p.clip(1e-12)))
+
+
+def test_the_level_is_chosen_on_validation() -> None:
+    clf = GFGNClassifier(**QUICK).fit(X, LABELS, edge_index=EDGES)
+    assert set(clf.level_scores_) == {"graph", "neighbor", "pair"}
+    assert clf.level_scores_[clf.level_] == max(clf.level_scores_.values())
+    alone = GFGNClassifier(clf.level_, **QUICK).fit(X, LABELS, edge_index=EDGES)
+    np.testing.assert_allclose(alone.predict_proba(X, EDGES), clf.predict_proba(X, EDGES), rtol=1e-4, atol=1e-6)
+
+
+def test_an_ensemble_averages_its_members() -> None:
+    clf = GFGNClassifier("graph", 4, **QUICK).fit(X, LABELS, edge_index=EDGES)
+    members = clf.member_probabilities(clf._encode(X, EDGES, None)[0])
+    assert members.shape == (4, len(Y), 3)
+    expected = temper(members.mean(0), clf.temperature_, False).numpy()
+    np.testing.assert_allclose(clf.predict_proba(X, EDGES), expected)
+    uncertainty = clf.predict_uncertainty(X, EDGES)
+    top = members.mean(0).argmax(1)
+    by_hand = [np.std([float(members[r, n, top[n]]) for r in range(4)]) for n in range(len(Y))]
+    np.testing.assert_allclose(uncertainty, by_hand, atol=1e-7)
+    assert len(clf.history_) == 4
+    assert clf.transform(X, EDGES).shape == (len(Y), 4 * 64)
+    single = GFGNClassifier("graph", 1, **QUICK).fit(X, LABELS, edge_index=EDGES)
+    assert single.history_[0]["val"] == pytest.approx(clf.history_[0]["val"])
+    assert not single.predict_uncertainty(X, EDGES).any()
+
+
+def test_embeddings_are_the_input_of_the_last_layer(fitted: GFGNClassifier) -> None:
+    h = torch.from_numpy(fitted.transform(X, EDGES))
+    dataset, _ = fitted._encode(X, EDGES, None)
+    members = fitted._members
+    conv: Any = members.module.convs[-1]  # type: ignore[index]
+    state = {name.removeprefix("convs.1."): value[0] for name, value in members.states.items() if "convs.1." in name}
+    logits = torch.func.functional_call(conv, state, (h, dataset.graph)).double()
+    np.testing.assert_allclose(
+        logits.detach().numpy(), members.logits(dataset.x, dataset.graph)[0], rtol=1e-5, atol=1e-6
+    )
+
+
+def edge_inputs() -> dict[str, Any]:
+    both = np.concatenate([EDGES, EDGES[::-1]], 1)
+    matrix = scipy.sparse.coo_array((np.ones(both.shape[1]), (both[1], both[0])), shape=(len(Y), len(Y))).tocsr()
+    matrix.data[:] = 1
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(Y)))
+    graph.add_edges_from(EDGES.T.tolist())
+    return {
+        "tensor": torch.from_numpy(EDGES),
+        "lists": EDGES.tolist(),
+        "EdgeIndex": EdgeIndex(torch.from_numpy(EDGES), sparse_size=(len(Y), len(Y))),
+        "SciPy": matrix,
+        "sparse tensor": torch.sparse_coo_tensor(torch.from_numpy(both), torch.ones(both.shape[1]))
+        .coalesce()
+        .bool()
+        .float(),
+        "NetworkX": graph,
+        "data frame": pd.DataFrame({"source": EDGES[0], "target": EDGES[1]}),
+        "Graph": Graph.from_edge_index(torch.from_numpy(both), len(Y)),
+        "both directions": both,
+    }
+
+
+@pytest.mark.parametrize("kind", edge_inputs())
+def test_every_kind_of_edges_gives_the_same_prediction(fitted: GFGNClassifier, kind: str) -> None:
+    edges = edge_inputs()[kind]
+    np.testing.assert_allclose(fitted.predict_proba(X, edges), fitted.predict_proba(X, EDGES), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "csr", "float64", "list"])
+def test_every_kind_of_features_gives_the_same_prediction(fitted: GFGNClassifier, kind: str) -> None:
+    same = {
+        "tensor": torch.from_numpy(X),
+        "csr": scipy.sparse.csr_array(X),
+        "float64": X.astype(np.float64),
+        "list": X.tolist(),
+    }
+    if kind == "csr":  # sparse columns are not centered: another encoding, to be fitted as such
+        clf = GFGNClassifier("graph", **QUICK).fit(same[kind], LABELS, EDGES)
+        assert (clf.predict(same[kind], EDGES) == Y)[HIDDEN].mean() > 0.7
+        return
+    np.testing.assert_allclose(fitted.predict_proba(same[kind], EDGES), fitted.predict_proba(X, EDGES), rtol=1e-5)
+
+
+def test_data_frames_with_names_categories_and_missing_values() -> None:
+    names = [f"n{k}" for k in np.random.default_rng(1).permutation(len(Y))]
+    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)], index=names)
+    frame["color"] = np.where(Y == 0, "red", "blue")
+    frame.loc[names[3], "f1"] = np.nan
+    edges = pd.DataFrame({"source": [names[k] for k in EDGES[0]], "target": [names[k] for k in EDGES[1]]})
+    labels = pd.Series(np.array(["a", "b", "c"])[Y], index=names).where(~HIDDEN, None)
+    clf = GFGNClassifier("neighbor", **QUICK).fit(frame, labels, edge_index=edges)
+    assert list(clf.feature_names_in_) == list(frame.columns)
+    assert list(clf.classes_) == ["a", "b", "c"]
+    assert (clf.predict(frame, edge_index=edges) == np.array(["a", "b", "c"])[Y])[HIDDEN].mean() > 0.8
+    assert len(clf.smoothing_scores_) == len(clf.encoder_.feature_names)
+    graph = nx.Graph(list(edges.itertuples(index=False, name=None)))
+    np.testing.assert_allclose(clf.predict_proba(frame, graph), clf.predict_proba(frame, edges), rtol=1e-5)
+
+
+def test_a_pyg_data_has_everything(fitted: GFGNClassifier) -> None:
+    val = torch.from_numpy(np.arange(len(Y)) % 4 == 1)
+    train = torch.from_numpy(np.arange(len(Y)) % 4 >= 2)
+    data = Data(
+        x=torch.from_numpy(X), y=torch.from_numpy(Y), edge_index=torch.from_numpy(EDGES), train_mask=train, val_mask=val
+    )
+    clf = GFGNClassifier("pair", **QUICK).fit(data)
+    assert clf._facts["labelled"] == {"train": int(train.sum()), "val": int(val.sum()), "test": 0}
+    test = ~(train | val).numpy()
+    assert (clf.predict(data) == Y)[test].mean() > 0.7
+
+
+def test_new_nodes_and_new_graphs(fitted: GFGNClassifier) -> None:
+    x, y, edges = make_graph(300, seed=5)
+    assert (fitted.predict(x, edges) == y).mean() > 0.7
+    # Nodes that have no path to the old ones change nothing for these at pair level.
+    joined = np.concatenate([EDGES, edges + len(Y)], 1)
+    old = fitted.predict_proba(np.concatenate([X, x]), joined)[: len(Y)]
+    np.testing.assert_allclose(old, fitted.predict_proba(X, EDGES), rtol=1e-4, atol=1e-7)
+
+
+def test_several_labels_per_node() -> None:
+    labels = np.stack([Y == 0, Y != 1, X[:, 4] > 0], 1).astype(float)
+    seen = labels.copy()
+    seen[HIDDEN] = np.nan
+    clf = GFGNClassifier("neighbor", **QUICK | {"max_epochs": 100}).fit(X, seen, edge_index=EDGES)
+    assert clf.predict_proba(X, EDGES).shape == (len(Y), 3)
+    assert (clf.predict(X, EDGES) == labels)[HIDDEN].mean() > 0.75
+    assert clf._facts["labelled"]["train"] + clf._facts["labelled"]["val"] == (~HIDDEN).sum()
+    assert ((clf.decision_function(X, EDGES) > 0) == clf.predict(X, EDGES)).all()
+
+
+def test_trials_are_tuned_on_validation() -> None:
+    clf = GFGNClassifier("graph", trials=4, **QUICK).fit(X, LABELS, EDGES)
+    assert clf.best_params_["lr"] != clf.lr
+
+
+def test_weights_and_directions_matter() -> None:
+    weight = np.random.default_rng(0).random(EDGES.shape[1]) + 0.1
+    clf = GFGNClassifier("graph", **QUICK).fit(X, LABELS, EDGES, weight)
+    plain = clf.predict_proba(X, EDGES)
+    assert not np.allclose(clf.predict_proba(X, EDGES, weight), plain)
+    directed = GFGNClassifier("graph", directed=True, **QUICK).fit(X, LABELS, EDGES)
+    assert directed._facts["edges"] < clf._facts["edges"]
+
+
+# --- scikit-learn ---------------------------------------------------------------------------------
+
+
+def test_clone_and_pickle(fitted: GFGNClassifier) -> None:
+    assert clone(fitted).get_params() == fitted.get_params()
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X, EDGES), fitted.predict_proba(X, EDGES))
+
+
+def test_the_same_random_state_gives_the_same_model(fitted: GFGNClassifier) -> None:
+    again = GFGNClassifier("pair", **QUICK).fit(X, LABELS, edge_index=EDGES)
+    np.testing.assert_array_equal(again.predict_proba(X, EDGES), fitted.predict_proba(X, EDGES))
+
+
+def test_grid_search_keeps_the_graph_whole() -> None:
+    search = GridSearchCV(GFGNClassifier("neighbor", **QUICK), {"lr": [1e-5, 0.02]}, cv=3, error_score="raise")
+    search.fit(Nodes(X, EDGES), Y)
+    assert search.best_params_ == {"lr": 0.02}
+    assert search.best_score_ > 0.7
+    assert search.predict(Nodes(X, EDGES)[:5]).shape == (5,)
+
+
+def test_cross_validation_sees_no_label_of_the_test_fold() -> None:
+    """With labels that features and edges say nothing about, folds score at chance."""
+    random = np.random.default_rng(3).integers(2, size=len(Y))
+    folds = StratifiedKFold(4, shuffle=True, random_state=0)
+    scores = cross_val_score(GFGNClassifier("pair", **QUICK), Nodes(X, EDGES), random, cv=folds)
+    assert abs(scores.mean() - 0.5) < 0.15
+
+
+def test_rows_without_their_graph_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"edge_index must hold nodes 0 to 59.*pass Nodes\(X, edge_index\) as X"):
+        GFGNClassifier(**QUICK).fit(X[:60], Y[:60], EDGES)
+
+
+def test_pipelines_route_the_edges() -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        clf = GFGNClassifier("graph", scale="none", **QUICK)
+        pipeline = make_pipeline(StandardScaler(), clf).fit(X, LABELS, edge_index=EDGES)
+        assert (pipeline.predict(X, edge_index=EDGES) == Y)[HIDDEN].mean() > 0.75
+        assert pipeline.score(X, Y, edge_index=EDGES) > 0.75
+
+
+def test_html_names_what_was_learned(fitted: GFGNClassifier) -> None:
+    page = fitted._repr_html_()
+    assert "most from neighbors" in page
+    assert "most from neighbors" not in GFGNClassifier()._repr_html_()
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "level": ({"level": "edge"}, {}, r"level must be 'auto', 'graph', 'neighbor' or 'pair', got 'edge'"),
+    "replicas": ({"replicas": 0}, {}, r"replicas must be an integer, 1 or larger, got 0"),
+    "val_fraction": ({"val_fraction": 1.0}, {}, r"val_fraction must be above 0 and below 1, got 1.0"),
+    "metric": ({"metric": "f2"}, {}, r"metric must be one of .*, got 'f2'"),
+    "scale": ({"scale": "max"}, {}, r"scale must be .*, got 'max'"),
+    "transposed": ({}, {"edge_index": EDGES.T}, r"edge_index must hold integers of shape \[2, E\].*transpose it"),
+    "negative": ({}, {"edge_index": EDGES - 1}, r"edge_index must hold nodes 0 to 119.*, got -1"),
+    "weights": ({}, {"edge_weight": [1.0]}, r"edge_weight must have one value per edge, 480, got 1"),
+    "weight": ({}, {"edge_weight": np.full(480, -1.0)}, r"edge_weight must hold finite numbers, 0 or larger, got -1.0"),
+    "short y": ({}, {"y": Y[:7]}, r"y must have one value per node, 120, got 7"),
+    "fractions": ({}, {"y": X[:, 0]}, r"y must hold classes, got the fraction"),
+    "one class": ({}, {"y": np.zeros(120, dtype=int)}, r"y must hold at least two classes, got one class"),
+    "no labels": ({}, {"y": np.full(120, -1)}, r"y must hold at least two classes, got no label"),
+    "no y": ({}, {"y": None}, r"requires y to be passed, but the target y is None"),
+    "mask": (
+        {},
+        {"val_mask": np.ones(3, dtype=bool)},
+        r"val_mask must have shape \[120\], one value per node, got \[3\]",
+    ),
+    "full mask": ({}, {"val_mask": np.ones(120, dtype=bool)}, r"val_mask must leave labelled nodes outside"),
+    "frame": (
+        {},
+        {"edge_index": pd.DataFrame({"a": [0], "b": [1]})},
+        r"must have the columns source and target, got a, b",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named(case: str) -> None:
+    parameters, arguments, message = BAD[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        GFGNClassifier(**QUICK | parameters).fit(X, **{"y": LABELS, "edge_index": EDGES} | arguments)
+
+
+def test_prediction_needs_the_edges_and_the_columns(fitted: GFGNClassifier) -> None:
+    with pytest.raises(
+        ValueError, match="edge_index must be given, because the model was trained on a graph with edges"
+    ):
+        fitted.predict(X)
+    assert fitted.predict(X, np.empty((2, 0), dtype=int)).shape == (len(Y),)
+    with pytest.raises(ValueError, match="X has 5 features, but GFGNClassifier is expecting 6"):
+        fitted.predict(X[:, :5], EDGES)
+
+
+def test_validation_nodes_are_as_given() -> None:
+    val = np.flatnonzero(~HIDDEN)[:20]
+    by_index = GFGNClassifier("graph", **QUICK).fit(X, LABELS, EDGES, val_mask=val)
+    by_mask = GFGNClassifier("graph", **QUICK).fit(X, LABELS, EDGES, val_mask=np.isin(np.arange(len(Y)), val))
+    assert by_index._facts["labelled"] == {"train": int((~HIDDEN).sum()) - 20, "val": 20, "test": 0}
+    np.testing.assert_array_equal(by_index.predict_proba(X, EDGES), by_mask.predict_proba(X, EDGES))
+
+
+# --- calibration ----------------------------------------------------------------------------------
+
+
+def test_the_temperature_is_found() -> None:
+    """Labels drawn from probabilities that are then sharpened: the temperature undoes it."""
+    random = np.random.default_rng(0)
+    logits = torch.from_numpy(random.normal(size=(20_000, 4)))
+    y = torch.multinomial(logits.softmax(1), 1, generator=torch.Generator().manual_seed(0)).squeeze(1)
+    assert fit_temperature((2.5 * logits).softmax(1), y, False) == pytest.approx(2.5, rel=0.05)
+    assert fit_temperature(logits.softmax(1), y, False) == pytest.approx(1.0, rel=0.05)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_a_saved_model_predicts_the_same(fitted: GFGNClassifier, tmp_path: Path) -> None:
+    again = GFGNClassifier.load(fitted.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict_proba(X, EDGES), fitted.predict_proba(X, EDGES))
+    assert again.get_params() == fitted.get_params()
+    assert again.history_ == fitted.history_
+    np.testing.assert_allclose(again.smoothing_scores_, fitted.smoothing_scores_)
