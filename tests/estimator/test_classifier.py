@@ -20,6 +20,7 @@ from torch_geometric.data import Data
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, Graph, Nodes
+from gfgn.data import Dataset
 from gfgn.estimator.members import fit_temperature, temper
 
 QUICK: dict[str, Any] = {"max_epochs": 40, "device": "cpu", "random_state": 0}
@@ -57,7 +58,7 @@ def test_the_level_is_chosen_on_validation() -> None:
 
 
 def test_an_ensemble_averages_its_members() -> None:
-    clf = GFGNClassifier("graph", 4, **QUICK).fit(X, LABELS, edge_index=EDGES)
+    clf = GFGNClassifier("graph", 4, scale="none", **QUICK).fit(X, LABELS, edge_index=EDGES)
     members = clf.member_probabilities(clf._encode(X, EDGES, None)[0])
     assert members.shape == (4, len(Y), 3)
     expected = temper(members.mean(0), clf.temperature_, False).numpy()
@@ -68,7 +69,7 @@ def test_an_ensemble_averages_its_members() -> None:
     np.testing.assert_allclose(uncertainty, by_hand, atol=1e-7)
     assert len(clf.history_) == 4
     assert clf.transform(X, EDGES).shape == (len(Y), 4 * 64)
-    single = GFGNClassifier("graph", 1, **QUICK).fit(X, LABELS, edge_index=EDGES)
+    single = GFGNClassifier("graph", 1, scale="none", **QUICK).fit(X, LABELS, edge_index=EDGES)
     assert single.history_[0]["val"] == pytest.approx(clf.history_[0]["val"])
     assert not single.predict_uncertainty(X, EDGES).any()
 
@@ -294,6 +295,29 @@ def test_validation_nodes_are_as_given() -> None:
     by_mask = GFGNClassifier("graph", **QUICK).fit(X, LABELS, EDGES, val_mask=np.isin(np.arange(len(Y)), val))
     assert by_index._facts["labelled"] == {"train": int((~HIDDEN).sum()) - 20, "val": 20, "test": 0}
     np.testing.assert_array_equal(by_index.predict_proba(X, EDGES), by_mask.predict_proba(X, EDGES))
+
+
+def test_every_network_has_its_own_validation_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+    original = GFGNClassifier.fit_dataset
+
+    def fit_dataset(self: GFGNClassifier, dataset: Dataset, *arguments: Any) -> GFGNClassifier:
+        seen["splits"] = dataset.splits
+        return original(self, dataset, *arguments)
+
+    monkeypatch.setattr(GFGNClassifier, "fit_dataset", fit_dataset)
+    clf = GFGNClassifier("graph", 5, **QUICK | {"max_epochs": 2}).fit(X, LABELS, EDGES)
+    vals = torch.stack([split.val for split in seen["splits"]])
+    assert vals.shape == (5, len(Y))
+    assert vals.unique(dim=0).size(0) == 5
+    assert all(torch.equal(split.train | split.val, torch.from_numpy(~HIDDEN)) for split in seen["splits"])
+    # Calibrated by the networks that did not train on a node.
+    p = clf.member_probabilities(clf._encode(X, EDGES, None)[0])
+    nodes = [n for n in range(len(Y)) if vals[:, n].any()]
+    mean = torch.stack([torch.stack([p[r, n] for r in range(5) if vals[r, n]]).mean(0) for n in nodes])
+    assert clf.temperature_ == pytest.approx(fit_temperature(mean, torch.from_numpy(Y[nodes]), False), rel=1e-3)
+    clf.fit(X, LABELS, EDGES, val_mask=vals[0])
+    assert len(seen["splits"]) == 1
 
 
 # --- calibration ----------------------------------------------------------------------------------

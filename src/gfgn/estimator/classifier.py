@@ -51,8 +51,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     Args:
         level: `"graph"`, `"neighbor"` or `"pair"`, see `gfgn.nn.GFGNConv`; `"auto"` trains all three and keeps the one
             with the best validation score.
-        replicas: Number of networks, which differ in their seed and are trained as one program. Their probabilities are
-            averaged. After the first three, networks train for a quarter longer than the best epoch of these.
+        replicas: Number of networks, which are trained as one program. They differ in their seed and validation nodes,
+            and their probabilities are averaged. After the first three, networks train for a quarter longer than the
+            best epoch of these.
         hidden_channels, num_layers, heads, lam, dropout: See `gfgn.nn.GFGN`.
         lr, weight_decay: Learning rate of Adam, and L2 penalty.
         max_epochs: Largest number of epochs.
@@ -152,7 +153,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 the columns `source`, `target` and optionally `weight` (values of the index of `X` if that is a data
                 frame), a NetworkX graph, a PyG `EdgeIndex` or a `Graph`. `None` for a graph without edges.
             edge_weight: `[E]`, 0 or larger.
-            val_mask: Validation nodes: `[N]` booleans, or indices. By default they are drawn.
+            val_mask: Validation nodes of all networks: `[N]` booleans, or indices. By default they are drawn for each
+                network, the same fraction of every class.
         """
         given = unpack(X, edge_index, edge_weight, y, val_mask)
         raw, columns = self._raw(given.X, reset=True)
@@ -160,13 +162,13 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self._check_parameters()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if given.val_mask is None:
-            val = draw_validation(labels, self.val_fraction, seed)
+            vals = [draw_validation(labels, self.val_fraction, seed + k) for k in range(self.replicas)]
         else:
-            val = read_validation(given.val_mask, labels)
-        train = labels.known & ~val
-        encoder = FeatureEncoder.fit(raw, columns, train, self.scale)
-        graph = self._graph(given, raw.shape[0])
-        split = Split(*map(torch.from_numpy, (train, val, np.zeros_like(val))))
+            vals = [read_validation(given.val_mask, labels)]
+        trains = [labels.known & ~val for val in vals]
+        encoder = FeatureEncoder.fit(raw, columns, np.any(trains, axis=0), self.scale)
+        graph, none = self._graph(given, raw.shape[0]), np.zeros_like(vals[0])
+        splits = [Split(*map(torch.from_numpy, (train, val, none))) for train, val in zip(trains, vals, strict=True)]
         default = "micro_f1" if labels.y.dim() == 2 else "accuracy"
         dataset = Dataset(
             name="X",
@@ -176,7 +178,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             num_classes=labels.classes.size,
             metric=self.metric or default,
             feature_names=encoder.feature_names,
-            splits=[split],
+            splits=splits,
             encoder=encoder,
         )
         return self.fit_dataset(dataset, labels.classes, seed)
@@ -188,24 +190,25 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         seed: int,
         status: Callable[[str, Status], None] | None = None,
     ) -> Self:
-        """Trains on the first split of a dataset; `status` receives the level and the progress of training."""
+        """Trains each network on one of the splits of a dataset, by turns; `status` receives the level and the progress
+        of training."""
         self._check_parameters()
         start = time.perf_counter()
         device, best = choose_device(self.device), -np.inf
         self.level_scores_: dict[str, float] = {}
-        first = range(seed, seed + min(self.replicas, FIRST))
+        first = range(min(self.replicas, FIRST))
         for level in LEVELS if self.level == "auto" else (self.level,):
             configuration = self._tune(dataset, level, seed, device)
-            runs = self._train(dataset, level, configuration, first, self.max_epochs, device, status)
+            runs = self._train(dataset, level, configuration, first, seed, self.max_epochs, device, status)
             score = float(np.mean([run.val for run in runs]))
             # A lower loss decides between levels with the same score, which is frequent with few validation nodes.
             rank = score - 1e-6 * float(np.mean([run.history["val_loss"][run.epoch] for run in runs]))
             self.level_scores_[level] = score
             if rank > best:
                 best, self.level_, chosen, found = rank, level, configuration, runs
-        rest = range(first.stop, seed + self.replicas)
+        rest = range(first.stop, self.replicas)
         epochs = min(self.max_epochs, int(LONGER * max(run.epoch for run in found)) + 1)
-        runs = [*found, *self._train(dataset, self.level_, chosen, rest, epochs, device, status)]
+        runs = [*found, *self._train(dataset, self.level_, chosen, rest, seed, epochs, device, status)]
         self._keep(dataset, runs, chosen, classes)
         names = [column.name for column in self.encoder_.columns]
         self.n_features_in_ = len(names)
@@ -219,12 +222,13 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         dataset: Dataset,
         level: str,
         configuration: Configuration,
-        seeds: Sequence[int],
+        networks: Sequence[int],
+        seed: int,
         max_epochs: int,
         device: str,
         status: Callable[[str, Status], None] | None,
     ) -> list[Run]:
-        replicas = [make_replica(configuration, seed=seed) for seed in seeds]
+        replicas = [make_replica(configuration, k % len(dataset.splits), seed + k) for k in networks]
         report = None if status is None else lambda event: status(level, event)
         options: dict[str, Any] = {"class_weights": self.class_weights, "keep_state": True, "gates": False}
         options |= {"device": device, "status": report}
@@ -244,7 +248,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         configurations = [drawn | options for drawn in sample(SPACE, self.trials, seed)]
         config = TrainConfig(self.max_epochs, self.patience, class_weights=self.class_weights)
         with Store(":memory:") as store:
-            search = (store, dataset, f"gfgn-{level}", configurations, [0], [seed])
+            splits = range(min(len(dataset.splits), FIRST))
+            search = (store, dataset, f"gfgn-{level}", configurations, splits, [seed])
             return successive_halving(*search, config=config, device=device).best
 
     def _keep(self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any]) -> None:
@@ -267,9 +272,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self.history_ = [run.history for run in runs]
         self.val_score_ = float(np.mean([run.val for run in runs]))
         self.smoothing_scores_ = gates_by_dimension(dataset, "graph", lam=self._members.lam).cpu().numpy()
-        val, x = dataset.splits[0].val, with_sparse_features(dataset).x
-        mean = self._members.probabilities(self._members.logits(x, dataset.graph)[:, val]).mean(0)
-        self.temperature_ = fit_temperature(mean, dataset.y[val], dataset.multilabel)
+        self.temperature_ = self._calibrate(dataset)
         parts = {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()}
         self._facts: dict[str, Any] = {
             "nodes": dataset.num_nodes,
@@ -278,6 +281,16 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             "metric": dataset.metric,
             "best_epochs": [run.epoch for run in runs],
         }
+
+    def _calibrate(self, dataset: Dataset) -> float:
+        """The temperature of the probabilities of validation nodes, by the networks that have them for validation."""
+        members, count = self._members, len(dataset.splits)
+        x = with_sparse_features(dataset).x
+        mask = torch.stack([dataset.splits[k % count].val for k in range(members.count)]).unsqueeze(-1)
+        p = members.probabilities(members.logits(x, dataset.graph))
+        known = mask.any(0).squeeze(-1)
+        mean = ((p * mask).sum(0) / mask.sum(0).clamp(min=1))[known]
+        return fit_temperature(mean, dataset.y[known], dataset.multilabel)
 
     def _check_parameters(self) -> None:
         if self.level not in ("auto", *LEVELS):
