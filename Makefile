@@ -3,11 +3,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --constraint constraints.txt
 
 .PHONY: demo test lint format docs bench clean
 
-demo: $(VENV)/.installed  ## train MLP, GCN and the three GFGN levels on the embedded graph
+demo: $(VENV)/.installed  ## compare the majority class, MLP, GCN and the three GFGN levels on the embedded graph
 	$(BIN)/gfgn compare
 
 test: $(VENV)/.installed-dev  ## all tests, one process per core, at most four

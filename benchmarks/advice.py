@@ -19,8 +19,8 @@ from gfgn.runs import Store
 from gfgn.runs.advice import advise
 from gfgn.train import keep_freed_memory
 
-BLOCKS = partial(contextual_sbm, 1200, classes=3, degree=10)
-HOMOPHILY, SIGNAL = 0.6, 1.5
+BLOCKS = partial(contextual_sbm, 800, classes=3, features=32, degree=10)
+HOMOPHILY, SIGNAL = 0.6, 1.8
 NONE = 1 / 3  # homophily of edges that know nothing of three classes
 CASES: dict[str, tuple[str, Callable[..., Dataset]]] = {
     "dimensions": ("graph", partial(dimensions, 1000)),
@@ -29,6 +29,9 @@ CASES: dict[str, tuple[str, Callable[..., Dataset]]] = {
     "block model, features only": ("features", partial(BLOCKS, homophily=NONE, signal=SIGNAL)),
     "block model, neither": ("nothing", partial(BLOCKS, homophily=NONE, signal=0.0)),
 }
+TRAINING = {name: {"max_epochs": 100, "patience": 25} for name in CASES} | {
+    "dimensions": {"max_epochs": 200, "patience": 50}  # six classes take longer to learn
+}
 
 
 def run(name: str, seeds: list[int], store: Store) -> dict[str, object]:
@@ -36,7 +39,7 @@ def run(name: str, seeds: list[int], store: Store) -> dict[str, object]:
     truth, make = CASES[name]
     rows, seconds = [], 0.0
     for seed in seeds:
-        content = advise(make(seed=seed), store=store, max_epochs=200, patience=50).to_json()
+        content = advise(make(seed=seed), store=store, **TRAINING[name]).to_json()
         models = content["comparison"]["models"]
         gaps = {key: [round(gap[part], 4) for part in ("low", "mean", "high")] for key, gap in content["gaps"].items()}
         scores = {model["model"]: round(model["mean"], 4) for model in models}

@@ -126,12 +126,42 @@ def growth(device: str) -> None:
     save(figure, f"growth-{device}")
 
 
+def interval_coverage(device: str) -> None:
+    """How often intervals of scores and of differences contain the truth; one dot per estimate and distribution."""
+    rows = load(f"interval_coverage-{device}")["problems"]
+    methods = {"bootstrap": EAGER, "t": THEIRS, "printed": OURS}
+    names = {"bootstrap": "percentile bootstrap", "t": "Student's t, not corrected", "printed": "printed by gfgn"}
+    splits = sorted({row["splits"] for row in rows})
+    figure = Figure(figsize=(9.5, 2.9), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for panel, kind in zip(panels, ("score", "difference"), strict=True):
+        panel.axhspan(92, 98, color=OURS, alpha=0.1, linewidth=0)
+        panel.axhline(95, color="#444444", linewidth=0.8, linestyle="--")
+        for shift, (method, shade) in enumerate(methods.items()):
+            chosen = [row for row in rows if row["kind"] == kind]
+            offsets = {at: iter(range(len(chosen))) for at in splits}
+            x = [
+                splits.index(row["splits"]) + 0.28 * (shift - 1) + 0.012 * (next(offsets[row["splits"]]) - 7)
+                for row in chosen
+            ]
+            panel.scatter(x, [100 * row[method] for row in chosen], s=14, color=shade, label=names[method])
+        panel.set_xticks(range(len(splits)), [f"{count} splits" for count in splits], fontsize=8)
+        panel.set_title(
+            {"score": "score of one model", "difference": "paired difference of two models"}[kind], fontsize=9
+        )
+        panel.tick_params(axis="y", labelsize=8)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("contain the truth, %", fontsize=8)
+    panels[1].legend(fontsize=8, frameon=False, loc="lower right")
+    save(figure, f"interval_coverage-{device}")
+
+
 def main() -> None:
     import matplotlib
 
     matplotlib.rcParams["svg.hashsalt"] = "gfgn"
     for device in ("cuda", "cpu"):
-        for draw in (layer, growth, training):
+        for draw in (layer, growth, training, interval_coverage):
             if (RESULTS / f"{draw.__name__}-{device}.json").exists():
                 draw(device)
 

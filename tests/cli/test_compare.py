@@ -81,7 +81,7 @@ def test_several_datasets_and_the_grid_of_the_paper(tmp_path: Path) -> None:
     assert f"{2 * (8 + 1 + 16 + 1)} runs, " in result.stdout
     assert "karate: " in result.stdout
     assert "average rank: " in result.stdout
-    selected = r"^  gfgn-graph: learning rate [\d.]+, weight decay \S+, dropout 0.\d, λ \d \("
+    selected = r"^  gfgn-graph: learning rate [\d.]+, weight decay \S+, dropout 0.\d, λ \d(?:, gate_bias 0)? \("
     assert len(re.findall(selected, result.stdout, re.M)) == 2
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "2 models on 2 datasets" in page

@@ -156,6 +156,14 @@ def test_names_of_users_are_escaped(comparison: Comparison, tmp_path: Path) -> N
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
+def test_one_split_has_no_interval(tmp_path: Path) -> None:
+    data = dataclasses.replace(dimensions(120, degree=8, splits=1), metric="log_loss")
+    page = write(tmp_path, compare(data, ["mlp", "gfgn-graph"], splits=1, max_epochs=3))
+    assert "nan" not in re.sub(r"<style.*?</style>", "", page, flags=re.DOTALL).lower()
+    assert "test negative log loss</th>" in page
+    assert "<td>–</td>" in page
+
+
 def test_the_table_shows_the_summaries(page: str, comparison: Comparison) -> None:
     for model, summary in comparison.summary().items():
         cells = rows_of(page, model)[0]
@@ -227,14 +235,24 @@ def test_a_tuned_comparison_shows_the_selected_configurations(both: str, tuned: 
 
 
 def test_shared_settings_are_shown_once(comparison: Comparison, tuned: Comparison, tmp_path: Path) -> None:
-    assert write(tmp_path, comparison, with_record(comparison, name="other")).count("Every model: ") == 1
-    assert write(tmp_path, comparison, tuned).count("Every model: ") == 2
+    assert write(tmp_path, comparison, with_record(comparison, name="other")).count("Every network: ") == 1
+    assert write(tmp_path, comparison, tuned).count("Every network: ") == 2
 
 
 def test_a_single_split_has_no_interval(tmp_path: Path) -> None:
     page = Page(write(tmp_path, explained(dimensions(120, degree=8, splits=2), ["mlp", "gfgn-graph"], splits=1)))
     assert page.wrong == []
     assert "nan" not in re.sub(r"<style>.*?</style>|<script>.*?</script>", "", page.text, flags=re.S).lower()
+
+
+def test_the_log_loss_is_no_percentage(tmp_path: Path) -> None:
+    data = dataclasses.replace(dimensions(120, degree=8, splits=2), metric="log_loss")
+    comparison = explained(data, ["majority", "gfgn-graph"])
+    page = write(tmp_path, comparison)
+    assert Page(page).wrong == []
+    assert rows_of(page, "majority")[0][0].startswith(f"−{-comparison.summary()['majority'].mean:.3f} ± ")
+    assert "importance, points" not in page
+    assert "log loss, %" not in page
 
 
 def test_missing_parts_are_named(comparison: Comparison, tmp_path: Path) -> None:
@@ -320,8 +338,12 @@ def test_another_score_than_in_the_store_is_told(comparison: Comparison, tmp_pat
 
 def test_a_diverged_run(comparison: Comparison, tmp_path: Path) -> None:
     history: dict[str, Any] = {"epoch": [0, 1, 2], "train_loss": [1.0, None, 2.0], "val_loss": [None] * 3}
-    text = write(tmp_path, with_explanation(comparison, history=history | {"val": [0.1, 0.2, None]}))
+    changed = with_explanation(comparison, history=history | {"val": [0.1, 0.2, None]})
+    assert changed.explanation is not None
+    unknown = {"gates": {"graph": [None] * 36}, "importance": [None] * 36}
+    text = write(tmp_path, with_explanation(changed, features=changed.explanation["features"] | unknown))
     assert Page(text).wrong == []
+    assert rows_of(text, "own 1, no. 1")[0][0] == "–"
 
 
 def test_the_table_of_features(page: str, comparison: Comparison) -> None:

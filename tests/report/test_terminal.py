@@ -1,5 +1,6 @@
 """Progress lines and bars, and the tables in the terminal."""
 
+import dataclasses
 import io
 import re
 
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from gfgn.data import dimensions
 from gfgn.report import progress
-from gfgn.report.progress import RunProgress, describe_status
+from gfgn.report.progress import Remaining, RunProgress, describe_status
 from gfgn.report.terminal import print_comparisons
 from gfgn.runs import compare, grid
 from gfgn.runs.text import duration
@@ -27,6 +28,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_status() -> None:
     assert describe_status(STATUS) == "120 training, epoch 200, best validation score 84.7%, 1 min 15 s left"
+    assert "best validation score −0.412," in describe_status(dataclasses.replace(STATUS, best_val=-0.412))
     early = Status(160, 0, 160, 0, float("-inf"), 0.0, None)
     assert describe_status(early) == "160 training, epoch 0"
 
@@ -57,8 +59,76 @@ def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
         callback.on_model_end("texas", "gfgn-pair")
         callback.on_model_begin("texas", "mlp", 40, 0)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())  # type: ignore[attr-defined]
-    for part in ("texas gfgn-pair", " 81/160", " 81/200", "best validation score 84.7%, 1 min 15 s left"):
+    for part in ("texas gfgn-pair", " 81/160", " 81/200", "epoch 200, best 84.7%"):
         assert part in text
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_one_split_has_no_interval(metric: str) -> None:
+    data = dataclasses.replace(dimensions(100, degree=8, splits=1), metric=metric)
+    console = Console(file=io.StringIO(), width=100)
+    print_comparisons(console, [compare(data, ["mlp", "gfgn-graph"], splits=1, max_epochs=3)])
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "nan" not in text
+    assert re.search(r"mlp +−?[\d.]+ +–", text)
+    assert re.search(r"gfgn-graph +−?[\d.]+ +– +[+−][\d.]+ *$", text, flags=re.MULTILINE)
+
+
+def test_no_time_left_until_a_fifth_is_done() -> None:
+    early = dataclasses.replace(STATUS, finished=31)
+    assert "left" not in describe_status(early)
+    assert "left" in describe_status(dataclasses.replace(STATUS, finished=32))
+    loss = dataclasses.replace(STATUS, best_val=-0.51234)
+    assert "best validation score −0.512, " in describe_status(loss)
+
+
+def test_bars_fit_into_80_columns() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    callback = RunProgress(console, 12_000)
+    with callback.bars:
+        callback.on_model_begin("a graph with a very long name", "gfgn-neighbor", 6_000, 4_000)
+        callback.on_status(dataclasses.replace(STATUS, epoch=1_200, best_val=1.0))
+        callback.bars.refresh()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= 80
+    assert any("4000/6000" in line and "epoch 1,200" in line for line in lines)
+
+
+def test_the_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    remaining = Remaining({("d", "a"): 1.0, ("d", "b"): 2.0, ("d", "c"): 5.0})
+    remaining.begin("d", "a", 1.0)
+    assert remaining.seconds() is None
+    now = 10.0
+    remaining.end()
+    assert remaining.seconds() is None  # an eighth of the work
+    remaining.begin("d", "b", 0.5)  # half of it is in the store
+    assert remaining.seconds() is None
+    now = 16.0
+    remaining.end()
+    assert remaining.seconds() == pytest.approx(16 / 2 * 5)
+    remaining.begin("d", "c", 1.0)
+    now = 26.0
+    assert remaining.seconds() == pytest.approx(30)  # counts down
+    now = 100.0
+    assert remaining.seconds() == 0.0  # takes longer than expected
+    remaining.end()
+    assert remaining.seconds() == 0.0
+    assert Remaining({}).seconds() is None
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(1, "5 s"), (23, "25 s"), (59, "1 min"), (130, "2 min"), (7300, "2 h")])
+def test_estimates_are_rounded(seconds: float, text: str) -> None:
+    assert progress._rounded(seconds) == text
+
+
+def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    callback = RunProgress(Console(stderr=True, quiet=True), 2)
+    with callback.bars:
+        callback.on_model_begin("texas", "mlp", 2, 0)
+        callback.on_model_end("texas", "mlp")
     assert capsys.readouterr().err == ""
 
 

@@ -2,19 +2,20 @@
 
 import dataclasses
 import json
-import types
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import confusion_matrix
 
 import gfgn.runs.explanation as module
 from gfgn.data import Dataset, dimensions
+from gfgn.data.encoder import FeatureEncoder, raw_features
 from gfgn.runs import Comparison, Store, compare, explain, smoothness
 from gfgn.runs.comparison import read_comparisons
-from gfgn.runs.explanation import Explained, choose_run, find_extremes
+from gfgn.runs.explanation import Again, choose_run, find_extremes
 from gfgn.runs.importance import permutation_importance, permute_columns
 
 QUICK: dict[str, Any] = {"splits": 2, "max_epochs": 30}
@@ -65,10 +66,9 @@ def test_the_run_is_chosen_by_validation_score(comparison: Comparison) -> None:
 
 def test_models_that_cannot_be_explained_are_skipped(data: Dataset) -> None:
     with Store(":memory:") as store:
-        sampled = compare(data, ["graphsaint"], splits=1, store=store, max_epochs=1)
-        assert explain(store, data, sampled) is None
-        rows = {"majority": [dataclasses.replace(sampled.rows["graphsaint"][0], model="majority")]}
-        assert choose_run(dataclasses.replace(sampled, rows=rows)) is None
+        able = compare(data, ["majority", "graphsaint"], splits=1, store=store, max_epochs=1)
+        assert explain(store, data, able) is None
+        assert read_comparisons(store)[0].explanation is None
 
 
 def test_the_run_trained_again_is_the_run_of_the_store(note: dict[str, Any], comparison: Comparison) -> None:
@@ -81,7 +81,7 @@ def test_the_run_trained_again_is_the_run_of_the_store(note: dict[str, Any], com
 
 
 def test_classes_are_those_of_the_test_nodes(data: Dataset, note: dict[str, Any], comparison: Comparison) -> None:
-    explained = Explained.of(comparison.rows[note["run"]["model"]][0], data, "cpu")
+    explained = Again.of(comparison.rows[note["run"]["model"]][0], data, "cpu")
     mask = data.splits[0].test
     with torch.no_grad():
         predicted = explained.network(data.x, data.graph).argmax(1)
@@ -92,14 +92,13 @@ def test_classes_are_those_of_the_test_nodes(data: Dataset, note: dict[str, Any]
 
 
 def test_curves_are_thinned_and_keep_the_best_epoch(comparison: Comparison, data: Dataset) -> None:
-    run = Explained.of(comparison.rows["mlp"][0], data, "cpu").run
-    whole = module._history(run)
+    run = Again.of(comparison.rows["mlp"][0], data, "cpu").run
+    whole = module.thinned(run.history, run.epoch)
     assert whole["epoch"] == list(range(run.epochs))
     assert whole["val"][run.epoch] == pytest.approx(run.val, abs=1e-5)
     values = [float(k) for k in range(5000)]
     values[7] = float("nan")
-    long = dataclasses.replace(run, epoch=7, history=dict.fromkeys(run.history, values))
-    thin = module._history(long)
+    thin = module.thinned(dict.fromkeys(run.history, values), 7)
     assert len(thin["epoch"]) <= 200
     assert {0, 7, 4999} <= set(thin["epoch"])
     assert thin["val"][thin["epoch"].index(7)] is None
@@ -148,15 +147,20 @@ def test_permuted_columns_are_the_same_dense_and_sparse() -> None:
 
 
 def test_columns_of_one_source_are_permuted_together(data: Dataset) -> None:
-    columns = [types.SimpleNamespace(name=f"column {k}") for k in range(35)]
-    encoder = types.SimpleNamespace(columns=columns, sources=[0, *range(35)])
-    known = dataclasses.replace(data)
-    object.__setattr__(known, "encoder", encoder)
-    groups, source = module._groups(known)
-    assert groups[:2] == [[0, 1], [2]]
-    assert source is not None
-    assert source[:3] == ["column 0", "column 0", "column 1"]
-    assert module._groups(data)[1] is None
+    city = np.array(["Bonn", "Kiel", "Ulm"])[data.y.numpy() // 2]
+    raw, columns = raw_features(pd.DataFrame({"city": city, "size": data.x[:, 0].numpy()}))
+    encoder = FeatureEncoder.fit(raw, columns)
+    changes: dict[str, Any] = {"x": encoder.transform(raw), "feature_names": encoder.feature_names, "encoder": encoder}
+    table = dataclasses.replace(data, **changes, smooth_dimensions=None)
+    with Store(":memory:") as store:
+        note = explain(store, table, compare(table, ["mlp"], splits=1, store=store, max_epochs=60))
+    assert note is not None
+    features = note["features"]
+    assert features["source"] == ["city", "city", "city", "size"]
+    *cities, size = features["importance"]
+    assert len(set(cities)) == 1
+    assert cities[0] > 0.1
+    assert cities[0] > size
 
 
 def test_wide_data_has_candidates_only(
@@ -165,7 +169,7 @@ def test_wide_data_has_candidates_only(
     monkeypatch.setattr(module, "MAX_DIMENSIONS", 20)
     monkeypatch.setattr(module, "CANDIDATES", 10)
     monkeypatch.setattr("gfgn.runs.gates.MAX_DIMENSIONS", 20)
-    explained = Explained.of(comparison.rows["gfgn-pair"][0], data, "cpu")
+    explained = Again.of(comparison.rows["gfgn-pair"][0], data, "cpu")
     features = module.explain_features(explained, data)
     assert list(features["gates"]) == ["graph"]
     chosen = [k for k, value in enumerate(features["importance"]) if value is not None]
@@ -177,7 +181,7 @@ def test_wide_data_has_candidates_only(
 
 
 def test_extreme_edges_are_those_of_the_gates(data: Dataset, comparison: Comparison) -> None:
-    explained = Explained.of(comparison.rows["gfgn-pair"][0], data, "cpu")
+    explained = Again.of(comparison.rows["gfgn-pair"][0], data, "cpu")
     named = dataclasses.replace(data, node_ids=np.array([f"n{k}" for k in range(240)]), class_names=list("abcdef"))
     found = find_extremes(explained, named)
     assert (found["kind"], found["total"]) == ("edges", data.graph.num_edges)
@@ -198,7 +202,7 @@ def test_extreme_nodes(data: Dataset) -> None:
     data = dataclasses.replace(data, graph=isolated)
     with Store(":memory:") as store:
         row = compare(data, ["gfgn-neighbor"], splits=1, store=store, max_epochs=5).rows["gfgn-neighbor"][0]
-    explained = Explained.of(row, data, "cpu")
+    explained = Again.of(row, data, "cpu")
     found = find_extremes(explained, data)
     assert (found["kind"], found["total"]) == ("nodes", 239)
     with torch.no_grad():

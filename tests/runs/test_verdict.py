@@ -1,6 +1,8 @@
 """What comparisons mean: from made-up scores, where the right answer is plain, and on graphs whose truth is known."""
 
 import math
+import re
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +11,8 @@ from runs.stores import RECORD, row
 
 from gfgn.data import Dataset, dimensions
 from gfgn.data.generators.contextual_sbm import contextual_sbm
-from gfgn.runs.advice import MODELS, advise, suited_models
+from gfgn.runs import compare
+from gfgn.runs.advice import MODELS, suited_models
 from gfgn.runs.comparison import Comparison, ComparisonPlan
 from gfgn.runs.verdict import headline, judge, reads
 from gfgn.train import TrainConfig
@@ -25,7 +28,7 @@ def made_up(splits: int = 5, **scores: Any) -> Comparison:
         val, test = given if isinstance(given, tuple) else (given, given)
         noise = [NOISE[(k + shift) % 5] for k in range(splits)]
         rows[model] = [row(k, model=model, val=val + noise[k], test=test + noise[k]) for k in range(splits)]
-    plan = ComparisonPlan(RECORD, tuple(rows), splits, 1, ({},), TrainConfig(5, 5))
+    plan = ComparisonPlan(replace(RECORD, num_classes=4), tuple(rows), splits, 1, ({},), TrainConfig(5, 5))
     return Comparison(plan, rows, {})
 
 
@@ -55,15 +58,13 @@ def test_the_headline_names_the_model_chosen_on_validation() -> None:
         ({"mlp": 0.9, "gcn": 0.6}, "mlp, chosen on validation, .*; the graph hurts: −30.0 ["),
         ({"mlp": 0.6, "gradient_boosting": 0.7}, "gradient-boosting, chosen on validation, has a test .*]."),
         ({"majority": 0.6, "mlp": 0.6}, "points and so not shown to be above the majority class."),
-        ({"majority": 0.6}, "majority, chosen on validation, has a test accuracy of 60.0% [59.0, 61.0]."),
+        ({"majority": 0.6}, "majority, chosen on validation, has a test accuracy of 60.0% [.*]."),
     ],
 )
 def test_what_else_the_headline_says(scores: dict[str, float], expected: str) -> None:
-    import re
-
     pattern = ".*".join(map(re.escape, expected.split(".*")))
     text = headline(made_up(**scores))
-    assert re.search(pattern, text) or "59.0" in expected, text
+    assert re.search(pattern, text), text
     if "graph" not in expected:
         assert "graph" not in text
 
@@ -103,7 +104,7 @@ def test_a_single_split_gives_no_verdict() -> None:
     verdict = judge(comparison)
     assert math.isnan(verdict.gaps["graph − features"].low)
     assert verdict.kind == "undecided"
-    assert "A single split gives no interval and so no verdict; mlp: test accuracy of 61.0%" in verdict.sentence
+    assert "A single split gives no interval and so no verdict; mlp: test accuracy of 58.0%" in verdict.sentence
     assert "nan" not in verdict.sentence + headline(comparison)
 
 
@@ -116,23 +117,24 @@ def test_what_a_verdict_needs() -> None:
 
 # --- advice -----------------------------------------------------------------------------------------------------------
 
-BLOCKS = partial(contextual_sbm, 600, classes=3, degree=10, splits=5)
+FEW = ("majority", "logistic-regression", "label-propagation", "gcn", "gfgn-graph")
+BLOCKS = partial(contextual_sbm, 500, classes=3, degree=8)
 TRUTH = {
-    "dimensions": ("graph", partial(dimensions, 600, splits=5)),
-    "both": ("graph", partial(BLOCKS, homophily=0.65, signal=1.8)),
-    "edges": ("edges", partial(BLOCKS, homophily=0.65, signal=0.0)),
-    "features": ("features", partial(BLOCKS, homophily=1 / 3, signal=1.8)),
+    "dimensions": ("graph", partial(dimensions, 400, reasons=2, degree=30, smooth_noise=5.0)),
+    "both": ("graph", partial(BLOCKS, homophily=0.6, signal=1.8)),
+    "edges": ("edges", partial(BLOCKS, homophily=0.7, signal=0.0)),
+    "features": ("features", partial(BLOCKS, homophily=1 / 3, signal=2.5)),
     "neither": ("nothing", partial(BLOCKS, homophily=1 / 3, signal=0.0)),
 }
 
 
 @pytest.mark.parametrize("case", TRUTH)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", range(2))
 def test_the_verdict_is_right_where_the_truth_is_known(case: str, seed: int) -> None:
-    """`benchmarks/advice.py` has larger graphs and twenty seeds."""
+    """`benchmarks/advice.py` has all models, larger graphs and twenty seeds."""
     truth, make = TRUTH[case]
-    advice = advise(make(seed=seed), max_epochs=80, patience=25)
-    assert advice.verdict.kind == truth, advice.verdict.sentence
+    verdict = judge(compare(make(seed=seed), FEW, 10, max_epochs=60, patience=20))
+    assert verdict.kind == truth, verdict.sentence
 
 
 def test_models_that_suit_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

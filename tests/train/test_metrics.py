@@ -167,6 +167,30 @@ def test_metrics_do_not_read_values(metric: str) -> None:
     assert scores.shape == (2,)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("metric", METRICS)
+def test_metrics_are_captured_as_a_cuda_graph(metric: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def draw() -> list[torch.Tensor]:
+        labels, classes = torch.rand(50, 4, generator=generator) < 0.4, torch.randint(4, (50,), generator=generator)
+        mask = torch.rand(3, 50, generator=generator) < 0.7
+        return [torch.randn(3, 50, 4, generator=generator), labels if metric == "micro_f1" else classes, mask]
+
+    score, inputs = metrics.SCORES[metric], [each.cuda() for each in draw()]
+    score(*inputs)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = score(*inputs)
+    for _ in range(3):
+        there = draw()
+        for mine, other in zip(inputs, there, strict=True):
+            mine.copy_(other)
+        graph.replay()
+        torch.testing.assert_close(captured.cpu(), score(*there))
+
+
 def test_micro_f1_of_nothing_is_1() -> None:
     logits, y = -torch.ones(1, 2, 3), torch.zeros(2, 3, dtype=torch.bool)
     assert float(metrics.micro_f1(logits, y, torch.ones(1, 2, dtype=torch.bool))) == 1

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, stdout, user_errors
+from gfgn.cli.app import Device, app, notes, stdout, user_errors
 from gfgn.cli.compare import Out, default_splits, print_files, train_and_report
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
@@ -44,7 +44,7 @@ def advise(
     from gfgn.report.terminal import print_advice
     from gfgn.runs.advice import MODELS, SPLITS, make_advice, suited_models
 
-    start, console = time.perf_counter(), options.stderr(quiet)
+    start, console = time.perf_counter(), notes(quiet)
     with user_errors():
         given = options.all_settings(context, set_)
         settings = options.parse_settings(given, MODELS).arguments(max_epochs=epochs, class_weights=class_weights)

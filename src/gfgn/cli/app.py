@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Graph Feature Gating Networks: learn, for every feature dimension, how much a node takes from its neighbors.",
 )
+NEWS = "gfgn.ops.cpu"  # whose warnings say that kernels are being compiled, which a library has to say out loud
 Device = Annotated[str, typer.Option(help="cpu, cuda or mps; auto: cuda if available.")]
 
 
@@ -61,14 +62,26 @@ def _set_up(
 
 
 class _StderrHandler(logging.Handler):
-    """Prints log messages to whatever `sys.stderr` is at the time."""
+    """Prints log messages to whatever `sys.stderr` is at the time; with `quiet`, warnings only."""
+
+    quiet = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        print(prefix + record.getMessage(), file=sys.stderr, flush=True)
+        warning = record.levelno >= logging.WARNING and not record.name.startswith(NEWS)
+        if warning or not self.quiet:
+            prefix = f"{record.levelname.lower()}: " if warning else ""
+            print(prefix + record.getMessage(), file=sys.stderr, flush=True)
 
 
 _STDERR = _StderrHandler()
+
+
+def notes(quiet: bool) -> Console:
+    """The console for progress and notes, on stderr; with `quiet`, only warnings and errors are shown."""
+    from rich.console import Console
+
+    _STDERR.quiet = quiet
+    return Console(stderr=True, quiet=quiet)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, fail, split_names, stdout, user_errors
+from gfgn.cli.app import Device, app, fail, notes, split_names, stdout, user_errors
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def compare(
 
     Without DATA: a generated graph, no download, well under a minute. Run again, it trains only what is missing.
     """
-    start, console = time.perf_counter(), options.stderr(quiet)
+    start, console = time.perf_counter(), notes(quiet)
     with user_errors():
         names, given = split_names(models), options.all_settings(context, set_)
         settings = options.parse_settings(given, names).arguments(max_epochs=epochs, class_weights=class_weights)

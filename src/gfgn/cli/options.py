@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import logging
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from gfgn.cli.app import fail, user_errors
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 NOT_SAVED = ("config", "write_config", "check")  # parameters of commands that a config file does not hold
-META = "gfgn-settings"  # key of the settings of the config file in the context
+META = "settings"  # key of the settings of the config file in the context
 
 
 def _load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -135,14 +131,6 @@ def write_config(context: typer.Context, path: Path, given: Sequence[str]) -> No
 def all_settings(context: typer.Context, given: Sequence[str] | None) -> list[str]:
     """The settings of the config file, then those of the command line, which win."""
     return [*context.meta.get(META, []), *(given or [])]
-
-
-def stderr(quiet: bool) -> Console:
-    """The console for progress and notes; with `quiet`, only warnings and errors are shown."""
-    from rich.console import Console
-
-    logging.getLogger("gfgn").setLevel(logging.WARNING if quiet else logging.INFO)
-    return Console(stderr=True, quiet=quiet)
 
 
 def print_json(content: Mapping[str, Any]) -> None:

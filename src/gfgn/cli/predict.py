@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, user_errors
+from gfgn.cli.app import Device, app, notes, user_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ def predict(
     """
     from gfgn.estimator import GFGNClassifier
 
-    start, console = time.perf_counter(), options.stderr(quiet)
+    start, console = time.perf_counter(), notes(quiet)
     with user_errors():
         if out.suffix not in FORMATS:
             raise ValueError(f"--out must end in {' or '.join(FORMATS)}, got {out}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gfgn.cli import options
 from gfgn.cli.app import app, fail, user_errors
 
 
@@ -19,6 +20,7 @@ def report(
         Path | None, typer.Option(help="The file to write.", show_default="report.html next to the store")
     ] = None,
     runs: Annotated[Path | None, typer.Option(help="Also write all runs to this .csv or .parquet file.")] = None,
+    open_: options.Open = False,
 ) -> None:
     """Write the HTML report of a store again; for a study, its tables and figures. Nothing is trained."""
     from gfgn.cli.compare import STORE
@@ -47,3 +49,5 @@ def report(
         for model, (have, need) in comparison.incomplete.items():
             typer.echo(f"left out: {model} on {comparison.dataset.name}, which has {have:,} of {need:,} runs so far")
     typer.echo(f"report: {written}")
+    if open_:
+        options.open_in_browser(written)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, print_table, user_errors
+from gfgn.cli.app import Device, app, notes, print_table, user_errors
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def train(
 
     Nodes without a label take part through their features and edges; `gfgn predict` then predicts their labels.
     """
-    start, console = time.perf_counter(), options.stderr(quiet)
+    start, console = time.perf_counter(), notes(quiet)
     with user_errors():
         if not 0 <= test < 1:
             raise ValueError(f"--test must be at least 0 and below 1, got {test}")
@@ -169,7 +169,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
     evaluation = evaluate(classifier, dataset)
     classifier.describe(name=dataset.name, reading=columns, **evaluation.facts())
     classifier.save(out)
-    report = write_model_report(classifier, dataset, evaluation, out / "report.html")
+    report = write_model_report(classifier, dataset, evaluation, out)
     files = {"model": str(out), "card": str(out / "README.md"), "report": str(report)}
     return {
         "level": classifier.level_,

@@ -273,7 +273,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             "edges": dataset.graph.num_edges,
             "labelled": parts,
             "metric": dataset.metric,
-            "epochs": [len(run.history["val"]) for run in runs],
+            "best_epochs": [run.epoch for run in runs],
         }
 
     def _check_parameters(self) -> None:

@@ -7,7 +7,7 @@ without a script. Colors are variables of the page, and marks differ in shape to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -24,6 +24,7 @@ class Chart:
     height: int
     left: int = 12
     parts: list[str] = field(default_factory=list)
+    top: int = 10
     bottom: int = 8
 
     def across(self, x: float) -> str:
@@ -34,22 +35,23 @@ class Chart:
         """The vertical position of a value."""
         return f"{self.height * (self.y[1] - y) / (self.y[1] - self.y[0]):.4g}"
 
-    def x_axis(self, title: str, label: Callable[[float], str] = "{:g}".format, count: int = 5) -> None:
+    def x_axis(self, title: str, count: int = 5) -> None:
         """Vertical grid lines with their values below, and the title below these."""
         self.bottom = 2 * LABEL + 12
         for tick in ticks(self.x, count):
             at = self.across(tick)
             self.parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="{self.height}"/>')
-            self.text(at, self.height + LABEL, label(tick), "middle")
+            self.text(at, self.height + LABEL, f"{tick:g}".replace("-", "−"), "middle")
         self.text("50%", self.height + 2 * LABEL, title, "middle")
 
-    def y_axis(self, label: Callable[[float], str] = "{:g}".format, count: int = 5) -> None:
-        """Horizontal grid lines with their values to the left."""
-        self.left = 48
+    def y_axis(self, title: str, count: int = 5) -> None:
+        """Horizontal grid lines with their values to the left, and the title above."""
+        self.left, self.top = 48, 30
+        self.text("-40", -12, title)
         for tick in ticks(self.y, count):
             at = self.down(tick)
             self.parts.append(f'<line class="grid" x1="0" x2="100%" y1="{at}" y2="{at}"/>')
-            self.text("-8", float(at) + 4, label(tick), "end")
+            self.text("-8", float(at) + 4, f"{tick:g}".replace("-", "−"), "end")
 
     def text(self, x: str, y: float, content: str, anchor: str = "start", kind: str = "") -> None:
         """A text at a horizontal position, given in percent or pixels."""
@@ -86,8 +88,8 @@ class Chart:
 
     def svg(self, alt: str) -> str:
         """The chart as an element of a page, with an alternative text."""
-        style = f"height:{self.height}px;width:calc(100% - {self.left + 16}px);margin:10px 16px {self.bottom}px "
-        style += f"{self.left}px"
+        style = f"height:{self.height}px;width:calc(100% - {self.left + 16}px);"
+        style += f"margin:{self.top}px 16px {self.bottom}px {self.left}px"
         body = "\n".join(self.parts)
         return f'<svg class="chart" role="img" aria-label="{escape(alt)}" style="{style}">\n{body}\n</svg>'
 

@@ -17,16 +17,16 @@ from gfgn.runs.text import METRICS, count, scale, score, unit
 from gfgn.runs.text import heading as metric_heading
 from gfgn.train.evaluation import ClassReport
 
+Explanation = dict[str, Any]  # or a part of it, see `gfgn.runs.explain`
 GATES = {"min": "minimum", "mean": "mean", "max": "maximum", "std": "std. dev.", "below_055": "below 0.55, %"}
 NAMED = 8  # classes up to which the columns of the confusion matrix have names instead of numbers
 OPEN, LARGEST = 50, 200  # classes up to which the confusion matrix is open, and up to which it is there at all
 MISTAKES = 15  # kinds of mistakes listed for many classes
 
 
-def run_section(comparison: Comparison, number: int, level: int) -> str:
+def run_section(explanation: Explanation, metric: str, number: int, level: int) -> str:
     """Which run is explained, and its training curves."""
-    assert comparison.explanation is not None
-    run, metric = comparison.explanation["run"], comparison.dataset.metric
+    run = explanation["run"]
     text = (
         f"What follows is about one run of {run['model']}, the model with the best mean validation score of those that "
         "can be trained again: "
@@ -36,36 +36,33 @@ def run_section(comparison: Comparison, number: int, level: int) -> str:
     if run["test"] is not None and run["stored_test"] is not None and abs(run["test"] - run["stored_test"]) > 1e-3:
         text += f" In the store it is {_score(run['stored_test'], metric)}: another device or another version."
     parts = [heading(level, f"One run of {run['model']}", f"run-{number}"), f"<p>{escape(text)}</p>"]
-    return "\n".join([*parts, _curves(comparison)])
+    return "\n".join([*parts, curves(explanation["history"], run, metric)])
 
 
 def _score(value: float | None, metric: str) -> str:
     return "unknown" if value is None else score(value, metric) + unit(metric)
 
 
-def _curves(comparison: Comparison) -> str:
-    """Losses and validation score by epoch."""
-    assert comparison.explanation is not None
-    history, run, metric = comparison.explanation["history"], comparison.explanation["run"], comparison.dataset.metric
+def curves(history: dict[str, Any], run: dict[str, Any], metric: str) -> str:
+    """Losses and validation score by epoch; `run` has its best epoch and the number of epochs."""
     scores = [None if value is None else scale(metric) * value for value in history["val"]]
     epochs = [epoch + 1 for epoch in history["epoch"]]
     span = (1.0, float(max(2, epochs[-1])))
     charts = []
     best = f"best epoch: {run['epoch'] + 1}"
-    for curves, what in (
+    for lines, what in (
         ({"line a": history["train_loss"], "line b": history["val_loss"]}, "loss"),
         ({"line b": scores}, f"validation {METRICS[metric]}"),
     ):
-        chart = Chart(span, padded(value for values in curves.values() for value in values), 180)
+        chart = Chart(span, padded(value for values in lines.values() for value in values), 180)
         chart.x_axis("epoch")
-        chart.y_axis(lambda value: f"{value:g}".replace("-", "−"))
-        for kind, values in curves.items():
+        chart.y_axis(what if what == "loss" else f"validation {metric_heading(metric)}")
+        for kind, values in lines.items():
             chart.line(zip(epochs, values, strict=True), kind)
         chart.segment((run["epoch"] + 1,) * 2, chart.y, "mark")
-        last = [f"{values[-1]:.3g}" for values in curves.values() if values[-1] is not None]
+        last = [f"{values[-1]:.3g}" for values in lines.values() if values[-1] is not None]
         alt = f"Line chart of the {what} over {run['epochs']} epochs, ending at {' and '.join(last)}; {best}."
-        entries = [("line a", "training loss"), ("line b", "validation loss")] if what == "loss" else []
-        entries = entries or [("line b", f"validation {metric_heading(metric)}")]
+        entries = [("line a", "training"), ("line b", "validation")][len(lines) == 1 :]
         charts.append(legend([*entries, ("mark", best)]) + chart.svg(alt))
     return figure("".join(charts), "Training curves. Parameters of the best epoch are used.")
 
@@ -73,10 +70,8 @@ def _curves(comparison: Comparison) -> str:
 # --- classes ----------------------------------------------------------------------------------------------------------
 
 
-def classes_section(comparison: Comparison, number: int, level: int) -> str:
-    """Scores by class, confusion matrix and calibration on the test nodes."""
-    assert comparison.explanation is not None
-    report, run = ClassReport.from_json(comparison.explanation["classes"]), comparison.explanation["run"]
+def classes_section(report: ClassReport, nodes: str, number: int, level: int) -> str:
+    """Scores by class, confusion matrix and calibration; `nodes` says on which nodes."""
     noun = "label" if report.multilabel else "class"
     rows = [
         [name, f"{precision:.2f}", f"{recall:.2f}", f"{f1:.2f}", f"{support:,}"]
@@ -85,7 +80,7 @@ def classes_section(comparison: Comparison, number: int, level: int) -> str:
         )
     ]
     note = (
-        f"Test nodes of split {run['split']}. Precision: how many of the nodes predicted as the {noun} are of it; "
+        f"{nodes}. Precision: how many of the nodes predicted as the {noun} are of it; "
         "recall: how many of its nodes are found; F1: their harmonic mean."
     )
     scores = table([noun, "precision", "recall", "F1", "nodes"], rows, f"Scores by {noun}", note)
@@ -106,7 +101,7 @@ def _confusion(report: ClassReport) -> str:
         parts.append(_mistakes(report))
     if classes <= LARGEST:
         note = soft(
-            "Rows: true class; columns: predicted class. Number of test nodes, and below it the percentage of the row; "
+            "Rows: true class; columns: predicted class. Number of nodes, and below it the percentage of the row; "
             "correct predictions are framed."
         )
         matrix = _matrix(report) + note
@@ -162,7 +157,7 @@ def _calibration(report: ClassReport) -> str:
     """Accuracy against confidence, one mark per bin."""
     chart = Chart((0.0, 1.0), (0.0, 1.0), 260)
     chart.x_axis("confidence (probability of the prediction)")
-    chart.y_axis()
+    chart.y_axis("accuracy")
     chart.segment((0.0, 1.0), (0.0, 1.0), "mark")
     filled = [each for each in report.bins if each.confidence is not None and each.accuracy is not None]
     points = []
@@ -206,9 +201,8 @@ def gates_section(comparison: Comparison, number: int, level: int) -> str:
     return f"{title}\n{table(['model', *GATES.values()], rows, 'Gates of the models', note)}"
 
 
-def extremes_section(comparison: Comparison, number: int, level: int) -> str:
+def extremes_section(extremes: Explanation | None, number: int, level: int) -> str:
     """The nodes or edges with the highest and lowest gates; empty if there are none."""
-    extremes = (comparison.explanation or {}).get("extremes")
     if not extremes:
         return ""
     edges = extremes["kind"] == "edges"

@@ -33,7 +33,7 @@ def write_gates(comparisons: Sequence[Comparison], folder: Path) -> list[str | N
             continue
         name = "gates.csv" if len(comparisons) == 1 else f"gates-{_slug(comparison.dataset.name)}.csv"
         name = name if name not in files else f"{name.removesuffix('.csv')}-{len(files)}.csv"
-        _write(features, folder / name)
+        write_features(features, folder / name)
         files.append(name)
     return files
 
@@ -42,7 +42,8 @@ def _slug(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "data"
 
 
-def _write(features: dict[str, Any], path: Path) -> None:
+def write_features(features: dict[str, Any], path: Path) -> None:
+    """Writes features with gates, smoothness and importance as CSV; another file of that name is not replaced."""
     if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(START):
         raise ValueError(f"path must be in a folder whose {path.name} gfgn may overwrite, but {path} is something else")
     columns = {"feature": features["names"]}
@@ -55,14 +56,12 @@ def _write(features: dict[str, Any], path: Path) -> None:
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-def features_section(comparison: Comparison, number: int, level: int, file: str | None) -> str:
-    """Gates, smoothness and importance of the features of an explained comparison."""
-    assert comparison.explanation is not None
-    features = comparison.explanation["features"]
-    columns, main = _columns(comparison, features)
-    parts = [heading(level, "Features", f"features-{number}"), _meaning(comparison, features)]
+def features_section(features: dict[str, Any], metric: str, number: int, level: int, file: str | None) -> str:
+    """Gates, smoothness and importance of the features, see `gfgn.runs.explain`."""
+    columns, main = _columns(metric, features)
+    parts = [heading(level, "Features", f"features-{number}"), _meaning(metric, features)]
     if features["gates"]:
-        parts.append(_chart(comparison, features, main))
+        parts.append(_chart(metric, features, main))
     parts.append(_explorer(features["names"], columns, main, number))
     if file is not None:
         parts.append(
@@ -71,10 +70,10 @@ def features_section(comparison: Comparison, number: int, level: int, file: str 
     return "\n".join(parts)
 
 
-def _columns(comparison: Comparison, features: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
+def _columns(metric: str, features: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """The columns of numbers, and the index of the one that the table is first ordered by: the gate of the explained
     GFGN's level if there is one."""
-    factor, points = scale(comparison.dataset.metric), ", points" if unit(comparison.dataset.metric) else ""
+    factor, points = scale(metric), ", points" if unit(metric) else ""
     columns = [
         {"label": f"gate, {level}", "values": values, "digits": 2} for level, values in features["gates"].items()
     ]
@@ -89,7 +88,7 @@ def _columns(comparison: Comparison, features: dict[str, Any]) -> tuple[list[dic
     return columns, main
 
 
-def _meaning(comparison: Comparison, features: dict[str, Any]) -> str:
+def _meaning(metric: str, features: dict[str, Any]) -> str:
     """What the columns are."""
     known, total = sum(value is not None for value in features["importance"]), len(features["names"])
     terms = {}
@@ -102,7 +101,7 @@ def _meaning(comparison: Comparison, features: dict[str, Any]) -> str:
             terms["Gate"] += " For data of this size, the graph level only."
     terms["Smoothness"] = "fᵀLf / fᵀf of the feature: 0 if it is equal along edges, about 1 for noise."
     terms["Importance"] = (
-        f"drop of the validation {METRICS[comparison.dataset.metric]} of {features['model']} when the feature's values "
+        f"drop of the validation {METRICS[metric]} of {features['model']} when the feature's values "
         f"are exchanged between nodes at random, mean of {features['repeats']} times. Test nodes play no part."
     )
     if known < total:
@@ -113,26 +112,25 @@ def _meaning(comparison: Comparison, features: dict[str, Any]) -> str:
     return f'<dl class="soft">{items}</dl>'
 
 
-def _chart(comparison: Comparison, features: dict[str, Any], main: int) -> str:
+def _chart(metric: str, features: dict[str, Any], main: int) -> str:
     """Importance against the gate, one mark per feature."""
-    columns, _ = _columns(comparison, features)
+    columns, _ = _columns(metric, features)
     gates, drops = columns[main], columns[len(features["gates"]) + 1]
     follows = features["follows"] or [True] * len(features["names"])
     rows = list(zip(features["names"], gates["values"], drops["values"], follows, strict=True))
-    points = [(name, gate, drop, follow) for name, gate, drop, follow in rows if drop is not None]
+    points = [(name, gate, drop, follow) for name, gate, drop, follow in rows if None not in (gate, drop)]
     if not points:
         return ""
     chart = Chart((0.0, max(1.0, *(gate for _, gate, _, _ in points))), padded((p[2] for p in points), True), 260)
     chart.x_axis(f"{gates['label']} level (0: own value, 1: neighbors')")
-    chart.y_axis(lambda value: f"{value:g}".replace("-", "−"))
+    chart.y_axis(drops["label"])
     for name, gate, drop, follow in points:
         chart.dot(gate, drop, "a" if follow else "b", f"{name}: gate {gate:.2f}, {drops['label']} {drop:g}")
     top = sorted(points, key=lambda point: -point[2])[:3]
     most = ", ".join(f"{name} (gate {gate:.2f})" for name, gate, *_ in top)
     alt = f"Scatter plot of importance against the gate of {len(points):,} features. Most important: {most}."
     marks = legend([("a", "follows the graph by construction"), ("b", "does not")]) if features["follows"] else ""
-    caption = f"Each mark is one feature: {drops['label']} (vertical) against its gate (horizontal)."
-    return figure(marks + chart.svg(alt), caption)
+    return figure(marks + chart.svg(alt), "Each mark is one feature: its importance against its gate.")
 
 
 def _explorer(names: list[str], columns: list[dict[str, Any]], main: int, index: int) -> str:

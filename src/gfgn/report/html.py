@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from gfgn.runs.record import is_gfgn
 from gfgn.runs.text import bounds, count, gain, interval, mean_and_std, p_value, percent, scale
 from gfgn.runs.text import heading as metric_heading
 from gfgn.runs.verdict import headline
+from gfgn.train.evaluation import ClassReport
 
 ROW = 58  # pixels of a model in the chart of all runs
 
@@ -46,8 +48,8 @@ def _page(comparisons: Sequence[Comparison], files: Sequence[str | None]) -> str
     title = f"{count(len(models), 'model')} on {data}"
     sections = [heading(1, title)]
     if several:
-        links = [(f"data-{k}", each.dataset.name) for k, each in enumerate(comparisons)]
-        sections += [_links(links, "Datasets"), _overview(comparisons)]
+        targets = [(f"data-{k}", each.dataset.name) for k, each in enumerate(comparisons)]
+        sections += [links(targets, "Datasets"), _overview(comparisons)]
     if same_training:
         sections.append(soft(_training(comparisons[0])))
     for number, comparison in enumerate(comparisons):
@@ -55,6 +57,11 @@ def _page(comparisons: Sequence[Comparison], files: Sequence[str | None]) -> str
             sections.append(heading(2, comparison.dataset.name, f"data-{number}"))
         sections.append(_dataset(comparison, number, 3 if several else 2, files[number], not same_training))
     sections.append(_footer(comparisons))
+    return fill_page(title, sections)
+
+
+def fill_page(title: str, sections: Sequence[str]) -> str:
+    """The whole page; empty sections are left out."""
     template, script = (
         Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("template.html", "page.js")
     )
@@ -62,9 +69,10 @@ def _page(comparisons: Sequence[Comparison], files: Sequence[str | None]) -> str
     return Template(template).substitute(title=escape(title), body=body, script=script)
 
 
-def _links(targets: Sequence[tuple[str, str]], label: str) -> str:
-    links = "".join(f'<li><a href="#{target}">{escape(text)}</a></li>' for target, text in targets)
-    return f'<nav aria-label="{escape(label)}"><ul>{links}</ul></nav>'
+def links(targets: Sequence[tuple[str, str]], label: str) -> str:
+    """A list of links to sections of the page."""
+    items = "".join(f'<li><a href="#{target}">{escape(text)}</a></li>' for target, text in targets)
+    return f'<nav aria-label="{escape(label)}"><ul>{items}</ul></nav>'
 
 
 def _dataset(comparison: Comparison, number: int, level: int, file: str | None, with_training: bool) -> str:
@@ -73,24 +81,34 @@ def _dataset(comparison: Comparison, number: int, level: int, file: str | None, 
     if comparison.models:
         sections[f"runs-{number}"] = ("All runs", _runs(comparison, number, level))
         sections[f"chosen-{number}"] = ("Configurations", _selections(comparison, number, level))
-        if comparison.explanation is not None:
-            sections[f"run-{number}"] = ("One run", run_section(comparison, number, level))
-            sections[f"classes-{number}"] = ("Classes", classes_section(comparison, number, level))
         sections[f"gates-{number}"] = ("Gates", gates_section(comparison, number, level))
         if comparison.explanation is not None:
-            sections[f"features-{number}"] = ("Features", features_section(comparison, number, level, file))
-            what = "Nodes and edges"
-            sections[f"extremes-{number}"] = (what, extremes_section(comparison, number, level))
+            sections |= _explained(comparison.explanation, comparison.dataset.metric, number, level, file)
     shown = {target: section for target, section in sections.items() if section[1]}
-    links = [(target, title) for target, (title, _) in shown.items()]
+    targets = [(target, title) for target, (title, _) in shown.items()]
     parts = [
         f'<p class="headline">{escape(headline(comparison))}</p>',
         _introduction(comparison, with_training),
         _incomplete(comparison),
-        _links(links, f"Sections on {comparison.dataset.name}") if len(links) > 2 else "",
+        links(targets, f"Sections on {comparison.dataset.name}") if len(targets) > 2 else "",
         *(content for _, content in shown.values()),
     ]
     return "\n".join(filter(None, parts))
+
+
+def _explained(
+    explanation: dict[str, Any], metric: str, number: int, level: int, file: str | None
+) -> dict[str, tuple[str, str]]:
+    """The sections on the run explained."""
+    report = ClassReport.from_json(explanation["classes"])
+    nodes = f"Test nodes of split {explanation['run']['split']}"
+    features = features_section(explanation["features"], metric, number, level, file)
+    return {
+        f"run-{number}": ("One run", run_section(explanation, metric, number, level)),
+        f"classes-{number}": ("Classes", classes_section(report, nodes, number, level)),
+        f"features-{number}": ("Features", features),
+        f"extremes-{number}": ("Nodes and edges", extremes_section(explanation["extremes"], number, level)),
+    }
 
 
 def _footer(comparisons: Sequence[Comparison]) -> str:
@@ -144,7 +162,7 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
 
 def _training(comparison: Comparison) -> str:
     choice = "The best epoch is chosen on the validation nodes; the test score is that of the chosen epoch."
-    return f"Every model: {comparison.settings}. {choice}"
+    return f"Every network: {comparison.settings}. {choice}"
 
 
 def _incomplete(comparison: Comparison) -> str:

@@ -13,7 +13,7 @@ from rich.table import Column
 
 from gfgn.runs import ProgressCallback, Row
 from gfgn.runs.comparison import ComparisonPlan
-from gfgn.runs.text import duration
+from gfgn.runs.text import duration, score
 from gfgn.train import Status
 
 SECONDS_BETWEEN_LINES = 20.0
@@ -126,7 +126,7 @@ def describe_status(status: Status) -> str:
     """Replicas in training, their epoch, the best validation score and, after a fifth of the runs, the time left."""
     parts = [f"{status.alive:,} training, epoch {status.epoch:,}"]
     if math.isfinite(status.best_val):
-        parts.append(f"best validation score {100 * status.best_val:.1f}%")
+        parts.append(f"best validation score {_score(status.best_val)}")
     if status.seconds_left is not None and status.finished >= ENOUGH * status.replicas:
         parts.append(f"{duration(status.seconds_left)} left")
     return ", ".join(parts)
@@ -134,8 +134,13 @@ def describe_status(status: Status) -> str:
 
 def _brief(status: Status) -> str:
     """The status in at most 22 characters."""
-    best = f", best {100 * status.best_val:.1f}%" if math.isfinite(status.best_val) else ""
+    best = f", best {_score(status.best_val)}" if math.isfinite(status.best_val) else ""
     return f"epoch {status.epoch:,}{best}"
+
+
+def _score(value: float) -> str:
+    """A score in percent; the negative log loss, which alone is below 0, as it is."""
+    return score(value, "log_loss" if value < 0 else "accuracy") + ("" if value < 0 else "%")
 
 
 def _rounded(seconds: float) -> str:

@@ -38,10 +38,11 @@ def print_advice(console: Console, advice: Advice) -> None:
     found = advice.description
     _print_comparison(console, advice.comparison, with_settings=True, with_headline=False)
     quartiles = ", ".join(f"{value:.2f}" for value in smoothness_quartiles(found))
-    adjusted = (
-        "" if math.isnan(found.adjusted_homophily) else f" (adjusted for class sizes {found.adjusted_homophily:.2f})"
-    )
-    _print(console, f"\nEdges within a class: {100 * found.edge_homophily:.0f}%{adjusted}.")
+    if not math.isnan(found.edge_homophily):
+        adjusted = (
+            "" if math.isnan(found.adjusted_homophily) else f", adjusted homophily {found.adjusted_homophily:.2f}"
+        )
+        _print(console, f"\nEdges within a class: {100 * found.edge_homophily:.0f}%{adjusted}.")
     _print(console, f"Smoothness of the features, quartiles: {quartiles} (0: smooth, 1: noise).")
     _print(console, f"\n{advice.verdict.sentence}")
 

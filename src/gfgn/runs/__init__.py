@@ -1,6 +1,8 @@
 """The experiment engine: stores of runs, plans that tune and then train final seeds, searches, comparisons, studies."""
 
 from gfgn.data.diagnosis import smoothness
+from gfgn.runs.advice import Advice, advise
+from gfgn.runs.budget import Budget, plan_in_time
 from gfgn.runs.comparison import Comparison, compare, read_comparisons
 from gfgn.runs.explanation import explain
 from gfgn.runs.gates import GateReader, gates_by_dimension
@@ -16,6 +18,8 @@ from gfgn.runs.training import ProgressCallback, train_missing
 __all__ = [
     "PAPER_GRID",
     "SPACE",
+    "Advice",
+    "Budget",
     "Candidate",
     "Choice",
     "Comparison",
@@ -30,12 +34,14 @@ __all__ = [
     "Store",
     "StoreError",
     "Uniform",
+    "advise",
     "compare",
     "explain",
     "gates_by_dimension",
     "grid",
     "identify",
     "make_replicas",
+    "plan_in_time",
     "random_search",
     "read_comparisons",
     "read_runs",

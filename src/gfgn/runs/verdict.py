@@ -14,11 +14,12 @@ from statistics import fmean
 
 from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import Row
-from gfgn.runs.text import METRICS, gain, interval, score, unit
+from gfgn.runs.text import METRICS, duration, gain, interval, score, unit
 from gfgn.train.classical import CLASSICAL
 from gfgn.train.statistics import Summary, difference
 
 MAJORITY = "majority"
+GUESSABLE = ("accuracy", "balanced_accuracy", "macro_f1")  # guessing among C classes scores 1 / C, or less
 NAMES = {"features": "features alone", "edges": "edges alone", "graph": "graph models"}
 
 
@@ -71,7 +72,8 @@ def headline(comparison: Comparison) -> str:
 def judge(comparison: Comparison) -> Verdict:
     """Which kind of model suffices: the simplest that no other kind is shown to beat.
 
-    1. If the kind with the best validation score does not beat the majority class, nothing does.
+    1. If the kind with the best validation score does not beat the majority class (or guessing, where that is better),
+       nothing does.
     2. Features alone, or edges alone, suffice if no other kind is better than it; if both do, the one with the better
        validation score.
     3. Otherwise a graph model is worth it: it is better than either.
@@ -128,7 +130,15 @@ def _chosen(comparison: Comparison, models: Sequence[str]) -> list[Row]:
 
 
 def _gap(comparison: Comparison, models: Sequence[str], others: Sequence[str]) -> Summary:
-    return difference(_chosen(comparison, models), _chosen(comparison, others), comparison.dataset.test_share)
+    return difference(_scores(comparison, models), _scores(comparison, others), comparison.dataset.test_share)
+
+
+def _scores(comparison: Comparison, models: Sequence[str]) -> list[tuple[int, int, float]]:
+    """Split, seed and test score of the chosen runs. The majority class counts as at least as good as guessing: if all
+    classes are equally frequent, the class with the most training nodes has the fewest test nodes."""
+    data = comparison.dataset
+    least = 1 / data.num_classes if list(models) == [MAJORITY] and data.metric in GUESSABLE else -math.inf
+    return [(row.replica.split, row.replica.seed, max(row.test, least)) for row in _chosen(comparison, models)]
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -147,11 +157,9 @@ def _sentence(comparison: Comparison, kind: str, first: str, models: dict[str, s
     if kind == "graph":
         better = " and ".join(f"{_gain(comparison, gaps[f'graph − {other}'])} over {NAMES[other]}" for other in others)
         return f"A graph model is worth it: {start}, {better}{_cost(comparison, models['graph'], models['features'])}."
-    differ = "; ".join(
-        f"{NAMES[other]} ({models[other]}): {_gain(comparison, gaps[f'{other} − {kind}'])}" for other in others
-    )
+    differ = " and ".join(f"{NAMES[other]} {_gain(comparison, gaps[f'{other} − {kind}'])}" for other in others)
     cost = _cost(comparison, models["graph"], models[kind])
-    return f"{NAMES[kind].capitalize()} suffice: {start}, and nothing is shown to be better ({differ}){cost}."
+    return f"{NAMES[kind].capitalize()} suffice: {start}; against it, {differ}{cost}."
 
 
 def _scored(comparison: Comparison, model: str) -> str:
@@ -162,9 +170,12 @@ def _scored(comparison: Comparison, model: str) -> str:
 
 
 def _gain(comparison: Comparison, gap: Summary) -> str:
-    return gain(gap, comparison.dataset.metric) + (" points" if unit(comparison.dataset.metric) else "")
+    """`+4.2 [+1.1, +7.3] points`."""
+    metric = comparison.dataset.metric
+    return f"{gain(gap, metric)}{' points' if unit(metric) else ''}"
 
 
 def _cost(comparison: Comparison, model: str, other: str) -> str:
-    one, two = (f"{seconds_per_fit(comparison, each):.2g} s" for each in (model, other))
+    seconds = (seconds_per_fit(comparison, each) for each in (model, other))
+    one, two = (duration(each) if each >= 10 else f"{each:.2g} s" for each in seconds)
     return f"; a fit of {model} takes {one}, one of {other} {two}"
