@@ -13,10 +13,13 @@ import shutil
 import tomllib
 import webbrowser
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import typer
 import yaml
@@ -37,6 +40,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 EPOCHS = 2  # that training takes at most
 NOT_RUN = {
+    "gfgn compare my-graph/ --minutes 10": "takes ten minutes; tests/runs/test_budget.py covers it",
     "gfgn reproduce table1": "trains or reruns for minutes to hours; tests/paper covers it",
 }
 """Commands, by their beginning, that are parsed but not run, and why."""
@@ -90,15 +94,20 @@ class Reader:
         kinds[block.language](block)
 
     def python(self, block: Block) -> None:
-        """Executes statement by statement; a comment such as `# [4, 32]` or `# s: [E, 32]` is checked."""
+        """Executes statement by statement, and checks shapes (`# [4, 32]`, `# s: [E, 32]`) and values in comments."""
         code = re.sub(r"(for epoch in range)\(\d+\)", rf"\1({EPOCHS})", block.text)
         tree, lines = ast.parse(code, block.page), code.splitlines()
         for statement in tree.body:
             comment = lines[(statement.end_lineno or 1) - 1].partition("  # ")[2]
             ast.increment_lineno(statement, block.line)  # tracebacks show the line of the page
             exec(compile(ast.Module([statement], []), block.page, "exec"), self.names)
-            for name, stated in SHAPE.findall(comment):
+            shapes = SHAPE.findall(comment)
+            for name, stated in shapes:
                 self.check_shape(name or ast.unparse(statement).partition(" = ")[0], stated.split(", "))
+            if comment and isinstance(statement, ast.Expr) and not shapes:
+                with suppress(SyntaxError, ValueError):  # of a comment in words
+                    stated = ast.literal_eval(comment)
+                    np.testing.assert_equal(eval(ast.unparse(statement), self.names), stated)
 
     def check_shape(self, expression: str, stated: list[str]) -> None:
         shape = list(eval(expression, self.names).shape)
@@ -111,7 +120,8 @@ class Reader:
         for number, line in enumerate(block.text.splitlines(), block.line + 1):
             where = f"{block.page}:{number}"
             assert line.startswith("$ "), f"{where}: a line must be a command after `$ `, got {line!r}"
-            command, *filters = (shlex.split(part, comments=True) for part in line[2:].split(" | "))
+            words = shlex.split(line[2:], comments=True)
+            command, *filters = ([*part] for pipe, part in groupby(words, "|".__ne__) if pipe)
             assert command[0] in programs, f"{where}: a command must be of {', '.join(programs)}, got {command[0]}"
             printed = programs[command[0]](command)
             for each in filters if printed else []:
@@ -331,6 +341,7 @@ def test_the_models_page_lists_the_registry() -> None:
         ("python", "from gfgn import Unknown", "cannot import name"),
         ("python", "import torch\nx = torch.ones(2, 3)  # [2, 4]", r"x is \[2, 3\], not \[2, 4\]"),
         ("python", "import torch\nx, y = torch.ones(2, 3)  # x: [3]; y: [1, 3]", r"y is \[3\], not \[1, 3\]"),
+        ("python", "1 + 1, (2, 0.5)  # 2, (2, 0.25)", "not equal"),
         ("console", "gfgn models", "must be a command after"),
         ("console", "$ unknown", "must be of gfgn, make, pip, got unknown"),
         ("console", "$ gfgn unknown", "No such command"),
