@@ -284,7 +284,7 @@ def test_commands_that_are_not_run_are_on_a_page() -> None:
     assert [command for command in NOT_RUN if f"$ {command}" not in text] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
 def test_commands_and_options_in_the_text_exist(page: Path) -> None:
     """Of inline code: `gfgn COMMAND --option …` has that command and option, and `--option` is one of some command."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
