@@ -101,13 +101,11 @@ class Reader:
             comment = lines[(statement.end_lineno or 1) - 1].partition("  # ")[2]
             ast.increment_lineno(statement, block.line)  # tracebacks show the line of the page
             exec(compile(ast.Module([statement], []), block.page, "exec"), self.names)
-            shapes = SHAPE.findall(comment)
-            for name, stated in shapes:
-                self.check_shape(name or ast.unparse(statement).partition(" = ")[0], stated.split(", "))
-            if comment and isinstance(statement, ast.Expr) and not shapes:
-                with suppress(SyntaxError, ValueError):  # of a comment in words
-                    stated = ast.literal_eval(comment)
-                    np.testing.assert_equal(eval(ast.unparse(statement), self.names), stated)
+            expression, shapes, value = ast.unparse(statement), SHAPE.findall(comment), literal(comment)
+            for name, shape in shapes:
+                self.check_shape(name or expression.partition(" = ")[0], shape.split(", "))
+            if isinstance(statement, ast.Expr) and not shapes and value is not None:
+                np.testing.assert_equal(eval(expression, self.names), value)
 
     def check_shape(self, expression: str, stated: list[str]) -> None:
         shape = list(eval(expression, self.names).shape)
@@ -159,6 +157,13 @@ class Reader:
 
 
 SHAPE = re.compile(r"(?:([\w.]+(?:\[\d+\])?): )?\[(\w[\w ]*(?:, \w[\w ]*)*)\]")
+
+
+def literal(comment: str) -> Any:
+    """The value that a comment states; `None` for a comment in words."""
+    with suppress(SyntaxError, ValueError):
+        return ast.literal_eval(comment)
+    return None
 
 
 def parse(command: list[str]) -> None:
