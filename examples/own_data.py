@@ -30,5 +30,5 @@ print(f"{dataset.num_nodes} nodes, {dataset.graph.num_edges} edges, features: {'
 
 comparison = gfgn.runs.compare(dataset, ["mlp", "gcn", "gfgn-pair"], splits=3, max_epochs=150)
 for model, score in comparison.summary().items():
-    print(f"{model}: test accuracy {100 * score.mean:.1f} ± {100 * score.std:.1f}%")
+    print(f"{model}: test {dataset.metric} {100 * score.mean:.1f} ± {100 * score.std:.1f}%")
 print("report:", gfgn.report.write_report([comparison], folder / "report.html"))  # `gfgn compare FOLDER` does all this

@@ -9,6 +9,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples"
 LOWEST = {
+    "classifier": 0.9,
     "graph_batches": 0.9,
     "neighbor_loader": 0.7,
     "node_classification": 0.8,

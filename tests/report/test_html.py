@@ -338,8 +338,12 @@ def test_another_score_than_in_the_store_is_told(comparison: Comparison, tmp_pat
 
 def test_a_diverged_run(comparison: Comparison, tmp_path: Path) -> None:
     history: dict[str, Any] = {"epoch": [0, 1, 2], "train_loss": [1.0, None, 2.0], "val_loss": [None] * 3}
-    text = write(tmp_path, with_explanation(comparison, history=history | {"val": [0.1, 0.2, None]}))
+    changed = with_explanation(comparison, history=history | {"val": [0.1, 0.2, None]})
+    assert changed.explanation is not None
+    unknown = {"gates": {"graph": [None] * 36}, "importance": [None] * 36}
+    text = write(tmp_path, with_explanation(changed, features=changed.explanation["features"] | unknown))
     assert Page(text).wrong == []
+    assert rows_of(text, "own 1, no. 1")[0][0] == "–"
 
 
 def test_the_table_of_features(page: str, comparison: Comparison) -> None:

@@ -15,7 +15,7 @@ from gfgn.data import Dataset, dimensions
 from gfgn.data.encoder import FeatureEncoder, raw_features
 from gfgn.runs import Comparison, Store, compare, explain, smoothness
 from gfgn.runs.comparison import read_comparisons
-from gfgn.runs.explanation import Explained, choose_run, find_extremes
+from gfgn.runs.explanation import Again, choose_run, find_extremes
 from gfgn.runs.importance import permutation_importance, permute_columns
 
 QUICK: dict[str, Any] = {"splits": 2, "max_epochs": 30}
@@ -81,7 +81,7 @@ def test_the_run_trained_again_is_the_run_of_the_store(note: dict[str, Any], com
 
 
 def test_classes_are_those_of_the_test_nodes(data: Dataset, note: dict[str, Any], comparison: Comparison) -> None:
-    explained = Explained.of(comparison.rows[note["run"]["model"]][0], data, "cpu")
+    explained = Again.of(comparison.rows[note["run"]["model"]][0], data, "cpu")
     mask = data.splits[0].test
     with torch.no_grad():
         predicted = explained.network(data.x, data.graph).argmax(1)
@@ -92,14 +92,13 @@ def test_classes_are_those_of_the_test_nodes(data: Dataset, note: dict[str, Any]
 
 
 def test_curves_are_thinned_and_keep_the_best_epoch(comparison: Comparison, data: Dataset) -> None:
-    run = Explained.of(comparison.rows["mlp"][0], data, "cpu").run
-    whole = module._history(run)
+    run = Again.of(comparison.rows["mlp"][0], data, "cpu").run
+    whole = module.thinned(run.history, run.epoch)
     assert whole["epoch"] == list(range(run.epochs))
     assert whole["val"][run.epoch] == pytest.approx(run.val, abs=1e-5)
     values = [float(k) for k in range(5000)]
     values[7] = float("nan")
-    long = dataclasses.replace(run, epoch=7, history=dict.fromkeys(run.history, values))
-    thin = module._history(long)
+    thin = module.thinned(dict.fromkeys(run.history, values), 7)
     assert len(thin["epoch"]) <= 200
     assert {0, 7, 4999} <= set(thin["epoch"])
     assert thin["val"][thin["epoch"].index(7)] is None
@@ -170,7 +169,7 @@ def test_wide_data_has_candidates_only(
     monkeypatch.setattr(module, "MAX_DIMENSIONS", 20)
     monkeypatch.setattr(module, "CANDIDATES", 10)
     monkeypatch.setattr("gfgn.runs.gates.MAX_DIMENSIONS", 20)
-    explained = Explained.of(comparison.rows["gfgn-pair"][0], data, "cpu")
+    explained = Again.of(comparison.rows["gfgn-pair"][0], data, "cpu")
     features = module.explain_features(explained, data)
     assert list(features["gates"]) == ["graph"]
     chosen = [k for k, value in enumerate(features["importance"]) if value is not None]
@@ -182,7 +181,7 @@ def test_wide_data_has_candidates_only(
 
 
 def test_extreme_edges_are_those_of_the_gates(data: Dataset, comparison: Comparison) -> None:
-    explained = Explained.of(comparison.rows["gfgn-pair"][0], data, "cpu")
+    explained = Again.of(comparison.rows["gfgn-pair"][0], data, "cpu")
     named = dataclasses.replace(data, node_ids=np.array([f"n{k}" for k in range(240)]), class_names=list("abcdef"))
     found = find_extremes(explained, named)
     assert (found["kind"], found["total"]) == ("edges", data.graph.num_edges)
@@ -203,7 +202,7 @@ def test_extreme_nodes(data: Dataset) -> None:
     data = dataclasses.replace(data, graph=isolated)
     with Store(":memory:") as store:
         row = compare(data, ["gfgn-neighbor"], splits=1, store=store, max_epochs=5).rows["gfgn-neighbor"][0]
-    explained = Explained.of(row, data, "cpu")
+    explained = Again.of(row, data, "cpu")
     found = find_extremes(explained, data)
     assert (found["kind"], found["total"]) == ("nodes", 239)
     with torch.no_grad():

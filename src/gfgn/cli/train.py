@@ -169,7 +169,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
     evaluation = evaluate(classifier, dataset)
     classifier.describe(name=dataset.name, reading=columns, **evaluation.facts())
     classifier.save(out)
-    report = write_model_report(classifier, dataset, evaluation, out / "report.html")
+    report = write_model_report(classifier, dataset, evaluation, out)
     files = {"model": str(out), "card": str(out / "README.md"), "report": str(report)}
     return {
         "level": classifier.level_,

@@ -8,6 +8,7 @@ from typing import Any
 
 from gfgn.runs.text import METRICS
 
+TITLES = METRICS | {"log_loss": "log loss"}  # which is not negated here
 EXTREMES = 10  # features shown with the largest and with the smallest gates
 
 
@@ -50,10 +51,10 @@ def _data(content: dict[str, Any]) -> str:
 
 def _scores(content: dict[str, Any]) -> str:
     fitted, facts = content["fitted"], content["facts"]
-    lines = [f"| validation, mean of the networks | {METRICS[facts['metric']]} | {_number(fitted['val_score_'])} |"]
+    lines = [f"| validation, mean of the networks | {TITLES[facts['metric']]} | {_number(abs(fitted['val_score_']))} |"]
     for metric, value in facts.get("scores", {}).items():
-        lines.append(f"| {facts['part']} ({facts['part_nodes']:,} nodes) | {METRICS[metric]} | {_number(value)} |")
-    levels = ", ".join(f"{level} {_number(score)}" for level, score in fitted["level_scores_"].items())
+        lines.append(f"| {facts['part']} ({facts['part_nodes']:,} nodes) | {TITLES[metric]} | {_number(value)} |")
+    levels = ", ".join(f"{level} {_number(abs(score))}" for level, score in fitted["level_scores_"].items())
     chosen = ", ".join(f"`{name}` {value:g}" for name, value in fitted["best_params_"].items())
     text = "\n".join(["## Scores", "", "| nodes | score | value |", "|---|---|--:|", *lines])
     if "classes" in facts:

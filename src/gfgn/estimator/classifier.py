@@ -21,6 +21,7 @@ from torch import Tensor
 from gfgn.data.dataset import Dataset
 from gfgn.data.encoder import Column, FeatureEncoder, raw_features
 from gfgn.data.splits import Split
+from gfgn.estimator import files
 from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
 from gfgn.estimator.labels import draw_validation, read_labels, read_validation
 from gfgn.estimator.members import SMALLEST, Members, fit_temperature, temper
@@ -206,7 +207,10 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         epochs = min(self.max_epochs, int(LONGER * max(run.epoch for run in found)) + 1)
         runs = [*found, *self._train(dataset, self.level_, chosen, rest, epochs, device, status)]
         self._keep(dataset, runs, chosen, classes)
-        self.n_features_in_ = len(self.encoder_.columns)
+        names = [column.name for column in self.encoder_.columns]
+        self.n_features_in_ = len(names)
+        if names != [f"x{k}" for k in range(len(names))]:  # of columns that have names
+            self.feature_names_in_ = np.array(names, dtype=object)
         self._facts["seconds"] = round(time.perf_counter() - start, 2)
         return self
 
@@ -272,7 +276,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             "edges": dataset.graph.num_edges,
             "labelled": parts,
             "metric": dataset.metric,
-            "epochs": [len(run.history["val"]) for run in runs],
+            "best_epochs": [run.epoch for run in runs],
         }
 
     def _check_parameters(self) -> None:
@@ -413,17 +417,14 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def save(self, path: str | Path) -> Path:
         """Saves the fitted classifier to a folder: `model.json`, `model.safetensors` and `README.md`, a model card."""
-        from gfgn.estimator.files import save
-
         check_is_fitted(self)
-        return save(self, Path(path))
+        return files.save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path) -> GFGNClassifier:
+    def load(cls, path: str | Path) -> Self:
         """Loads a classifier that `save` has written."""
-        from gfgn.estimator.files import load
-
-        return load(Path(path))
+        loaded: Self = files.load(Path(path), cls)
+        return loaded
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_members")

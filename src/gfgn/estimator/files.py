@@ -12,22 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from sklearn.base import BaseEstimator
 
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.files import atomic_write
 from gfgn.estimator.card import model_card
 from gfgn.estimator.members import Members
 from gfgn.runs.record import versions
-
-if TYPE_CHECKING:
-    from gfgn.estimator.classifier import GFGNClassifier
 
 FORMAT, VERSION = "gfgn-classifier", 1
 SETTINGS, TENSORS, CARD = "model.json", "model.safetensors", "README.md"
@@ -39,7 +37,7 @@ class ModelError(ValueError):
     """Raised for a folder that does not hold a model this version can read."""
 
 
-def save(classifier: GFGNClassifier, folder: Path) -> Path:
+def save(classifier: BaseEstimator, folder: Path) -> Path:
     """Writes the three files and returns the folder; files of an earlier model are replaced."""
     if folder.exists() and not folder.is_dir():
         raise ModelError(f"path must be a folder, got the file {folder}")
@@ -69,10 +67,8 @@ def save(classifier: GFGNClassifier, folder: Path) -> Path:
     return folder
 
 
-def load(folder: Path) -> GFGNClassifier:
-    """Reads a classifier; raises a `ModelError` that names the file and what is wrong with it."""
-    from gfgn.estimator.classifier import GFGNClassifier
-
+def load(folder: Path, kind: type[Any]) -> Any:
+    """Reads a classifier of the class `kind`; raises a `ModelError` that names the file and what is wrong with it."""
     for name in (SETTINGS, TENSORS):
         if not (folder / name).is_file():
             raise ModelError(f"{folder} must be a folder with {SETTINGS} and {TENSORS}, got none with {name}")
@@ -80,7 +76,7 @@ def load(folder: Path) -> GFGNClassifier:
     if hashlib.sha256(data).hexdigest() != content["sha256"]:
         raise ModelError(f"{folder / TENSORS} does not belong to {SETTINGS}: it is damaged or of another model")
     with _explained(folder / SETTINGS):
-        classifier = GFGNClassifier(**content["parameters"])
+        classifier = kind(**content["parameters"])
         for name, value in content["fitted"].items():
             setattr(classifier, name, value)
         if classifier.feature_names_in_ is None:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gfgn
 from gfgn.data.dataset import Dataset
+from gfgn.data.files import atomic_write
+from gfgn.estimator.card import TITLES
 from gfgn.estimator.evaluation import Evaluation
-from gfgn.runs.text import METRICS
+from gfgn.report.elements import folded, heading, soft, table
+from gfgn.report.explained import classes_section, curves, extremes_section
+from gfgn.report.features import features_section, write_features
+from gfgn.report.html import fill_page, links
+from gfgn.runs.comparison import in_words
+from gfgn.runs.explanation import Explained, explain_features, find_extremes, thinned
+from gfgn.runs.text import count
+from gfgn.train.settings import fitting_threads
+from gfgn.train.task import make_task, with_sparse_features
 
 if TYPE_CHECKING:
     from gfgn.estimator.classifier import GFGNClassifier
@@ -22,7 +35,7 @@ def headline(classifier: GFGNClassifier) -> str:
     text = f"gfgn-{classifier.level_}, {networks}: accuracy {100 * scores['accuracy']:.1f}%"
     text += f" [{100 * low:.1f}, {100 * high:.1f}] on {facts['part_nodes']:,} {facts['part']} nodes"
     if metric != "accuracy":
-        text += f", {METRICS[metric]} {_score(metric, scores[metric])}"
+        text += f", {TITLES[metric]} {_score(metric, scores[metric])}"
     error = facts["classes"]["calibration_error"]
     return f"{text}, expected calibration error {100 * error:.1f}%."
 
@@ -41,7 +54,77 @@ def score_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def write_model_report(classifier: GFGNClassifier, dataset: Dataset, evaluation: Evaluation, path: Path) -> Path:
-    """Writes the page and returns its path."""
-    path.write_text("", encoding="utf-8")
+def write_model_report(classifier: GFGNClassifier, dataset: Dataset, evaluation: Evaluation, folder: Path) -> Path:
+    """Writes `report.html` and `gates.csv` into the folder of the model and returns the path of the page."""
+    features, extremes = _explain(classifier, dataset)
+    write_features(features, folder / "gates.csv")
+    metric, part = dataset.metric, evaluation.part
+    nodes = f"{evaluation.nodes:,} {part} nodes"
+    sections = {
+        "scores-0": ("Scores", _scores(classifier, evaluation)),
+        "classes-0": ("Classes", classes_section(evaluation.classes, nodes.capitalize(), 0, 2)),
+        "training-0": ("Training", _training(classifier, metric)),
+        "features-0": ("Features", features_section(features, metric, 0, 2, "gates.csv")),
+        "extremes-0": ("Nodes and edges", extremes_section(extremes, 0, 2)),
+    }
+    shown = {target: section for target, section in sections.items() if section[1]}
+    title = f"GFGN on {dataset.name}"
+    parts = [
+        heading(1, title),
+        f'<p class="headline">{escape(headline(classifier))}</p>',
+        _introduction(classifier, dataset),
+        links([(target, name) for target, (name, _) in shown.items()], "Sections"),
+        *(content for _, content in shown.values()),
+        f"<footer>Made with gfgn {escape(gfgn.__version__)}. The model is beside this page, see README.md.</footer>",
+    ]
+    path = folder / "report.html"
+    with atomic_write(path) as unfinished:
+        unfinished.write_text(fill_page(title, parts), encoding="utf-8")
     return path
+
+
+def _explain(classifier: GFGNClassifier, dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What the first network makes of features, and of nodes or edges if its level has gates of these."""
+    data, members = with_sparse_features(dataset), classifier._members
+    network = copy.deepcopy(members.module).to(data.x.dtype)
+    network.load_state_dict({name: value[0] for name, value in members.states.items()}, strict=False)
+    explained = Explained(members.model, dataset.metric, network.eval(), make_task(data, [0]))
+    with fitting_threads(dataset):
+        local = members.model in ("gfgn-neighbor", "gfgn-pair")
+        return explain_features(explained, dataset), find_extremes(explained, dataset) if local else None
+
+
+def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:
+    facts = classifier._facts
+    parts = ", ".join(f"{count:,} {name}" for name, count in facts["labelled"].items() if count)
+    levels = ", ".join(
+        f"{level} {_score(dataset.metric, abs(score))}" for level, score in classifier.level_scores_.items()
+    )
+    text = (
+        f"{facts['nodes']:,} nodes, {facts['edges']:,} directed edges, {dataset.num_features:,} features, "
+        f"{dataset.num_classes} classes; labeled nodes: {parts}. The level was chosen by the validation "
+        f"{TITLES[dataset.metric]}: {levels}. {in_words(classifier.best_params_).capitalize()}."
+    )
+    assert classifier.encoder_ is not None
+    notes = "".join(f"<li>{escape(note)}</li>" for note in classifier.encoder_.notes())
+    return f"{soft(text)}\n{folded('How the columns were encoded', f'<ul>{notes}</ul>')}"
+
+
+def _scores(classifier: GFGNClassifier, evaluation: Evaluation) -> str:
+    rows = [[TITLES[name], _score(name, value)] for name, value in evaluation.scores.items()]
+    low, high = evaluation.interval
+    note = (
+        f"Of the calibrated mean of {count(len(classifier.history_), 'network')} on {evaluation.nodes:,} "
+        f"{evaluation.part} nodes. 95% interval of the accuracy (Wilson): {100 * low:.1f} to {100 * high:.1f}%."
+    )
+    if evaluation.part == "validation":
+        note += " There are no test nodes: training was stopped by these nodes, so that the scores are optimistic."
+    return heading(2, "Scores", "scores-0") + "\n" + table(["score", "value"], rows, "Scores", note)
+
+
+def _training(classifier: GFGNClassifier, metric: str) -> str:
+    """The curves of the first network."""
+    history, best = classifier.history_[0], classifier._facts["best_epochs"][0]
+    run = {"epoch": best, "epochs": len(history["val"])}
+    title = heading(2, "Training of the first network", "training-0")
+    return f"{title}\n{curves(thinned(history, best), run, metric)}"

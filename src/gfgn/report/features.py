@@ -118,7 +118,7 @@ def _chart(metric: str, features: dict[str, Any], main: int) -> str:
     gates, drops = columns[main], columns[len(features["gates"]) + 1]
     follows = features["follows"] or [True] * len(features["names"])
     rows = list(zip(features["names"], gates["values"], drops["values"], follows, strict=True))
-    points = [(name, gate, drop, follow) for name, gate, drop, follow in rows if drop is not None]
+    points = [(name, gate, drop, follow) for name, gate, drop, follow in rows if None not in (gate, drop)]
     if not points:
         return ""
     chart = Chart((0.0, max(1.0, *(gate for _, gate, _, _ in points))), padded((p[2] for p in points), True), 260)

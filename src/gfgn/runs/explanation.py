@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -48,16 +48,34 @@ GATE_WORK, IMPORTANCE_WORK = 4 * 10**7, 6 * 10**10
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """A run trained again: its row in the store, the result, the network of the best epoch, and the nodes it is
-    evaluated on."""
+    """A trained network of a model, how it is scored, and the nodes it is evaluated on."""
 
-    row: Row
-    run: Run
+    model: str
+    metric: str
     network: nn.Module
     task: Task
 
+    @torch.no_grad()
+    def logits(self, part: Part, x: Tensor | None = None) -> Tensor:
+        """`[N, C]`: the predictions of a part, with other features if `x` is given."""
+        logits: Tensor = self.network(part.x if x is None else x, part.graph)
+        return logits
+
+    def score(self, part: Part, x: Tensor | None = None) -> float:
+        """The score of a part."""
+        logits = self.logits(part, x).unsqueeze(0)
+        return float(SCORES[self.metric](logits, part.y, part.masks))
+
+
+@dataclass(frozen=True, eq=False)
+class Again(Explained):
+    """A run of a store trained again: its row, and the result."""
+
+    row: Row
+    run: Run
+
     @classmethod
-    def of(cls, row: Row, dataset: Dataset, device: torch.device | str) -> Explained:
+    def of(cls, row: Row, dataset: Dataset, device: torch.device | str) -> Again:
         """Trains the run of a row again."""
         (run,) = train_replicas(row.model, dataset, [row.replica], **asdict(row.config), device=device, keep_state=True)
         if not math.isclose(run.test, row.test, abs_tol=1e-3):
@@ -69,18 +87,8 @@ class Explained:
         network = seeded_module(entry, data, settings, 0, row.replica.dropout, row.replica.lam)
         assert run.state is not None
         network.load_state_dict(run.state, strict=False)  # buffers are no parameters
-        return cls(row, run, network.to(device, data.x.dtype).eval(), make_task(data, [row.replica.split]))
-
-    @torch.no_grad()
-    def logits(self, part: Part, x: Tensor | None = None) -> Tensor:
-        """`[N, C]`: the predictions of a part, with other features if `x` is given."""
-        logits: Tensor = self.network(part.x if x is None else x, part.graph)
-        return logits
-
-    def score(self, part: Part, x: Tensor | None = None) -> float:
-        """The score of a part."""
-        logits = self.logits(part, x).unsqueeze(0)
-        return float(SCORES[self.row.metric](logits, part.y, part.masks))
+        network = network.to(device, data.x.dtype).eval()
+        return cls(row.model, row.metric, network, make_task(data, [row.replica.split]), row, run)
 
 
 def explain(
@@ -136,11 +144,11 @@ def _explanation(
 ) -> dict[str, Any]:
     start = time.perf_counter()
     rows = {row.key: row for row in (best, gated, local) if row is not None}
-    again = {key: Explained.of(row, dataset, device) for key, row in rows.items()}
+    again = {key: Again.of(row, dataset, device) for key, row in rows.items()}
     explained = again[best.key]
     note = {
         "run": _describe(explained),
-        "history": _history(explained.run),
+        "history": thinned(explained.run.history, explained.run.epoch),
         "classes": _classes(explained, dataset),
         "gated": None if gated is None else _describe(again[gated.key]),
         "features": explain_features(again[(gated or best).key], dataset),
@@ -149,7 +157,7 @@ def _explanation(
     return note | {"seconds": round(time.perf_counter() - start, 1)}
 
 
-def _describe(explained: Explained) -> dict[str, Any]:
+def _describe(explained: Again) -> dict[str, Any]:
     row, run = explained.row, explained.run
     scores = {"val": run.val, "test": run.test, "stored_test": row.test}
     return {
@@ -163,14 +171,14 @@ def _describe(explained: Explained) -> dict[str, Any]:
     } | {name: _finite(value) for name, value in scores.items()}
 
 
-def _history(run: Run) -> dict[str, list[Any]]:
-    """The curves at up to `POINTS` epochs, the best one among them."""
-    count = len(run.history["val"])
+def thinned(history: Mapping[str, list[float]], best: int) -> dict[str, list[Any]]:
+    """The training curves at up to `POINTS` epochs, the best one among them."""
+    count = len(history["val"])
     epochs = (
         {round(k * (count - 1) / max(1, POINTS - 2)) for k in range(POINTS - 1)} if count > POINTS else range(count)
     )
-    shown = sorted({*epochs, run.epoch})
-    curves = {name: [_finite(values[epoch]) for epoch in shown] for name, values in run.history.items()}
+    shown = sorted({*epochs, best})
+    curves = {name: [_finite(values[epoch]) for epoch in shown] for name, values in history.items()}
     return {"epoch": shown} | curves
 
 
@@ -178,9 +186,9 @@ def _classes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     """The report by class on the test nodes."""
     part = explained.task.test
     nodes = part.masks[0]
-    logits = explained.logits(part)[nodes].double()
+    logits = explained.logits(part)[nodes].double().nan_to_num()  # of a run that diverged
     probabilities = logits.sigmoid() if dataset.multilabel else logits.softmax(-1)
-    return evaluate_classes(probabilities.clamp(0, 1), part.y[nodes], _class_names(dataset)).to_json()
+    return evaluate_classes(probabilities, part.y[nodes], _class_names(dataset)).to_json()
 
 
 # --- features ---------------------------------------------------------------------------------------------------------
@@ -194,13 +202,13 @@ def explain_features(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     `None` for features that are no candidates, see `_candidates`. Features from one column of a table are permuted
     together and share their importance; `"source"` has the names of these columns.
     """
-    gates = {level: gates_by_dimension(dataset, level) for level in _levels(explained.row.model, dataset)}
+    gates = {level: gates_by_dimension(dataset, level) for level in _levels(explained.model, dataset)}
     groups, source = _groups(dataset)
     work = _work(explained)
     count = len(groups) if dataset.num_features <= MAX_DIMENSIONS else min(len(groups), CANDIDATES)
     count = min(count, max(2, IMPORTANCE_WORK // (work * REPEATS[0])))
     repeats = min(max(REPEATS[0], IMPORTANCE_WORK // (work * count)), REPEATS[1])
-    level = explained.row.model.removeprefix("gfgn-")
+    level = explained.model.removeprefix("gfgn-")
     chosen = _candidates(explained, groups, gates.get(level, gates.get(LEVELS[0])), count)
     part = explained.task.val
     drops = permutation_importance(lambda x: explained.score(part, x), part.x, [groups[k] for k in chosen], repeats)
@@ -211,7 +219,7 @@ def explain_features(explained: Explained, dataset: Dataset) -> dict[str, Any]:
             importance[feature], spread[feature] = _finite(float(each.mean())), _finite(float(each.std()))
     truth = dataset.smooth_dimensions
     return {
-        "model": explained.row.model,
+        "model": explained.model,
         "names": list(dataset.feature_names),
         "source": source,
         "gates": {level: _rounded(values) for level, values in gates.items()},
@@ -288,7 +296,7 @@ def _variance(x: Tensor) -> Tensor:
 def find_extremes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     """The nodes (neighbor level) or edges (pair level) with the highest and the lowest first-layer gate, averaged over
     hidden units. Nodes without neighbors do not count."""
-    pairs = explained.row.model == "gfgn-pair"
+    pairs = explained.model == "gfgn-pair"
     data = with_sparse_features(dataset.to(explained.task.val.y.device))
     _, scores = explained.network(data.x, data.graph, return_scores=True)
     gates, graph = scores[0].mean(1), data.graph
@@ -308,7 +316,7 @@ def find_extremes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
         return [{"gate": round(gate, 4), "nodes": [_node(dataset, node) for node in ends]} for gate, ends in rows]
 
     ends = {"most": describe(order[:count]), "least": describe(order.flip(0)[:count])}
-    return {"model": explained.row.model, "kind": "edges" if pairs else "nodes", "total": order.numel()} | ends
+    return {"model": explained.model, "kind": "edges" if pairs else "nodes", "total": order.numel()} | ends
 
 
 def _node(dataset: Dataset, node: int) -> dict[str, Any]:
@@ -325,8 +333,8 @@ def _class_names(dataset: Dataset) -> list[str]:
     return dataset.class_names or [str(k) for k in range(dataset.num_classes)]
 
 
-def _rounded(values: Tensor) -> list[float]:
-    return [round(value, 4) for value in values.double().tolist()]
+def _rounded(values: Tensor) -> list[float | None]:
+    return [_finite(round(value, 4)) for value in values.double().tolist()]
 
 
 def _finite(value: float) -> float | None:
