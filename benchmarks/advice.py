@@ -1,8 +1,8 @@
 """Does `gfgn advise` give the right verdict where the truth is known? 20 seeds of five kinds of generated graphs.
 
 In `dimensions` and in the block model with homophily and feature signal, a graph model is worth it; with one of them,
-edges or features alone suffice; with neither, nothing beats the majority class. Takes about half an hour on an idle core;
-`--seeds 2 3` for a part.
+edges or features alone suffice; with neither, nothing beats the majority class. Takes about half an hour on
+an idle core; `--seeds 2 3` for a part.
 """
 
 from __future__ import annotations
