@@ -101,7 +101,7 @@ def test_a_model_may_have_its_own_training_configuration() -> None:
         (
             "vary",
             {"variant": {"a": {}, "b": {"data": {"fractions": [0.9, 0.2]}}}},
-            "vary.variant.b.data: train and val must",
+            "vary.variant.b.data: fractions must",
         ),
         (
             "vary",

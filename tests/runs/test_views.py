@@ -67,7 +67,7 @@ def test_bad_views() -> None:
         ({"edges": "both"}, "edges must be one of 'undirected', 'directed', 'reversed', got 'both'"),
         ({"nodes": "some"}, "nodes must be one of 'all', 'largest part', got 'some'"),
         ({"noise": 0.5, "edges": "directed"}, "noise must be 0 where edges are directed, got 0.5"),
-        ({"fractions": (0.5, 0.5)}, "train and val must be positive"),
+        ({"fractions": (0.5, 0.5)}, "fractions must be positive with a sum below 1"),
     ):
         with pytest.raises(ValueError, match=message):
             View(**options)

@@ -50,7 +50,8 @@ class View:
         if self.fractions is not None:
             if len(self.fractions) != 2:
                 raise ValueError(f"fractions must be two, of training and validation nodes, got {self.fractions}")
-            random_splits(1000, 1, 0, *self.fractions)  # checks their values
+            if not (min(self.fractions) > 0 and sum(self.fractions) < 1):
+                raise ValueError(f"fractions must be positive with a sum below 1, got {self.fractions}")
 
 
 def data_name(dataset: str, view: View | None = None) -> str:
