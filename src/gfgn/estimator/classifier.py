@@ -37,8 +37,7 @@ from gfgn.train.settings import choose_device
 from gfgn.train.task import with_sparse_features
 
 LEVELS = ("graph", "neighbor", "pair")
-FIRST = 3  # networks per level, at most, that the choice of a level goes by
-LONGER = 1.25  # further networks train for so many times the best epoch of the first ones
+FIRST = 2  # networks per level, at most, that the choice of a level goes by
 _logger = logging.getLogger(__name__)
 
 
@@ -52,8 +51,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         level: `"graph"`, `"neighbor"` or `"pair"`, see `gfgn.nn.GFGNConv`; `"auto"` trains all three and keeps the one
             with the best validation score.
         replicas: Number of networks, which are trained as one program. They differ in their seed and validation nodes,
-            and their probabilities are averaged. After the first three, networks train for a quarter longer than the
-            best epoch of these.
+            and their probabilities are averaged. The level is chosen by the first two; further networks train up to the
+            later one of the best epochs of these.
         hidden_channels, num_layers, heads, lam, dropout: See `gfgn.nn.GFGN`.
         lr, weight_decay: Learning rate of Adam, and L2 penalty.
         max_epochs: Largest number of epochs.
@@ -207,7 +206,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             if rank > best:
                 best, self.level_, chosen, found = rank, level, configuration, runs
         rest = range(first.stop, self.replicas)
-        epochs = min(self.max_epochs, int(LONGER * max(run.epoch for run in found)) + 1)
+        epochs = max(run.epoch for run in found) + 1
         runs = [*found, *self._train(dataset, self.level_, chosen, rest, seed, epochs, device, status)]
         self._keep(dataset, runs, chosen, classes)
         names = [column.name for column in self.encoder_.columns]
