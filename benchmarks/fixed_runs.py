@@ -34,7 +34,7 @@ def record(run: Run) -> dict[str, object]:
 
 def measure(dataset: str, level: str) -> dict[str, object]:
     epochs = EPOCHS[dataset]
-    runs = train_replicas(f"gfgn-{level}", load(dataset), REPLICAS, epochs, patience=100)
+    runs = train_replicas(f"gfgn-{level}", load(dataset), REPLICAS, epochs, patience=100, batch_size=1)
     print(
         f"{dataset} gfgn-{level}: " + ", ".join(f"val {run.val:.4f}, test {run.test:.4f}" for run in runs), flush=True
     )

@@ -18,7 +18,7 @@ from gfgn.data import Dataset, Split, dimensions
 from gfgn.data.dataset import METRICS
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.random import GOLDEN, keyed, mix
-from gfgn.train import Replica, Run, Status, TrainConfig, train_minibatch, train_replicas
+from gfgn.train import Replica, Run, Status, TrainConfig, train_minibatch, train_replicas, trainer
 from gfgn.train.batch import Batch
 from gfgn.train.settings import num_threads, precision
 from gfgn.train.trainer import _even_chunks
@@ -506,3 +506,23 @@ def test_bad_arguments(data: Dataset) -> None:
     with pytest.raises(ValueError, match="split 0 of 'dimensions' must have train nodes, got an empty mask"):
         train_replicas("mlp", empty, [Replica()])
     assert train_replicas("mlp", data, []) == []
+
+
+def test_replicas_of_small_graphs_train_as_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads would wait for each other."""
+    batches: list[int] = []
+    original = trainer.Trainer._train_subset
+
+    def count(self: trainer.Trainer, group: list[int], indices: list[int]) -> None:
+        batches.append(len(indices))
+        original(self, group, indices)
+
+    monkeypatch.setattr(trainer.Trainer, "_train_subset", count)
+    replicas = [Replica(seed=seed) for seed in range(4)]
+    with num_threads(2):
+        together = train_replicas("mlp", dimensions(60), replicas, max_epochs=2)
+        assert batches == [4]
+        monkeypatch.setattr(trainer, "TOGETHER", 0)
+        apart = train_replicas("mlp", dimensions(60), replicas, max_epochs=2)
+        assert batches == [4, 2, 2]
+    assert [run.val for run in together] == pytest.approx([run.val for run in apart])

@@ -55,10 +55,15 @@ def num_threads(count: int) -> AbstractContextManager[None]:
     return _changed(torch.get_num_threads, torch.set_num_threads, count)
 
 
+def edge_values(data: Dataset, replicas: int) -> int:
+    """Number of values of a tensor with one hidden vector per node and edge for each replica."""
+    return (data.graph.num_edges + data.num_nodes) * HIDDEN * replicas
+
+
 def fitting_threads(data: Dataset, replicas: int = 1) -> AbstractContextManager[None]:
     """Sets one thread for small graphs, whose operations are too short to divide: on a busy machine, threads that wait
     for each other make them many times slower."""
-    small = (data.graph.num_edges + data.num_nodes) * HIDDEN * replicas < SMALL
+    small = edge_values(data, replicas) < SMALL
     return num_threads(1 if small else torch.get_num_threads())
 
 

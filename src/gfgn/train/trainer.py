@@ -21,12 +21,15 @@ from gfgn.train.config import TrainConfig
 from gfgn.train.program import Program
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run
-from gfgn.train.settings import fitting_threads, num_threads
+from gfgn.train.settings import SMALL, edge_values, fitting_threads, num_threads
 from gfgn.train.task import Task, make_task
 
 EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}  # for finished replicas: a check waits for the GPU
 # Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again.
 COMPACT_BELOW = {"cpu": 0.9, "cuda": 0.6}
+# Values of an edge-wise tensor below which replicas train as one batch: batches in several threads would mostly wait
+# for each other, because Python itself runs in one thread at a time.
+TOGETHER = 0.8 * SMALL
 CACHE_BYTES = 1 << 22  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
@@ -132,6 +135,8 @@ class Trainer:
         for group in self._same_program():
             if self.batch_size:
                 subsets = _chunks(group, self.batch_size)
+            elif edge_values(self.data, len(group)) < TOGETHER:
+                subsets = [group]
             else:
                 subsets = _even_chunks(group, self._fitting_the_cache(), threads)
             jobs += [partial(self._train_subset, group, subset) for subset in subsets]
