@@ -122,6 +122,7 @@ def _train(dataset: Dataset, parameters: dict[str, Any], minutes: float | None, 
     with console.status("training") as spinner, keep_freed_memory():
         report = _reporter(console, spinner)
         classifier.fit_dataset(as_input(dataset), classes, int(parameters["random_state"]), report)
+    classifier.feature_names_in_ = np.array([column.name for column in classifier.encoder_.columns], dtype=object)
     return classifier
 
 

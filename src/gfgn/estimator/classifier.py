@@ -209,10 +209,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         epochs = max(run.epoch for run in found) + 1
         runs = [*found, *self._train(dataset, self.level_, chosen, rest, seed, epochs, device, status)]
         self._keep(dataset, runs, chosen, classes)
-        names = [column.name for column in self.encoder_.columns]
-        self.n_features_in_ = len(names)
-        if names != [f"x{k}" for k in range(len(names))]:  # of columns that have names
-            self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = len(self.encoder_.columns)
         self._facts["seconds"] = round(time.perf_counter() - start, 2)
         return self
 
