@@ -59,7 +59,7 @@ def test_the_level_is_chosen_on_validation() -> None:
 
 def test_an_ensemble_averages_its_members() -> None:
     clf = GFGNClassifier("graph", 4, scale="none", **QUICK).fit(X, LABELS, edge_index=EDGES)
-    members = clf.member_probabilities(clf._encode(X, EDGES, None)[0])
+    members = clf._member_probabilities(clf._encode(X, EDGES, None)[0])
     assert members.shape == (4, len(Y), 3)
     expected = temper(members.mean(0), clf.temperature_, False).numpy()
     np.testing.assert_allclose(clf.predict_proba(X, EDGES), expected)
@@ -299,20 +299,20 @@ def test_validation_nodes_are_as_given() -> None:
 
 def test_every_network_has_its_own_validation_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
-    original = GFGNClassifier.fit_dataset
+    original = GFGNClassifier._fit_dataset
 
-    def fit_dataset(self: GFGNClassifier, dataset: Dataset, *arguments: Any) -> GFGNClassifier:
+    def _fit_dataset(self: GFGNClassifier, dataset: Dataset, *arguments: Any) -> GFGNClassifier:
         seen["splits"] = dataset.splits
         return original(self, dataset, *arguments)
 
-    monkeypatch.setattr(GFGNClassifier, "fit_dataset", fit_dataset)
+    monkeypatch.setattr(GFGNClassifier, "_fit_dataset", _fit_dataset)
     clf = GFGNClassifier("graph", 5, **QUICK | {"max_epochs": 2}).fit(X, LABELS, EDGES)
     vals = torch.stack([split.val for split in seen["splits"]])
     assert vals.shape == (5, len(Y))
     assert vals.unique(dim=0).size(0) == 5
     assert all(torch.equal(split.train | split.val, torch.from_numpy(~HIDDEN)) for split in seen["splits"])
     # Calibrated by the networks that did not train on a node.
-    p = clf.member_probabilities(clf._encode(X, EDGES, None)[0])
+    p = clf._member_probabilities(clf._encode(X, EDGES, None)[0])
     nodes = [n for n in range(len(Y)) if vals[:, n].any()]
     mean = torch.stack([torch.stack([p[r, n] for r in range(5) if vals[r, n]]).mean(0) for n in nodes])
     assert clf.temperature_ == pytest.approx(fit_temperature(mean, torch.from_numpy(Y[nodes]), False), rel=1e-3)

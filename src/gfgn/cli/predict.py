@@ -103,13 +103,13 @@ def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Any) -> pd.Da
     import numpy as np
     import pandas as pd
 
-    members = classifier.member_probabilities(dataset)
-    p = classifier.joint_probabilities(members)[chosen]
+    members = classifier._member_probabilities(dataset)
+    p = classifier._joint_probabilities(members)[chosen]
     ids = np.arange(dataset.num_nodes) if dataset.node_ids is None else dataset.node_ids
-    columns: dict[str, Any] = {"id": ids[chosen], "prediction": classifier.decide(p), "confidence": p.max(1)}
+    columns: dict[str, Any] = {"id": ids[chosen], "prediction": classifier._decide(p), "confidence": p.max(1)}
     columns |= {f"p_{name}": p[:, k] for k, name in enumerate(classifier.classes_.tolist())}
     if members.size(0) > 1:
-        columns["uncertainty"] = classifier.uncertainty(members)[chosen]
+        columns["uncertainty"] = classifier._uncertainty(members)[chosen]
     return pd.DataFrame(columns)
 
 

@@ -121,7 +121,7 @@ def _train(dataset: Dataset, parameters: dict[str, Any], minutes: float | None, 
     classes = np.array(dataset.class_names or [str(k) for k in range(dataset.num_classes)])
     with console.status("training") as spinner, keep_freed_memory():
         report = _reporter(console, spinner)
-        classifier.fit_dataset(as_input(dataset), classes, int(parameters["random_state"]), report)
+        classifier._fit_dataset(as_input(dataset), classes, int(parameters["random_state"]), report)
     classifier.feature_names_in_ = np.array([column.name for column in classifier.encoder_.columns], dtype=object)
     return classifier
 
@@ -168,7 +168,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
     names = ("id", "label", "split", "drop", "directed")
     columns = {name: value for name, value in asdict(reading).items() if name in names and value}
     evaluation = evaluate(classifier, dataset)
-    classifier.describe(name=dataset.name, reading=columns, **evaluation.facts())
+    classifier._describe(name=dataset.name, reading=columns, **evaluation.facts())
     classifier.save(out)
     report = write_model_report(classifier, dataset, evaluation, out)
     files = {"model": str(out), "card": str(out / "README.md"), "report": str(report)}

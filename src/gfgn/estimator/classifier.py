@@ -180,9 +180,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             splits=splits,
             encoder=encoder,
         )
-        return self.fit_dataset(dataset, labels.classes, seed)
+        return self._fit_dataset(dataset, labels.classes, seed)
 
-    def fit_dataset(
+    def _fit_dataset(
         self,
         dataset: Dataset,
         classes: NDArray[Any],
@@ -324,10 +324,10 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             )
         raw, _ = self._raw(given.X, reset=False)
         graph = self._graph(given, raw.shape[0])
-        dataset = self.unlabelled(self.encoder_.transform(raw), graph)
+        dataset = self._unlabelled(self.encoder_.transform(raw), graph)
         return dataset, slice(None) if given.nodes is None else given.nodes
 
-    def unlabelled(self, x: Tensor, graph: Graph) -> Dataset:
+    def _unlabelled(self, x: Tensor, graph: Graph) -> Dataset:
         """A dataset of encoded features without labels."""
         y = torch.full((graph.num_nodes,), -1)
         names = self.encoder_.feature_names
@@ -335,12 +335,12 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def member_probabilities(self, dataset: Dataset) -> Tensor:
+    def _member_probabilities(self, dataset: Dataset) -> Tensor:
         """`[R, N, C]`: the uncalibrated probabilities of each network for the nodes of an encoded dataset."""
         data = with_sparse_features(dataset.to(choose_device(self.device)))
         return self._members.probabilities(self._members.logits(data.x, data.graph)).cpu()
 
-    def joint_probabilities(self, members: Tensor) -> NDArray[np.float64]:
+    def _joint_probabilities(self, members: Tensor) -> NDArray[np.float64]:
         """`[N, C]`: the calibrated mean of `[R, N, C]` probabilities."""
         return temper(members.mean(0), self.temperature_, self._members.multilabel).numpy()
 
@@ -350,19 +350,19 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         The graph may be another one than in `fit`, or the same with new nodes; arguments as for `fit`.
         """
         dataset, nodes = self._encode(X, edge_index, edge_weight)
-        return self.probabilities(dataset)[nodes]
+        return self._probabilities(dataset)[nodes]
 
-    def probabilities(self, dataset: Dataset) -> NDArray[np.float64]:
+    def _probabilities(self, dataset: Dataset) -> NDArray[np.float64]:
         """The probabilities for all nodes of an encoded dataset."""
-        return self.joint_probabilities(self.member_probabilities(dataset))
+        return self._joint_probabilities(self._member_probabilities(dataset))
 
     def predict_uncertainty(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
         """`[N]`: the standard deviation over the networks of the probability of the predicted class; for several labels
         per node, its mean over the labels. All zeros with a single network."""
         dataset, nodes = self._encode(X, edge_index, edge_weight)
-        return self.uncertainty(self.member_probabilities(dataset))[nodes]
+        return self._uncertainty(self._member_probabilities(dataset))[nodes]
 
-    def uncertainty(self, members: Tensor) -> NDArray[np.float64]:
+    def _uncertainty(self, members: Tensor) -> NDArray[np.float64]:
         """`[N]`: the disagreement of `[R, N, C]` probabilities, see `predict_uncertainty`."""
         spread = members.std(0, correction=0)
         if self._members.multilabel:
@@ -371,9 +371,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def predict(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[Any]:
         """`[N]`: the most probable class; or `[N, L]`, 0 or 1: the labels whose probability is above one half."""
-        return self.decide(self.predict_proba(X, edge_index, edge_weight))
+        return self._decide(self.predict_proba(X, edge_index, edge_weight))
 
-    def decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
+    def _decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
         """The predictions that go with probabilities."""
         if self._members.multilabel:
             return (probabilities > 0.5).astype(np.int64)
@@ -418,7 +418,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         weight = None if sample_weight is None else np.asarray(sample_weight)[~unknown]
         return float(accuracy_score(true[~unknown].astype(predicted.dtype), predicted[~unknown], sample_weight=weight))
 
-    def describe(self, **facts: Any) -> None:
+    def _describe(self, **facts: Any) -> None:
         """Adds facts, such as scores on test nodes, to what `save` writes and the model card shows."""
         self._facts |= facts
 

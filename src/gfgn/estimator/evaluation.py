@@ -50,7 +50,7 @@ def evaluate(classifier: GFGNClassifier, dataset: Dataset) -> Evaluation:
     """Evaluates on the test nodes of the first split, once; on the validation nodes if there are none."""
     split = dataset.splits[0]
     part, mask = ("test", split.test) if split.test.any() else ("validation", split.val)
-    probabilities = torch.from_numpy(classifier.probabilities(dataset))
+    probabilities = torch.from_numpy(classifier._probabilities(dataset))
     scores = {name: _score(name, probabilities, dataset.y, mask) for name in METRICS if name != "micro_f1"}
     names = dataset.class_names or [str(k) for k in range(dataset.num_classes)]
     report = evaluate_classes(probabilities[mask], dataset.y[mask], names)
