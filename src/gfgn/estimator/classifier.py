@@ -53,8 +53,13 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         replicas: Number of networks, which are trained as one program. They differ in their seed and validation nodes,
             and their probabilities are averaged. The level is chosen by the first two; further networks train up to the
             later one of the best epochs of these.
-        hidden_channels, num_layers, heads, lam, dropout: See `gfgn.nn.GFGN`.
-        lr, weight_decay: Learning rate of Adam, and L2 penalty.
+        hidden_channels: Number of hidden units of all heads together; `heads` must divide it.
+        num_layers: Number of layers.
+        heads: Number of gating heads of a hidden layer.
+        lam: λ, the largest value of a gate.
+        dropout: Dropout rate on the input of every layer.
+        lr: Learning rate of Adam.
+        weight_decay: L2 penalty on all parameters.
         max_epochs: Largest number of epochs.
         patience: Number of epochs without improvement of the validation score after which training ends.
         metric: Validation score, see `gfgn.data.dataset.METRICS`; by default accuracy, or micro-F1 for several labels

@@ -97,19 +97,18 @@ def explain(
     """What the report shows beyond scores, from the store or computed now and kept there.
 
     The run explained is that of the model with the best mean validation score, on the first split with the first seed.
-    Test scores play no part in the choice.
+    Test scores play no part in the choice. The result can be kept as JSON; its entries:
+
+    - `"run"`: model, configuration, split, seed, scores, epochs and key of the run explained;
+    - `"history"`: losses and validation score at up to 200 epochs;
+    - `"classes"`: `ClassReport.to_json()` of the test nodes;
+    - `"features"`: by feature, gates, smoothness and importance, see `explain_features`;
+    - `"gated"`: as `"run"`, of the best GFGN, or `None`;
+    - `"extremes"`: nodes or edges with the highest and lowest gates, see `find_extremes`, or `None`.
 
     Returns:
-        A dictionary that JSON can hold, or `None` if no model of the comparison can be explained: models that train on
-        samples of the graph or have no network cannot. Its entries:
-
-        - `"run"`: model, configuration, split, seed, scores, epochs and key of the run explained;
-        - `"history"`: losses and validation score at up to 200 epochs;
-        - `"classes"`: `ClassReport.to_json()` of the test nodes;
-        - `"features"`: by feature, gates, smoothness and importance, see `explain_features`;
-        - `"gated"`: as `"run"`, of the best GFGN, or `None`;
-        - `"extremes"`: nodes or edges with the highest and lowest gates of the best GFGN that has such gates, see
-          `find_extremes`, or `None`.
+        A dictionary, see above, or `None` if no model of the comparison can be explained: models that train on samples
+        of the graph or have no network cannot.
     """
     best, gated, local = (choose_run(comparison, kind) for kind in ("", "gfgn-", LOCAL))
     if best is None:

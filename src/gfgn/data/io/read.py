@@ -70,8 +70,9 @@ def read(
             optional, no splits are drawn, and columns or classes that differ from the model's are an error.
         class_names: Names of the classes of a model, see `encoder`.
         metric: What is measured; by default `"roc_auc"` for two classes, `"accuracy"` for more.
-        num_splits, fractions: Number of random splits if none are given, and their fractions of training and
-            validation nodes; if these sum to 1, there are no test nodes.
+        num_splits: Number of random splits if none are given.
+        fractions: Fractions of training and validation nodes of random splits; if they sum to 1, there are no test
+            nodes.
         progress: Called while an edge table is read, with the number of rows that are read and of all rows.
 
     Raises:
