@@ -47,7 +47,7 @@ def measure(
     random = np.random.default_rng(seed)
     drawn = (p.cumsum(1)[None] > random.random((DRAWS, len(p), 1))).argmax(2)
     row["floor"] = statistics.fmean(evaluate_classes(p, labels, names).calibration_error for labels in drawn)
-    temperature, clf.temperature_ = clf.temperature_, 1.0
+    temperature, clf.temperature_, clf.confidence_ = clf.temperature_, 1.0, None
     raw = clf.predict_proba(x, edge_index=data.graph)[test]
     row |= {"temperature": temperature, "uncalibrated_error": evaluate_classes(raw, truth, names).calibration_error}
     return row

@@ -21,7 +21,7 @@ from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, Graph, Nodes
 from gfgn.data import Dataset
-from gfgn.estimator.members import fit_temperature, temper
+from gfgn.estimator.members import fit_confidence, fit_temperature, map_confidence, temper
 
 QUICK: dict[str, Any] = {"max_epochs": 40, "device": "cpu", "random_state": 0}
 X, Y, EDGES = make_graph()
@@ -330,6 +330,32 @@ def test_the_temperature_is_found() -> None:
     y = torch.multinomial(logits.softmax(1), 1, generator=torch.Generator().manual_seed(0)).squeeze(1)
     assert fit_temperature((2.5 * logits).softmax(1), y, False) == pytest.approx(2.5, rel=0.05)
     assert fit_temperature(logits.softmax(1), y, False) == pytest.approx(1.0, rel=0.05)
+
+
+def test_confidence_is_mapped_to_accuracy() -> None:
+    """Top probabilities that are wrong by a curve: the map undoes it, and predictions stay as they are."""
+    random = np.random.default_rng(0)
+    p = torch.from_numpy(random.dirichlet([0.6] * 4, size=20_000))
+    top, index = p.max(1)
+    right = torch.from_numpy(random.random(len(p))) < top.sqrt()  # more often right than it says
+    y = torch.where(right, index, (index + 1) % 4)
+    curve = fit_confidence(p, y)
+    assert curve is not None
+    mapped = map_confidence(p, curve)
+    np.testing.assert_allclose(mapped.sum(1), 1)
+    assert (mapped.argmax(1) == index).all()
+    assert (mapped.max(1).values - top.sqrt()).abs().mean() < 0.02
+    order = top.argsort()
+    assert (mapped.max(1).values[order].diff() >= -1e-9).all()
+    assert fit_confidence(p[:999], y[:999]) is None
+
+
+def test_the_largest_probability_stays_the_largest() -> None:
+    p = torch.tensor([[0.34, 0.33, 0.33], [0.9, 0.1, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    mapped = map_confidence(p, [[0.0, 1.0], [0.01, 0.2]])
+    assert (mapped.argmax(1) == 0).all()
+    np.testing.assert_allclose(mapped.sum(1), 1)
+    assert mapped[1, 0] == pytest.approx(0.5)  # no less than the second one
 
 
 # --- files ----------------------------------------------------------------------------------------

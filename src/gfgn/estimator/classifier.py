@@ -24,7 +24,7 @@ from gfgn.data.splits import Split
 from gfgn.estimator import files
 from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
 from gfgn.estimator.labels import draw_validation, read_labels, read_validation
-from gfgn.estimator.members import SMALLEST, Members, fit_temperature, temper
+from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temperature, map_confidence, temper
 from gfgn.graph import Graph
 from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.grid import Configuration, make_replica
@@ -83,6 +83,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         history_: One entry per network: `"train_loss"`, `"val_loss"` and `"val"`, one value per epoch.
         val_score_: Mean validation score of the networks.
         temperature_: Exponent of the calibration: probabilities are raised to the power `1 / temperature_`.
+        confidence_: With at least 1,000 validation nodes, an increasing map of the largest probability that follows:
+            confidences and what they become. Otherwise `None`.
         smoothing_scores_: `[F]`: for each feature of `encoder_.feature_names`, how much of it a GFGN at graph level
             takes from the neighbors, from 0 to `lam`.
         encoder_: How features are encoded, see `gfgn.data.FeatureEncoder`.
@@ -273,7 +275,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self.history_ = [run.history for run in runs]
         self.val_score_ = float(np.mean([run.val for run in runs]))
         self.smoothing_scores_ = gates_by_dimension(dataset, "graph", lam=self._members.lam).cpu().numpy()
-        self.temperature_ = self._calibrate(dataset)
+        self._calibrate(dataset)
         parts = {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()}
         self._facts: dict[str, Any] = {
             "nodes": dataset.num_nodes,
@@ -283,15 +285,17 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             "best_epochs": [run.epoch for run in runs],
         }
 
-    def _calibrate(self, dataset: Dataset) -> float:
-        """The temperature of the probabilities of validation nodes, by the networks that have them for validation."""
+    def _calibrate(self, dataset: Dataset) -> None:
+        """Calibrates by the validation nodes, each predicted by the networks that have it for validation."""
         members, count = self._members, len(dataset.splits)
         x = with_sparse_features(dataset).x
         mask = torch.stack([dataset.splits[k % count].val for k in range(members.count)]).unsqueeze(-1)
         p = members.probabilities(members.logits(x, dataset.graph))
         known = mask.any(0).squeeze(-1)
         mean = ((p * mask).sum(0) / mask.sum(0).clamp(min=1))[known]
-        return fit_temperature(mean, dataset.y[known], dataset.multilabel)
+        self.temperature_ = fit_temperature(mean, dataset.y[known], dataset.multilabel)
+        tempered = temper(mean, self.temperature_, dataset.multilabel)
+        self.confidence_ = None if dataset.multilabel else fit_confidence(tempered, dataset.y[known])
 
     def _check_parameters(self) -> None:
         if self.level not in ("auto", *LEVELS):
@@ -347,7 +351,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def _joint_probabilities(self, members: Tensor) -> NDArray[np.float64]:
         """`[N, C]`: the calibrated mean of `[R, N, C]` probabilities."""
-        return temper(members.mean(0), self.temperature_, self._members.multilabel).numpy()
+        p = temper(members.mean(0), self.temperature_, self._members.multilabel)
+        return (p if self.confidence_ is None else map_confidence(p, self.confidence_)).numpy()
 
     def predict_proba(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
         """`[N, C]`: the calibrated probability of each class; or `[N, L]`, of each label.

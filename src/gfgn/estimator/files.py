@@ -29,7 +29,16 @@ from gfgn.runs.record import versions
 
 FORMAT, VERSION = "gfgn-classifier", 1
 SETTINGS, TENSORS, CARD = "model.json", "model.safetensors", "README.md"
-FITTED = ("level_", "level_scores_", "best_params_", "history_", "val_score_", "temperature_", "n_features_in_")
+FITTED = (
+    "level_",
+    "level_scores_",
+    "best_params_",
+    "history_",
+    "val_score_",
+    "temperature_",
+    "confidence_",
+    "n_features_in_",
+)
 CONTENT = {"format", "version", "parameters", "fitted", "classes", "encoder", "network", "facts", "made", "sha256"}
 
 

@@ -17,6 +17,7 @@ from gfgn.graph import Graph
 from gfgn.nn.registry import find_model
 
 Floats = NDArray[np.float64]
+ENOUGH = 1000  # validation nodes for an isotonic regression
 SMALLEST = 1e-12  # probability, so that its logarithm is finite
 
 
@@ -113,3 +114,30 @@ def fit_temperature(probabilities: Tensor, y: Tensor, multilabel: bool) -> float
 
     found = minimize_scalar(log_loss, bounds=(-np.log(8), np.log(8)), method="bounded", options={"xatol": 1e-3})
     return float(np.exp(found.x)) if found.fun < log_loss(0.0) else 1.0
+
+
+def fit_confidence(probabilities: Tensor, y: Tensor) -> list[list[float]] | None:
+    """An increasing map from confidence to accuracy by isotonic regression (Zadrozny and Elkan, 2002): two lists, the
+    confidences and the accuracies between which `map_confidence` interpolates. `None` with fewer than `ENOUGH` nodes,
+    which it would follow too closely."""
+    if len(y) < ENOUGH:
+        return None
+    from sklearn.isotonic import IsotonicRegression
+
+    confidence, predicted = probabilities.max(1)
+    doubt = 1 / (len(y) + 2)
+    curve = IsotonicRegression(y_min=doubt, y_max=1 - doubt).fit(confidence.numpy(), (predicted == y).numpy())
+    return [curve.X_thresholds_.tolist(), curve.y_thresholds_.tolist()]
+
+
+def map_confidence(probabilities: Tensor, curve: list[list[float]]) -> Tensor:
+    """Probabilities whose largest one is mapped by `fit_confidence` and stays the largest; the others share the rest as
+    before."""
+    top, index = probabilities.max(1, keepdim=True)
+    others = probabilities.clamp(min=SMALLEST).scatter(1, index, 0.0)
+    share = others / others.sum(1, keepdim=True)
+    confidences, accuracies = curve
+    mapped = torch.from_numpy(np.asarray(np.interp(top.numpy(), confidences, accuracies)))
+    second = share.max(1, keepdim=True).values
+    mapped = torch.maximum(mapped, second / (1 + second) * (1 + 1e-9))
+    return (share * (1 - mapped)).scatter(1, index, mapped)
