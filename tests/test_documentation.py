@@ -86,12 +86,14 @@ class Reader:
         self.folder = folder
         self.names: dict[str, Any] = {"__name__": "page"}
         self.skipped: str | None = None
+        self.followed: list[Block] = []
 
     def follow(self, block: Block) -> None:
         kinds = {"python": self.python, "console": self.console, "yaml": self.yaml, "text": self.output}
         where = f"{block.page}:{block.line}"
         assert block.language in kinds, f"{where}: a block must be one of {', '.join(kinds)}, got {block.language!r}"
         kinds[block.language](block)
+        self.followed.append(block)
 
     def python(self, block: Block) -> None:
         """Executes statement by statement, and checks shapes (`# [4, 32]`, `# s: [E, 32]`) and values in comments."""
@@ -280,6 +282,8 @@ def test_every_block_runs(page: Path, reader: Reader) -> None:
             (reader.folder / "my-study.yaml").write_text(text, encoding="utf-8")
     for block in blocks:
         reader.follow(block)
+    fences = re.findall(r"^ *```\w", page.read_text(encoding="utf-8"), flags=re.M)
+    assert len(reader.followed) == len(fences)
     if reader.skipped:
         pytest.skip(reader.skipped)
 

@@ -25,7 +25,7 @@ def advise(
     seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
     trials: options.Trials = None,
     minutes: options.Minutes = None,
-    epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
+    epochs: options.Epochs = 400,
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
     config: options.Config = None,

@@ -43,7 +43,7 @@ def compare(
     grid: Annotated[Grid, typer.Option(help="paper: tune every model on the paper's grid.")] = Grid.none,
     trials: options.Trials = None,
     minutes: options.Minutes = None,
-    epochs: Annotated[int, typer.Option(help="Largest number of epochs of a run.")] = 400,
+    epochs: options.Epochs = 400,
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
     config: options.Config = None,
@@ -53,7 +53,7 @@ def compare(
     json: options.Json = False,
     quiet: options.Quiet = False,
     open_: options.Open = False,
-    check: Annotated[bool, typer.Option("--check", help="Show how a graph of your own was read; no training.")] = False,
+    check: options.Check = False,
 ) -> None:
     """Train models on graphs over splits and seeds; print the tables and write the report.
 

@@ -49,6 +49,8 @@ Trials = Annotated[int | None, typer.Option(help="Tune every model by halving N 
 Minutes = Annotated[
     float | None, typer.Option(help="Tune every model on as many random configurations as fit into this time.")
 ]
+Epochs = Annotated[int, typer.Option(help="Largest number of epochs of a run.")]
+Check = Annotated[bool, typer.Option("--check", help="Show how a graph of your own was read; no training.")]
 ClassWeights = Annotated[bool, typer.Option("--class-weights", help="Every class counts the same in the loss.")]
 Set = Annotated[
     list[str] | None,

@@ -40,7 +40,7 @@ def train(
     ] = 0.2,
     trials: options.Trials = None,
     minutes: options.Minutes = None,
-    epochs: Annotated[int, typer.Option(help="Largest number of epochs.")] = 400,
+    epochs: options.Epochs = 400,
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
     config: options.Config = None,
@@ -51,7 +51,7 @@ def train(
     json: options.Json = False,
     quiet: options.Quiet = False,
     open_: options.Open = False,
-    check: Annotated[bool, typer.Option("--check", help="Show how the graph was read; no training.")] = False,
+    check: options.Check = False,
 ) -> None:
     """Train a classifier of nodes to keep: a folder with the model, a model card and a report.
 
