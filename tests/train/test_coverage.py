@@ -24,24 +24,19 @@ def coverage() -> dict[str, dict[int, dict[str, Any]]]:
     return table
 
 
-ESTIMATES = ["ridge on features", "ridge on neighbors' features", "neighbors − features"]
+DIFFERENT = ["ridge on features", "ridge on neighbors' features", "neighbors − features"]
+SIMILAR = ["nearest mean − ridge"]  # the difference of two models that learn from the same features
 
 
 @pytest.mark.parametrize("splits", [4, 10])
-@pytest.mark.parametrize("estimate", ESTIMATES)
+@pytest.mark.parametrize("estimate", DIFFERENT + SIMILAR)
 def test_printed_intervals_contain_the_truth(
     coverage: dict[str, dict[int, dict[str, Any]]], estimate: str, splits: int
 ) -> None:
     assert 0.92 <= coverage[estimate][splits]["printed"] <= 0.98
 
 
-def test_similar_models_have_wide_intervals(coverage: dict[str, dict[int, dict[str, Any]]]) -> None:
-    """Two models that learn from the same features differ mostly by what they were trained on, which splits share less
-    than their test nodes: the intervals of their difference are wider than needed, never too narrow."""
-    assert all(coverage["nearest mean − ridge"][splits]["printed"] >= 0.95 for splits in (4, 10))
-
-
-@pytest.mark.parametrize("estimate", ESTIMATES)
+@pytest.mark.parametrize("estimate", DIFFERENT)
 def test_other_intervals_are_too_narrow(coverage: dict[str, dict[int, dict[str, Any]]], estimate: str) -> None:
     assert coverage[estimate][4]["bootstrap"] < 0.85
     assert coverage[estimate][10]["bootstrap"] < 0.85

@@ -118,15 +118,30 @@ def test_paired_test_against_scipy(splits: int) -> None:
 
 
 def test_correction_for_overlapping_splits() -> None:
-    """After Nadeau and Bengio: 1/k + test/train instead of 1/k."""
+    """After Nadeau and Bengio: 1/k + c instead of 1/k; c is less for differences."""
     ours, theirs = draws(0, 0.05, 10), draws(1, 0.0, 10)
+    means = np.array(list(split_means(ours).values()))
+    half = stats.t.ppf(0.975, 9) * means.std(ddof=1) * math.sqrt(1 / 10 + 0.5)
+    assert summarize(ours, test_share=0.5).high - means.mean() == pytest.approx(half)
+    others = np.array(list(split_means(theirs).values()))
+    share = 0.5 * min(1, (means - others).var() / (means.var() + others.var()))
     plain, corrected = paired_test(ours, theirs, test_share=0.0), paired_test(ours, theirs, test_share=0.5)
-    assert corrected.t == pytest.approx(plain.t * math.sqrt((1 / 10) / (1 / 10 + 0.5)))
+    assert corrected.t == pytest.approx(plain.t * math.sqrt((1 / 10) / (1 / 10 + share)))
     assert corrected.t_p == pytest.approx(2 * stats.t.sf(abs(corrected.t), 9))
     assert corrected.t_p > plain.t_p
     assert paired_test(ours, theirs) == paired_test(ours, theirs, TEST_SHARE)
     with pytest.raises(ValueError, match="test_share must be a finite number, 0 or larger, got -1"):
         paired_test(ours, theirs, test_share=-1)
+
+
+def test_nothing_is_corrected_that_cancels() -> None:
+    """Two models that differ by the same noise on every split are as good as independent splits; a model that is
+    compared with a constant has the interval of its score."""
+    ours, noise = draws(0, 0.0, 10, 1), draws(1, -0.8, 10, 1)
+    theirs = [(split, seed, score + 1e-4 * shift[2]) for (split, seed, score), shift in zip(ours, noise, strict=True)]
+    assert difference(ours, theirs).high == pytest.approx(difference(ours, theirs, 0.0).high, abs=1e-8)
+    gap, score = difference(ours, [(split, seed, 0.5) for split, seed, _ in ours]), summarize(ours)
+    assert (gap.low, gap.high) == pytest.approx((score.low - 0.5, score.high - 0.5))
 
 
 @pytest.mark.parametrize("splits", [2, 5, 10])

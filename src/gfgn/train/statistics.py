@@ -67,35 +67,51 @@ def summarize(runs: Sequence[Scored], test_share: float | None = None) -> Summar
     """
     if not runs:
         raise ValueError("runs must hold at least one run, got none")
+    return _summarize(runs, test_share)
+
+
+def _summarize(runs: Sequence[Scored], test_share: float | None, factor: float = 1.0) -> Summary:
     values = np.array([score for _, _, score in map(_as_tuple, runs)])
     means = np.array(list(split_means(runs).values()))
-    half = _quantile(means.size) * standard_error(means, test_share)
+    half = _quantile(means.size) * standard_error(means, test_share, factor)
     center, std = float(means.mean()), float(values.std(ddof=1)) if values.size > 1 else 0.0
     return Summary(float(values.mean()), std, center - half, center + half, values.size)
 
 
 def difference(runs: Sequence[Scored], others: Sequence[Scored], test_share: float | None = None) -> Summary:
-    """Summary of the test scores of `runs` minus those of `others`, paired by split and seed."""
-    return summarize(_differences(runs, others), test_share)
+    """Summary of the test scores of `runs` minus those of `others`, paired by split and seed.
+
+    What splits have in common, the difficulty of their shared test nodes, cancels in the difference of two models that
+    fail on the same nodes. The correction for overlap is therefore multiplied by the share of the variance over splits
+    that does not cancel, `s² / (s₁² + s₂²)`, at most 1: `s²` is the variance of the difference, `s₁²` and `s₂²` those
+    of the two scores.
+
+    Args:
+        runs: Runs of one model.
+        others: Runs of another model with the same splits and seeds.
+        test_share: See `standard_error`.
+    """
+    return _summarize(_differences(runs, others), test_share, _uncanceled(runs, others))
 
 
-def standard_error(values: NDArray[np.float64], test_share: float | None = None) -> float:
-    """Standard error of the mean of `values`, one per split: `s √(1 / J + test_share)`; NaN with a single one.
+def standard_error(values: NDArray[np.float64], test_share: float | None = None, factor: float = 1.0) -> float:
+    """Standard error of the mean of `values`, one per split: `s √(1 / J + factor · test_share)`; NaN with a single one.
 
     `s` is the standard deviation of the `J` values. `1 / J` alone would be right for independent splits. Random splits
     of one graph share nodes; `test_share`, the number of test nodes over the number of nodes that a model has been
-    trained or validated on, corrects for it. It is 0 for independent splits and `TEST_SHARE` by default.
+    trained or validated on, corrects for it. It is 0 for independent splits and `TEST_SHARE` by default. `factor` is 1
+    for scores, see `difference` for differences.
     """
     share = TEST_SHARE if test_share is None else test_share
     if not (math.isfinite(share) and share >= 0):
         raise ValueError(f"test_share must be a finite number, 0 or larger, got {test_share}")
-    return float(values.std(ddof=1)) * math.sqrt(1 / values.size + share) if values.size > 1 else math.nan
+    return float(values.std(ddof=1)) * math.sqrt(1 / values.size + factor * share) if values.size > 1 else math.nan
 
 
 def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: float | None = None) -> PairedTest:
     """Tests the test scores of `runs` against those of `baseline`, paired over splits.
 
-    The p-value is NaN with a single split, and 1 if all differences are 0.
+    The standard error is that of `difference`. The p-value is NaN with a single split, and 1 if all differences are 0.
 
     Args:
         runs: Runs of one model.
@@ -103,7 +119,8 @@ def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: 
         test_share: See `standard_error`.
     """
     gaps = np.array(list(split_means(_differences(runs, baseline)).values()))
-    mean, count, error = float(gaps.mean()), gaps.size, standard_error(gaps, test_share)
+    mean, count = float(gaps.mean()), gaps.size
+    error = standard_error(gaps, test_share, _uncanceled(runs, baseline))
     if count < 2:
         return PairedTest(mean, math.nan, math.nan, count)
     if not np.abs(gaps).max() > 1e-12:  # rounding errors of equal scores
@@ -144,6 +161,13 @@ def split_means(runs: Sequence[Scored]) -> dict[int, float]:
     for split, _, score in map(_as_tuple, runs):
         by_split.setdefault(split, []).append(score)
     return {split: float(np.mean(by_split[split])) for split in sorted(by_split)}
+
+
+def _uncanceled(runs: Sequence[Scored], others: Sequence[Scored]) -> float:
+    """The share of the variance of two models' scores over splits that is left in their difference; at most 1."""
+    first, second = (np.array(list(split_means(each).values())) for each in (runs, others))
+    total = first.var() + second.var()
+    return float(min(1.0, (first - second).var() / total)) if total > 0 else 1.0
 
 
 def _quantile(count: int) -> float:
