@@ -73,8 +73,8 @@ def compare(
             return
         settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}
         requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
-        with options.trackers(track, track_per) as trackers:
-            outcome = train_and_report(datasets, requests, out, device, console, minutes, trackers)
+        trackers = context.with_resource(options.trackers(track, track_per))  # until results have been printed
+        outcome = train_and_report(datasets, requests, out, device, console, minutes, trackers)
     if json:
         options.print_json(_to_json(outcome, time.perf_counter() - start))
     else:

@@ -75,8 +75,8 @@ def train(
         dataset = open_data(data, reading, console, check, num_splits=1, fractions=fractions)
         if check:
             return
-        with options.trackers(track, track_per) as trackers:
-            classifier = _train(dataset, parameters, minutes, console, trackers)
+        trackers = context.with_resource(options.trackers(track, track_per))  # until results have been printed
+        classifier = _train(dataset, parameters, minutes, console, trackers)
         result = _finish(classifier, dataset, reading, out)
     seconds = time.perf_counter() - start
     if json:

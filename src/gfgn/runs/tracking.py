@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gfgn.runs.record import NESTED, Row, digest
+from gfgn.runs.text import count
 from gfgn.runs.training import History, ProgressCallback
 
 PER = ("run", "configuration")
@@ -100,7 +101,7 @@ class Tracker(ProgressCallback):
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
-            _logger.info("tracked with %s: %d", self, self.sent)
+            _logger.info("%s: %s", self, count(self.sent, self.per))
 
     def __enter__(self) -> Self:
         return self
