@@ -7,7 +7,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
@@ -37,7 +37,7 @@ class TrackedRun:
         facts: What identifies the run and how it was made: dataset, model, split, seed, hyperparameters, versions, ….
             Of several runs, what they have in common.
         scores: Validation and test score, best epoch, seconds, …; without those that are not finite. Of several runs,
-            their means, the means by split (`val_split_0`, `test_split_0`, …) and the number of `runs`.
+            their means, the means by split (`val_split_0`, `test_split_0`, …) and `num_runs`.
         curves: `"history/train_loss"`, `"history/val_loss"` and `"history/val"`, one value per epoch. Of several runs,
             their means, up to the last epoch that all of them trained.
         table: Of several runs, one row per run.
@@ -263,14 +263,13 @@ def describe_configuration(finished: Sequence[Finished]) -> TrackedRun:
     runs, first = [_columns(row) for row in rows], rows[0]
     common = {name: value for name, value in runs[0].items() if all(run.get(name) == value for run in runs)}
     results = [name for name in runs[0] if _is_result(name)]
-    scores = {name: _mean(run[name] for run in runs) for name in results} | {"runs": float(len(runs))}
+    scores = {name: _mean(run[name] for run in runs) for name in results} | {"num_runs": float(len(runs))}
     for split in dict.fromkeys(run["split"] for run in runs):
         own = [run for run in runs if run["split"] == split]
         scores |= {f"{name}_split_{split}": _mean(run[name] for run in own) for name in ("val", "test")}
-    shortest = min(histories, key=lambda history: min(map(len, history.values()), default=0))
     curves = {
         CURVES + name: [_mean(values) for values in zip(*(history[name] for history in histories), strict=False)]
-        for name in shortest
+        for name in histories[0]
     }
     return TrackedRun(
         name=f"{first.dataset}/{first.model}/{digest(repr(_configuration(first)))[:8]}",
@@ -299,9 +298,9 @@ def _is_result(name: str) -> bool:
     return name in RESULTS or name.startswith(f"{NESTED['gates']}_")
 
 
-def _mean(values: Any) -> float:
-    values = [float(value) for value in values]
-    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else math.nan
+def _mean(values: Iterable[Any]) -> float:
+    numbers = [float(value) for value in values]
+    return math.fsum(numbers) / len(numbers) if all(map(math.isfinite, numbers)) else math.nan
 
 
 def _finite(scores: dict[str, float]) -> dict[str, float]:
