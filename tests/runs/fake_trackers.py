@@ -1,10 +1,30 @@
-"""Stand-ins for MLflow and Weights & Biases with the signatures of their documentation; they record what they get."""
+"""A tracker in memory, and stand-ins for MLflow and Weights & Biases with the signatures of their documentation."""
 
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+
+from gfgn.runs import TrackedRun, Tracker, tracking
+
+
+class Memory(Tracker):
+    """Keeps what it is sent; fails from run number `good` on."""
+
+    def __init__(self, per: str = "run", good: int | None = None) -> None:
+        super().__init__(per)
+        self.runs: list[TrackedRun] = []
+        self.good, self.calls = good, 0
+
+    def __str__(self) -> str:
+        return "memory"
+
+    def send(self, run: TrackedRun) -> None:
+        self.calls += 1
+        if self.good is not None and len(self.runs) >= self.good:
+            raise OSError("no space\nleft")
+        self.runs.append(run)
 
 
 class Metric(NamedTuple):
@@ -83,6 +103,18 @@ class WandbRun:
         self._step = self._step if step is None else step  # what comes without a step belongs to the last one
         self.history.setdefault(self._step, {}).update(data)
         self.summary |= data  # the last value, unless the run sets another
+
+
+def track_in_memory(patch: pytest.MonkeyPatch) -> list[Memory]:
+    """Makes `--track memory` a tracker; the list has those that commands made."""
+    made: list[Memory] = []
+
+    def make(where: str = "", *, per: str) -> Memory:
+        made.append(Memory(per))
+        return made[-1]
+
+    patch.setitem(tracking.TRACKERS, "memory", make)  # type: ignore[arg-type]
+    return made
 
 
 def fake_mlflow(patch: pytest.MonkeyPatch) -> type[MlflowClient]:

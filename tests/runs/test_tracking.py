@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs.fake_trackers import MlflowClient, Table, WandbRun, fake_mlflow, fake_wandb
+from runs.fake_trackers import Memory, MlflowClient, Table, WandbRun, fake_mlflow, fake_wandb
 from runs.small_studies import ALL_RUNS, run, write_study
 from runs.stores import Recorder, row
 
@@ -41,24 +41,6 @@ from gfgn.train import Replica, TrainConfig, train_replicas
 
 QUICK = TrainConfig(4, 4)
 CURVES = ("train_loss", "val_loss", "val")
-
-
-class Memory(Tracker):
-    """Keeps what it is sent; fails from run number `good` on."""
-
-    def __init__(self, per: str = "run", good: int | None = None) -> None:
-        super().__init__(per)
-        self.runs: list[TrackedRun] = []
-        self.good, self.calls = good, 0
-
-    def __str__(self) -> str:
-        return "memory"
-
-    def send(self, run: TrackedRun) -> None:
-        self.calls += 1
-        if self.good is not None and len(self.runs) >= self.good:
-            raise OSError("no space\nleft")
-        self.runs.append(run)
 
 
 @pytest.fixture(scope="module")
