@@ -20,7 +20,7 @@ from gfgn.runs.training import History, ProgressCallback
 
 PER = ("run", "configuration")
 RESULTS = ("val", "test", "epoch", "epochs", "seconds", "num_parameters")  # and all that begin with `gate_`
-CURVES = "history/"  # prefix of the names of curves, which are others than those of scores
+CURVES = "history/"  # prefix of the names of curves: a score and a curve have different names
 BATCH = 1000  # largest number of values that MLflow takes at a time
 _logger = logging.getLogger(__name__)
 
