@@ -41,6 +41,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 EPOCHS = 2  # that training takes at most
 NOT_RUN = {
     "gfgn compare my-graph/ --minutes 10": "takes ten minutes; tests/runs/test_budget.py covers it",
+    "gfgn compare cora --track": "needs packages of extras; tests/runs/test_tracking.py covers it",
     "gfgn reproduce table1": "trains or reruns for minutes to hours; tests/paper covers it",
 }
 """Commands, by their beginning, that are parsed but not run, and why."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runs.fake_trackers import track_in_memory
 from typer.testing import CliRunner
 
 from gfgn.cli import app
@@ -44,6 +45,13 @@ def test_a_study_is_run_and_checked(tmp_path: Path) -> None:
     assert f"differs: {out / 'README.md'}: has " in gfgn(*arguments, "--check", code=1).stdout
     gfgn(*arguments, "--tables")
     assert (out / "README.md").read_text() == page
+
+
+def test_a_study_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, made = tmp_path / "small.yaml", track_in_memory(monkeypatch)
+    study.write_text(STUDY)
+    gfgn("reproduce", study, "--out", tmp_path / "out", "--device", "cpu", "--track", "memory")
+    assert [run.group for run in made[0].runs] == ["karate/gcn"] * 2 + ["karate/mlp"] * 2
 
 
 def test_outcomes_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gfgn.data import Dataset
-    from gfgn.runs import Comparison, Store
+    from gfgn.runs import Comparison, Store, Tracker
 
 STORE, TABLE, REPORT = "runs.sqlite", "runs.csv", "report.html"
 MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
@@ -46,6 +46,8 @@ def compare(
     epochs: options.Epochs = 400,
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
+    track: options.Track = None,
+    track_per: options.TrackPer = options.Per.run,
     config: options.Config = None,
     write_config: options.WriteConfig = None,
     out: Out = OUT,
@@ -71,7 +73,8 @@ def compare(
             return
         settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}
         requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
-        outcome = train_and_report(datasets, requests, out, device, console, minutes)
+        trackers = context.with_resource(options.trackers(track, track_per))  # until results have been printed
+        outcome = train_and_report(datasets, requests, out, device, console, minutes, trackers)
     if json:
         options.print_json(_to_json(outcome, time.perf_counter() - start))
     else:
@@ -103,6 +106,7 @@ def train_and_report(
     device: str,
     console: Console,
     minutes: float | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> Outcome:
     """Trains what the store in `out` lacks and writes the report.
 
@@ -127,7 +131,7 @@ def train_and_report(
         try:
             if minutes is not None:
                 plans = _plans_in_time(store, datasets, requests, minutes, device, console)
-            trained, kept = _train(store, datasets, plans, device, console)
+            trained, kept = _train(store, datasets, plans, device, console, trackers)
         finally:
             store.to_csv(out / TABLE)
         stored = {comparison.dataset.name: comparison for comparison in read_comparisons(store)}
@@ -160,11 +164,16 @@ def _plans_in_time(
 
 
 def _train(
-    store: Store, datasets: Sequence[Dataset], plans: list[Any], device: str, console: Console
+    store: Store,
+    datasets: Sequence[Dataset],
+    plans: list[Any],
+    device: str,
+    console: Console,
+    trackers: Sequence[Tracker],
 ) -> tuple[int, int]:
     """Trains what the store lacks, dataset by dataset; the number of runs trained, and of those that were there."""
     from gfgn.report.progress import RunProgress, expected_work
-    from gfgn.runs import explain
+    from gfgn.runs import CallbackList, explain
     from gfgn.runs.comparison import read_comparison, run_comparison
     from gfgn.train import keep_freed_memory
 
@@ -173,7 +182,7 @@ def _train(
     try:
         with progress.bars, keep_freed_memory():
             for dataset, plan in zip(datasets, plans, strict=True):
-                run_comparison(store, dataset, plan, device, progress)
+                run_comparison(store, dataset, plan, device, CallbackList(progress, *trackers))
     except KeyboardInterrupt:
         runs = f"{progress.trained} finished runs are kept in {store.path}"
         fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gfgn.cli.app import fail, user_errors
+
+if TYPE_CHECKING:
+    from gfgn.runs import Tracker
 
 NOT_SAVED = ("config", "write_config", "check")  # parameters of commands that a config file does not hold
 META = "settings"  # key of the settings of the config file in the context
@@ -58,6 +63,16 @@ Set = Annotated[
         "--set", metavar="NAME=VALUE", help="lr=0.01, max_epochs=200, gfgn-pair.heads=16, …; may be given repeatedly."
     ),
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="TRACKER",
+        help="Also send runs to tensorboard[:DIR], mlflow[:URI] or wandb[:PROJECT]; may be given repeatedly.",
+    ),
+]
+Per = StrEnum("Per", ["run", "configuration"])
+TrackPer = Annotated[Per, typer.Option("--track-per", help="What a tracked run is: a run, or all of a configuration.")]
 Config = Annotated[
     Path | None,
     typer.Option("--config", is_eager=True, callback=_load_config, help="YAML file with options of this command."),
@@ -114,6 +129,17 @@ def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
             raise ValueError(f"--set must name one of {', '.join(known)}{hint}, got {text!r}")
         target[option] = parse_value(text, value.strip(), known[option])
     return settings
+
+
+@contextmanager
+def trackers(track: Sequence[str] | None, per: str) -> Iterator[list[Tracker]]:
+    """The trackers that `--track` names; they are closed at the end."""
+    from gfgn.runs.tracking import make_tracker
+
+    with user_errors(ImportError):
+        made = [make_tracker(each, str(per)) for each in track or ()]
+    with ExitStack() as stack:
+        yield [stack.enter_context(tracker) for tracker in made]
 
 
 def write_config(context: typer.Context, path: Path, given: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gfgn.cli import options
 from gfgn.cli.app import Device, app, fail, split_names, user_errors
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default="results/NAME")] = None,
     limit_minutes: Annotated[float | None, typer.Option(help="Stop after this time; run again to continue.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Largest number of runs that train together.")] = None,
+    track: options.Track = None,
+    track_per: options.TrackPer = options.Per.run,
 ) -> None:
     """Run a study of the paper, whole or in parts, or check the committed results of one.
 
@@ -34,6 +37,7 @@ def reproduce(
     with _paper_installed():
         from gfgn.paper.check import check as check_study
         from gfgn.paper.reproduce import reproduce as run_study
+    from gfgn.runs import CallbackList
     from gfgn.train import keep_freed_memory
 
     if name is None:
@@ -46,7 +50,9 @@ def reproduce(
             if check:
                 code = print_differences(check_study(name, out, **part))
             else:
-                code = print_outcome(run_study(name, out, **part, **settings, train=not tables))
+                with options.trackers(track, track_per) as trackers:
+                    settings["callback"] = CallbackList(*trackers)
+                    code = print_outcome(run_study(name, out, **part, **settings, train=not tables))
     except KeyboardInterrupt:
         fail("interrupted; finished runs are kept, run again to continue", 130)
     raise typer.Exit(code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from gfgn.data import Dataset
     from gfgn.estimator import GFGNClassifier
+    from gfgn.runs import ProgressCallback, Tracker
     from gfgn.train import Status
 
 Level = StrEnum("Level", ["auto", "graph", "neighbor", "pair"])
@@ -43,6 +44,8 @@ def train(
     epochs: options.Epochs = 400,
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
+    track: options.Track = None,
+    track_per: options.TrackPer = options.Per.run,
     config: options.Config = None,
     write_config: options.WriteConfig = None,
     seed: Annotated[int, typer.Option(help="Seed of initial parameters and dropout.")] = 0,
@@ -72,7 +75,8 @@ def train(
         dataset = open_data(data, reading, console, check, num_splits=1, fractions=fractions)
         if check:
             return
-        classifier = _train(dataset, parameters, minutes, console)
+        trackers = context.with_resource(options.trackers(track, track_per))  # until results have been printed
+        classifier = _train(dataset, parameters, minutes, console, trackers)
         result = _finish(classifier, dataset, reading, out)
     seconds = time.perf_counter() - start
     if json:
@@ -103,11 +107,18 @@ def _parameters(given: list[str]) -> dict[str, Any]:
     return values
 
 
-def _train(dataset: Dataset, parameters: dict[str, Any], minutes: float | None, console: Console) -> GFGNClassifier:
+def _train(
+    dataset: Dataset,
+    parameters: dict[str, Any],
+    minutes: float | None,
+    console: Console,
+    trackers: Sequence[Tracker],
+) -> GFGNClassifier:
     import numpy as np
 
     from gfgn.estimator import GFGNClassifier
     from gfgn.estimator.classifier import LEVELS, as_input
+    from gfgn.runs import CallbackList
     from gfgn.train import keep_freed_memory
 
     if not dataset.splits:
@@ -120,27 +131,31 @@ def _train(dataset: Dataset, parameters: dict[str, Any], minutes: float | None, 
     classifier = GFGNClassifier(**parameters)
     classes = np.array(dataset.class_names or [str(k) for k in range(dataset.num_classes)])
     with console.status("training") as spinner, keep_freed_memory():
-        report = _reporter(console, spinner)
-        classifier._fit_dataset(as_input(dataset), classes, int(parameters["random_state"]), report)
+        callback = CallbackList(_make_progress(console, spinner), *trackers)
+        classifier._fit_dataset(as_input(dataset), classes, int(parameters["random_state"]), callback)
     classifier.feature_names_in_ = np.array([column.name for column in classifier.encoder_.columns], dtype=object)
     return classifier
 
 
-def _reporter(console: Console, spinner: Any) -> Callable[[str, Status], None]:
+def _make_progress(console: Console, spinner: Any) -> ProgressCallback:
     """Shows the progress of training: on a terminal beside the spinner, elsewhere as a line now and then."""
     from gfgn.report.progress import SECONDS_BETWEEN_LINES, describe_status
+    from gfgn.runs import ProgressCallback
 
-    last = time.monotonic()
+    class Progress(ProgressCallback):
+        model, last = "", time.monotonic()
 
-    def report(level: str, status: Status) -> None:
-        nonlocal last
-        text = f"gfgn-{level}: {describe_status(status)}"
-        spinner.update(text)
-        if not console.is_terminal and time.monotonic() - last > SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            console.print(text, highlight=False, soft_wrap=True)
+        def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
+            self.model = model
 
-    return report
+        def on_status(self, status: Status) -> None:
+            text = f"{self.model}: {describe_status(status)}"
+            spinner.update(text)
+            if not console.is_terminal and time.monotonic() - self.last > SECONDS_BETWEEN_LINES:
+                self.last = time.monotonic()
+                console.print(text, highlight=False, soft_wrap=True)
+
+    return Progress()
 
 
 def _trials_in_time(

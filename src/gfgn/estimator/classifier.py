@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -28,17 +28,37 @@ from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temper
 from gfgn.graph import Graph
 from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.grid import Configuration, make_replica
+from gfgn.runs.record import DatasetRecord
 from gfgn.runs.search import SPACE, sample, successive_halving
 from gfgn.runs.store import Store
+from gfgn.runs.training import ProgressCallback, keep_runs
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas
-from gfgn.train.replica import Run, Status
+from gfgn.train.replica import Run
 from gfgn.train.settings import choose_device
 from gfgn.train.task import with_sparse_features
 
 LEVELS = ("graph", "neighbor", "pair")
 FIRST = 2  # networks per level, at most, that the choice of a level goes by
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What all training of one call of `fit` shares."""
+
+    dataset: Dataset
+    seed: int
+    device: str
+    store: Store
+    callback: ProgressCallback | None
+
+    def reports(self, config: TrainConfig) -> dict[str, Any]:
+        """The callbacks of `train_replicas`; none without a callback, as rows cost a hash of the data."""
+        if self.callback is None:
+            return {}
+        keep = keep_runs(self.store, DatasetRecord.of(self.dataset), config, self.device, self.callback)
+        return {"progress": keep, "status": self.callback.on_status}
 
 
 class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -194,18 +214,28 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         dataset: Dataset,
         classes: NDArray[Any],
         seed: int,
-        status: Callable[[str, Status], None] | None = None,
+        callback: ProgressCallback | None = None,
     ) -> Self:
-        """Trains each network on one of the splits of a dataset, by turns; `status` receives the level and the progress
-        of training."""
+        """Trains each network on one of the splits of a dataset, by turns."""
         self._check_parameters()
         start = time.perf_counter()
-        device, best = choose_device(self.device), -np.inf
+        with Store(":memory:") as store:
+            runs, configuration = self._choose(_Fit(dataset, seed, choose_device(self.device), store, callback))
+        self._keep(dataset, runs, configuration, classes)
+        self.n_features_in_ = len(self.encoder_.columns)
+        self._facts["seconds"] = round(time.perf_counter() - start, 2)
+        return self
+
+    def _choose(self, fit: _Fit) -> tuple[list[Run], Configuration]:
+        """Trains the first networks of every level and the others of the best one: its networks and configuration."""
+        best = -np.inf
         self.level_scores_: dict[str, float] = {}
         first = range(min(self.replicas, FIRST))
-        for level in LEVELS if self.level == "auto" else (self.level,):
-            configuration = self._tune(dataset, level, seed, device)
-            runs = self._train(dataset, level, configuration, first, seed, self.max_epochs, device, status)
+        levels, callback = LEVELS if self.level == "auto" else (self.level,), fit.callback or ProgressCallback()
+        for level in levels:
+            callback.on_model_begin(fit.dataset.name, f"gfgn-{level}", len(first), 0)
+            configuration = self._tune(fit, level)
+            runs = self._train(fit, level, configuration, first, self.max_epochs)
             score = float(np.mean([run.val for run in runs]))
             # A lower loss decides between levels with the same score, which is frequent with few validation nodes.
             rank = score - 1e-6 * float(np.mean([run.history["val_loss"][run.epoch] for run in runs]))
@@ -214,46 +244,36 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 best, self.level_, chosen, found = rank, level, configuration, runs
         rest = range(first.stop, self.replicas)
         epochs = max(run.epoch for run in found) + 1
-        runs = [*found, *self._train(dataset, self.level_, chosen, rest, seed, epochs, device, status)]
-        self._keep(dataset, runs, chosen, classes)
-        self.n_features_in_ = len(self.encoder_.columns)
-        self._facts["seconds"] = round(time.perf_counter() - start, 2)
-        return self
+        runs = [*found, *self._train(fit, self.level_, chosen, rest, epochs)]
+        for level in levels:
+            callback.on_model_end(fit.dataset.name, f"gfgn-{level}")
+        return runs, chosen
 
     def _train(
-        self,
-        dataset: Dataset,
-        level: str,
-        configuration: Configuration,
-        networks: Sequence[int],
-        seed: int,
-        max_epochs: int,
-        device: str,
-        status: Callable[[str, Status], None] | None,
+        self, fit: _Fit, level: str, configuration: Configuration, networks: Sequence[int], max_epochs: int
     ) -> list[Run]:
-        replicas = [make_replica(configuration, k % len(dataset.splits), seed + k) for k in networks]
-        report = None if status is None else lambda event: status(level, event)
-        options: dict[str, Any] = {"class_weights": self.class_weights, "keep_state": True, "gates": False}
-        options |= {"device": device, "status": report}
-        runs = train_replicas(f"gfgn-{level}", dataset, replicas, max_epochs, self.patience, **options)
+        splits = len(fit.dataset.splits)
+        replicas = [make_replica(configuration, k % splits, fit.seed + k) for k in networks]
+        config = TrainConfig(max_epochs, self.patience, class_weights=self.class_weights)
+        options = {"keep_state": True, "gates": False, "device": fit.device, **fit.reports(config)}
+        runs = train_replicas(f"gfgn-{level}", fit.dataset, replicas, **asdict(config), **options)
         for run in runs:
             if not np.isfinite(run.history["val_loss"][run.epoch]):
                 raise ValueError(f"training diverged with lr={run.replica.lr}: use a smaller lr, or scale='standard'")
         return runs
 
-    def _tune(self, dataset: Dataset, level: str, seed: int, device: str) -> Configuration:
+    def _tune(self, fit: _Fit, level: str) -> Configuration:
         """The given hyperparameters, or the best of `trials` random ones."""
         given = {"lr": self.lr, "weight_decay": self.weight_decay, "dropout": self.dropout, "lam": self.lam}
         # A learned bias, because the mean of a standardized feature, which the gates read, is 0.
         options = {"hidden": self.hidden_channels, "layers": self.num_layers, "heads": self.heads, "gate_bias": 0.0}
         if self.trials is None:
             return given | options
-        configurations = [drawn | options for drawn in sample(SPACE, self.trials, seed)]
+        configurations = [drawn | options for drawn in sample(SPACE, self.trials, fit.seed)]
         config = TrainConfig(self.max_epochs, self.patience, class_weights=self.class_weights)
-        with Store(":memory:") as store:
-            splits = range(min(len(dataset.splits), FIRST))
-            search = (store, dataset, f"gfgn-{level}", configurations, splits, [seed])
-            return successive_halving(*search, config=config, device=device).best
+        splits = range(min(len(fit.dataset.splits), FIRST))
+        search = (fit.store, fit.dataset, f"gfgn-{level}", configurations, splits, [fit.seed])
+        return successive_halving(*search, config=config, device=fit.device, callback=fit.callback).best
 
     def _keep(self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any]) -> None:
         """Sets what `fit` has learned."""

@@ -13,19 +13,22 @@ from gfgn.runs.search import SPACE, Choice, LogUniform, Uniform, random_search, 
 from gfgn.runs.selection import Candidate, Selection, select
 from gfgn.runs.store import Store, StoreError
 from gfgn.runs.table import read_runs, write_runs
-from gfgn.runs.training import ProgressCallback, train_missing
+from gfgn.runs.tracking import MLflowTracker, TensorBoardTracker, TrackedRun, Tracker, WandbTracker
+from gfgn.runs.training import CallbackList, ProgressCallback, train_missing
 
 __all__ = [
     "PAPER_GRID",
     "SPACE",
     "Advice",
     "Budget",
+    "CallbackList",
     "Candidate",
     "Choice",
     "Comparison",
     "DatasetRecord",
     "GateReader",
     "LogUniform",
+    "MLflowTracker",
     "Plan",
     "ProgressCallback",
     "Result",
@@ -33,7 +36,11 @@ __all__ = [
     "Selection",
     "Store",
     "StoreError",
+    "TensorBoardTracker",
+    "TrackedRun",
+    "Tracker",
     "Uniform",
+    "WandbTracker",
     "advise",
     "compare",
     "explain",

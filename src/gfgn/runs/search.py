@@ -158,7 +158,8 @@ def successive_halving(
             keep(run)
 
         settings: dict[str, Any] = {"rungs": rungs, "prune": race if rungs else None, "batch_size": batch_size}
-        settings |= {"progress": progress, "status": callback.on_status, "history": False, "device": device}
+        settings |= {"progress": progress, "status": callback.on_status, "device": device}
+        settings["history"] = callback.needs_history
         train_replicas(model, dataset, replicas, **asdict(config), **settings)
     return select([row for row in store.find(record, model, replicas, config, search) if row is not None])
 

@@ -24,7 +24,7 @@ from gfgn.runs.store import Store
 from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS, STORE, TIMES, Time, add_time, write_study_files
 from gfgn.runs.table import read_runs
-from gfgn.runs.training import ProgressCallback
+from gfgn.runs.training import CallbackList, ProgressCallback
 from gfgn.runs.views import View, load_view
 from gfgn.train.replica import Status
 
@@ -64,6 +64,7 @@ def run_study(
     batch_size: int | None = None,
     train: bool = True,
     root: Path | None = None,
+    callback: ProgressCallback | None = None,
     log: Log = LOG,
     write: Write = lambda results, out, ended: write_study_files(results, out),
 ) -> Outcome:
@@ -75,6 +76,7 @@ def run_study(
         batch_size: Largest number of runs that train together; by default as many as fit into memory.
         train: Whether to train; if not, files are written from the runs there are.
         root: Folder of all datasets, see `gfgn.data.load`.
+        callback: Receives progress events, such as a tracker.
     """
     cells, outcome = select_cells(study, models, datasets), Outcome()
     if limit_minutes is not None and not limit_minutes > 0:
@@ -82,6 +84,7 @@ def run_study(
     if not train and not (out / STORE).is_file() and not any(out.resolve().parent.glob(f"*/{RUNS}")):
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, or next to one, got {out}")
     progress = _Progress(outcome, limit_minutes, log)
+    options = {"callback": CallbackList(progress, callback or ProgressCallback()), "batch_size": batch_size}
     with Store(out / STORE) as store:
         _fill(store, study, out, log)
         try:
@@ -89,7 +92,7 @@ def run_study(
                 _check_graph(store, data, out)
                 moved = data.to(device)  # once for all models, so that what they cache about its graph is kept
                 for group in group_plans(plans):
-                    _train(store, moved, group, progress, out / TIMES, device, batch_size=batch_size)
+                    _train(store, moved, group, progress, out / TIMES, device, **options)
                     if progress.is_time_to_write():
                         write(Results(study, _own_rows(store, study)), out, False)
         except TimeUp:
@@ -190,7 +193,7 @@ def _train(
     """Trains plans of one model together. A model that needs a missing package or too much memory is left out."""
     start, before, model = time.perf_counter(), progress.outcome.made, plans[0].model
     try:
-        run_plans(store, data, plans, device, callback=progress, **options)
+        run_plans(store, data, plans, device, **options)
     except (ImportError, torch.OutOfMemoryError) as error:
         progress.leave_out(f"{data.name} {model}", error)
     finally:

@@ -106,9 +106,10 @@ def train_runs(
     *,
     progress: Callable[[Run], None] | None = None,
     status: Callable[[Status], None] | None = None,
+    history: bool = False,
     batch_size: int | None = None,
 ) -> list[Run]:
-    """Trains `model` for every replica and returns one `Run` per replica, in order, without histories.
+    """Trains `model` for every replica and returns one `Run` per replica, in order, by default without histories.
 
     Models without a network go to `train_classical`, runs that train on samples of the graph (`is_sampled`) to
     `train_minibatch`, and all others to `train_replicas`; see these for the arguments.
@@ -116,7 +117,7 @@ def train_runs(
     if model in CLASSICAL:
         return train_classical(model, data, replicas, config, progress=progress, status=status)
     find_network(model)
-    options: dict[str, Any] = {"device": device, "progress": progress, "status": status, "history": False}
+    options: dict[str, Any] = {"device": device, "progress": progress, "status": status, "history": history}
     runs: dict[Replica, Run] = {}
     together = [replica for replica in replicas if not is_sampled(model, replica)]
     if together:

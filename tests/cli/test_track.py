@@ -1,0 +1,74 @@
+"""`--track` of the commands that train."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from estimator.tables import write_tables
+from runs.fake_trackers import Memory, track_in_memory
+from typer.testing import CliRunner
+
+from gfgn.cli import app
+from gfgn.runs import Store
+
+QUICK = ["--splits", "2", "--epochs", "3", "--models", "majority,mlp"]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Memory]:
+    return track_in_memory(monkeypatch)
+
+
+def invoke(*arguments: object, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_compare(made: list[Memory], tmp_path: Path) -> None:
+    arguments = ["compare", "karate", "--out", tmp_path, *QUICK]
+    result = invoke(*arguments, "--track", "memory", "--track", "memory:x")
+    assert result.stderr.count("memory: 4 runs") == 2
+    one, two = (tracker.runs for tracker in made)
+    assert one == two
+    with Store(tmp_path / "runs.sqlite", read_only=True) as store:
+        assert {run.facts["key"] for run in one} == {row.key for row in store.rows()}
+    result = invoke(*arguments, "--seeds", "2", "--track", "memory", "--track-per", "configuration")
+    assert "memory: 2 configurations" in result.stderr
+    assert [(run.group, run.scores["num_runs"]) for run in made[-1].runs] == [("karate/majority", 2), ("karate/mlp", 2)]
+
+
+def test_trackers_in_a_config_file(made: list[Memory], tmp_path: Path) -> None:
+    config, tracked = tmp_path / "options.yaml", ["--track", "memory:x", "--track-per", "configuration"]
+    invoke("compare", "karate", *QUICK, *tracked, "--out", tmp_path, "--write-config", config)
+    written = yaml.safe_load(config.read_text())
+    assert (written["track"], written["track-per"], made) == (["memory:x"], "configuration", [])
+    invoke("compare", "--config", config)
+    assert [tracker.per for tracker in made] == ["configuration"]
+    config.write_text(yaml.safe_dump(written | {"track": "memory"}))  # one needs no list
+    invoke("compare", "--config", config, "--splits", "3")
+    assert len(made[-1].runs) == 2
+
+
+def test_train(made: list[Memory], tmp_path: Path) -> None:
+    write_tables(tmp_path / "own")
+    arguments = ["--replicas", "3", "--epochs", "3", "--trials", "2", "--device", "cpu", "--out", tmp_path / "model"]
+    invoke("train", tmp_path / "own", *arguments, "--track", "memory")
+    (tracker,) = made
+    final = [run for run in tracker.runs if run.facts["seed"] == 2]  # only of the chosen level
+    assert {run.group for run in tracker.runs} == {f"own/gfgn-{level}" for level in ("graph", "neighbor", "pair")}
+    assert len(final) == 1
+    assert len({run.facts["key"] for run in tracker.runs}) == len(tracker.runs) > 6
+    assert all(len(run.curves["history/val"]) == run.scores["epochs"] for run in tracker.runs)
+
+
+def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    result = invoke("compare", "karate", *QUICK, "--out", tmp_path, "--track", "wandb", code=2)
+    expected = "gfgn: tracking with wandb needs a package that is not installed: pip install 'gfgn[wandb]'\n"
+    assert result.stderr == expected
+    result = invoke("compare", "karate", *QUICK, "--out", tmp_path, "--track", "paper", code=2)
+    assert "track must be tensorboard[:DIR], mlflow[:URI] or wandb[:PROJECT], got 'paper'" in result.stderr
+    assert not (tmp_path / "runs.sqlite").exists()

@@ -1,0 +1,151 @@
+"""A tracker in memory, and stand-ins for MLflow and Weights & Biases with the signatures of their documentation."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from gfgn.runs import TrackedRun, Tracker, tracking
+
+
+class Memory(Tracker):
+    """Keeps what it is sent; fails from run number `good` on."""
+
+    def __init__(self, per: str = "run", good: int | None = None) -> None:
+        super().__init__(per)
+        self.runs: list[TrackedRun] = []
+        self.good, self.calls = good, 0
+
+    def __str__(self) -> str:
+        return "memory"
+
+    def send(self, run: TrackedRun) -> None:
+        self.calls += 1
+        if self.good is not None and len(self.runs) >= self.good:
+            raise OSError("no space\nleft")
+        self.runs.append(run)
+
+
+class Metric(NamedTuple):
+    key: str
+    value: float
+    timestamp: int
+    step: int
+
+
+class Param(NamedTuple):
+    key: str
+    value: str
+
+
+class MlflowClient:
+    """Runs of all clients by id."""
+
+    runs: dict[str, dict[str, Any]]
+    experiments: dict[str, str]
+
+    def __init__(self, tracking_uri: str | None = None, registry_uri: str | None = None) -> None:
+        self.uri = tracking_uri
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        return SimpleNamespace(experiment_id=self.experiments[name]) if name in self.experiments else None
+
+    def create_experiment(self, name: str, artifact_location: str | None = None, tags: Any = None) -> str:
+        assert name not in self.experiments
+        return self.experiments.setdefault(name, str(len(self.experiments)))
+
+    def create_run(
+        self, experiment_id: str, start_time: int | None = None, tags: Any = None, run_name: str | None = None
+    ) -> Any:
+        run_id = f"id{len(self.runs)}"
+        assert experiment_id in self.experiments.values()
+        self.runs[run_id] = {"name": run_name, "tags": tags, "params": {}, "metrics": [], "status": "RUNNING"}
+        return SimpleNamespace(info=SimpleNamespace(run_id=run_id))
+
+    def log_batch(
+        self, run_id: str, metrics: Any = (), params: Any = (), tags: Any = (), synchronous: bool | None = None
+    ) -> None:
+        assert len(metrics) + len(params) + len(tags) <= 1000
+        assert len(params) <= 100
+        assert all(isinstance(each.value, str) for each in params)
+        self.runs[run_id]["params"] |= dict(params)
+        self.runs[run_id]["metrics"] += metrics
+
+    def log_table(self, run_id: str, data: Any, artifact_file: str) -> None:
+        self.runs[run_id][artifact_file] = data
+
+    def set_terminated(self, run_id: str, status: str | None = None, end_time: int | None = None) -> None:
+        self.runs[run_id]["status"] = status or "FINISHED"
+
+
+class Table:
+    def __init__(self, columns: Any = None, data: Any = None, rows: Any = None) -> None:
+        assert all(len(row) == len(columns) for row in data)
+        self.rows = [dict(zip(columns, row, strict=True)) for row in data]
+
+
+class WandbRun:
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.arguments, self.finished = arguments, False
+        self.history: dict[int, dict[str, Any]] = {}
+        self.summary: dict[str, Any] = {}
+        self._step = 0
+
+    def __enter__(self) -> "WandbRun":
+        return self
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        self.finished = True
+
+    def log(self, data: dict[str, Any], step: int | None = None, commit: bool | None = None) -> None:
+        assert not self.finished
+        self._step = self._step if step is None else step  # what comes without a step belongs to the last one
+        self.history.setdefault(self._step, {}).update(data)
+        self.summary |= data  # the last value, unless the run sets another
+
+
+def track_in_memory(patch: pytest.MonkeyPatch) -> list[Memory]:
+    """Makes `--track memory` a tracker; the list has those that commands made."""
+    made: list[Memory] = []
+
+    def make(where: str = "", *, per: str) -> Memory:
+        made.append(Memory(per))
+        return made[-1]
+
+    patch.setitem(tracking.TRACKERS, "memory", make)  # type: ignore[arg-type]
+    return made
+
+
+def fake_mlflow(patch: pytest.MonkeyPatch) -> type[MlflowClient]:
+    """Makes `import mlflow` return the stand-in; the client has the runs."""
+    module: Any = ModuleType("mlflow")
+    client = type("MlflowClient", (MlflowClient,), {"runs": {}, "experiments": {}})
+    module.MlflowClient, module.entities = client, SimpleNamespace(Metric=Metric, Param=Param)
+    patch.setitem(sys.modules, "mlflow", module)
+    return client
+
+
+def fake_wandb(patch: pytest.MonkeyPatch) -> list[WandbRun]:
+    """Makes `import wandb` return the stand-in; the list has the runs."""
+    module: Any = ModuleType("wandb")
+    runs: list[WandbRun] = []
+
+    def init(
+        entity: Any = None,
+        project: Any = None,
+        dir: Any = None,
+        name: Any = None,
+        config: Any = None,
+        group: Any = None,
+        mode: Any = None,
+        reinit: Any = None,
+        settings: Any = None,
+    ) -> WandbRun:
+        runs.append(WandbRun(dict(locals())))
+        return runs[-1]
+
+    module.init, module.Table = init, Table
+    module.Settings = lambda *, silent, console, x_disable_stats: SimpleNamespace(silent=silent, console=console)
+    patch.setitem(sys.modules, "wandb", module)
+    return runs
