@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +75,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         gate_bias: `[heads * out_channels]`, or `None`.
     """
 
+    _class_inspector: ClassVar[Any]
     in_channels: Any  # one number or a pair
     lin: Any
     lin_src: Any
@@ -179,8 +180,6 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             return_scores: Whether to return the output and the gates.
             size: Number of sources and targets, if they are to be checked.
         """
-        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-            raise TypeError(NO_TORCHSCRIPT)
         if isinstance(batch, tuple):
             batch = batch[1]
         if isinstance(x, Tensor) and self.lin is not None:
@@ -289,6 +288,18 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         """Adds the messages of each target."""
         return inputs.new_zeros(dim_size, inputs.size(1)).index_add(0, index, inputs)
 
+    @property
+    def inspector(self) -> Any:
+        """What PyG knows about the signatures of the methods above."""
+        return self.__dict__["inspector"]
+
+    @inspector.setter
+    def inspector(self, value: Any) -> None:
+        # One for all layers of a class: to inspect it again takes longer than the rest of the constructor.
+        if "_class_inspector" not in type(self).__dict__:
+            type(self)._class_inspector = value
+        self.__dict__["inspector"] = type(self)._class_inspector
+
     def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
         """PyG generates code for `propagate` here, which the layer has no use for."""
 
@@ -351,7 +362,9 @@ def norm_dtype(parameter: Tensor) -> torch.dtype:
 
 
 def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, finite: bool, name: str = "x") -> None:
-    """Raises for features that a layer cannot take."""
+    """Raises for features that a layer cannot take, and for a caller that records the layer."""
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        raise TypeError(NO_TORCHSCRIPT)
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a Tensor of shape [N, {in_channels}], got {type(x).__name__}")
     if x.layout not in (torch.strided, torch.sparse_csr):
