@@ -336,10 +336,11 @@ class Graph:
         if dtype is None or dtype == graph.dtype:
             return graph
         weight, symmetric = None if graph.weight is None else graph.weight.to(dtype), graph.reverse_norm is graph.norm
-        bipartite = graph.num_targets is not None
         changes: dict[str, Any] = _normalization(
-            graph.by_target, graph.by_source, graph.transpose, weight, dtype, symmetric, bipartite
+            graph.by_target, graph.by_source, graph.transpose, weight, dtype, symmetric
         )
+        if graph.num_targets is not None:
+            changes = _bipartite_normalization(graph.by_target, graph.transpose, weight, dtype)
         return dataclasses.replace(graph, weight=weight, **changes)
 
     def __repr__(self) -> str:
@@ -488,21 +489,16 @@ def _normalization(
     weight: Tensor | None,
     dtype: torch.dtype,
     symmetric: bool = False,
-    bipartite: bool = False,
 ) -> dict[str, Any]:
     """The attributes `degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph.
 
-    The degree of a node is that of its incoming edges; with `bipartite`, that of all, which a source sends.
     Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory.
     """
     target = _targets(by_target)
     if weight is None:
-        count = by_target.ptr.diff() + by_source.ptr.diff() if bipartite else by_target.ptr.diff()
-        degree = count.to(dtype)
+        degree = by_target.ptr.diff().to(dtype)
     else:
         degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
-        if bipartite:
-            degree = degree.index_add(0, by_target.idx, weight)
     inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
     root = inverse.sqrt()
     norm = root.index_select(0, target).mul_(root.index_select(0, by_target.idx))
@@ -665,8 +661,22 @@ def _bipartite(
     batch, num_graphs = _check_batch(batch, batch_size, num_targets, edges[:, :0])
     if batch is not None:
         batch = torch.nn.functional.pad(batch, (0, num_sources))
-    norm = _normalization(graph.by_target, graph.by_source, graph.transpose, graph.weight, graph.dtype, bipartite=True)
+    norm: dict[str, Any] = _bipartite_normalization(graph.by_target, graph.transpose, graph.weight, graph.dtype)
     return dataclasses.replace(graph, num_targets=num_targets, batch=batch, num_graphs=num_graphs, **norm)
+
+
+def _bipartite_normalization(
+    by_target: CSR, transpose: Tensor, weight: Tensor | None, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """What `_normalization` returns, with degrees of incoming edges for targets and of outgoing edges for sources."""
+    source, target = by_target.idx.long(), by_target.row_of_each_entry()
+    weight = torch.ones_like(source, dtype=dtype) if weight is None else weight
+    degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight).index_add(0, source, weight)
+    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
+    root = inverse.sqrt()
+    norm, row_norm = weight * root[target] * root[source], weight * inverse[target]
+    reverse = {"reverse_norm": norm[transpose], "reverse_row_norm": row_norm[transpose]}
+    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
 
 
 def _check_ids(name: str, ids: Tensor, count: int) -> None:
