@@ -140,6 +140,8 @@ def test_it_is_a_message_passing_layer_with_the_old_state() -> None:
     assert isinstance(conv, MessagePassing)
     assert set(conv.state_dict()) == {"lin.weight", "gate", "bias"}
     assert [name for name, _ in conv.named_modules()] == ["", "lin"]
+    assert GFGNConv.propagate is MessagePassing.propagate  # PyG has generated no code for it
+    assert GFGNConv(5, 4).inspector is conv.inspector
     set_masks(conv, torch.ones(3), torch.tensor([[0, 1, 2], [1, 2, 0]]))
     clear_masks(conv)
     assert copy.deepcopy(conv).explain is None

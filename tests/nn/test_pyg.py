@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import DataLoader, NodeLoader
 from torch_geometric.nn import GraphSAGE, HeteroConv, summary, to_hetero
 
-from gfgn import GFGN, GFGNConv
+from gfgn import GFGN, GFGNConv, Graph
 from gfgn.sampling import NeighborSampler
 
 every_level = pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
@@ -154,6 +154,7 @@ def test_layers_leave_out_what_the_seeds_do_not_need(level: str, options: dict[s
     whole, trimmed = model(x, BLOCK, weight), model(x, BLOCK, weight, **hops)
     assert trimmed.shape == (4, 4)
     torch.testing.assert_close(trimmed[:2], whole[:2])
+    torch.testing.assert_close(model(x, Graph.from_edge_index(BLOCK, 14, weight), **hops), trimmed)
     wanted = [*model.parameters(), *([weight] if weighted else [])]
     grads = (torch.autograd.grad(out[:2].square().sum(), wanted, allow_unused=True) for out in (whole, trimmed))
     torch.testing.assert_close(*grads)
