@@ -58,6 +58,7 @@ class Graph:
         transpose: `[E]`, for every edge of `by_source` its index in `by_target`.
         given_order: `edge_position`, or `None` if the edges were given in the order of `by_target`.
         batch: `[N]`, the graph that each node belongs to, or `None` for a single graph.
+        num_targets: Number of targets of a bipartite graph, which are its first nodes; `None` for any other graph.
     """
 
     num_nodes: int
@@ -73,6 +74,7 @@ class Graph:
     transpose: Tensor
     given_order: Tensor | None
     batch: Tensor | None
+    num_targets: int | None = None
 
     # --- constructors -----------------------------------------------------------------------------
 
@@ -252,6 +254,32 @@ class Graph:
         sizes = {} if batch is None else {"batch": batch, "batch_size": getattr(data, "num_graphs", None)}
         return Graph.from_edge_index(data.edge_index, data.num_nodes, weight, **sizes, **options)
 
+    @staticmethod
+    def bipartite(
+        edge_index: Tensor,
+        size: tuple[int, int],
+        edge_weight: Tensor | None = None,
+        *,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        duplicates: Duplicates = "merge",
+        dtype: torch.dtype | None = None,
+    ) -> Graph:
+        """Builds the graph of edges from one set of nodes to another, for layers that take `(x_src, x_dst)`.
+
+        Its nodes are the targets and then the sources. With `d_i = Σ_j A_ij` over the edges into target `i` and
+        `d_j = Σ_i A_ij` over the edges out of source `j`, the normalized weight is `Â_ij = A_ij / √(d_i d_j)`. Every
+        edge is kept: source 3 and target 3 are different nodes.
+
+        Args:
+            edge_index: `[2, E]`, ids of sources and of targets, each counted from 0.
+            size: Number of sources and number of targets, as PyG orders them.
+            batch: `[size[1]]`, the graph each target belongs to.
+
+        The others are those of `from_edge_index`.
+        """
+        return _bipartite(edge_index, size, edge_weight, batch, batch_size, duplicates, dtype)
+
     # --- derived tensors --------------------------------------------------------------------------
 
     @property
@@ -311,10 +339,14 @@ class Graph:
         changes: dict[str, Any] = _normalization(
             graph.by_target, graph.by_source, graph.transpose, weight, dtype, symmetric
         )
+        if graph.num_targets is not None:
+            changes = _bipartite_normalization(graph.by_target, graph.transpose, weight, dtype)
         return dataclasses.replace(graph, weight=weight, **changes)
 
     def __repr__(self) -> str:
         facts = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}"]
+        if self.num_targets is not None:
+            facts.append(f"num_targets={self.num_targets}")
         if self.batch is not None:
             facts.append(f"num_graphs={self.num_graphs}")
         if self.weight is not None:
@@ -335,6 +367,8 @@ def as_graph(
         given = [name for name, value in (("edge_weight", edge_weight), ("batch", batch)) if value is not None]
         if given:
             raise ValueError(f"{' and '.join(given)} cannot be combined with a Graph: build the Graph with it")
+        if edge_index.num_targets is not None:
+            raise ValueError("x must be a pair (x_src, x_dst) for a bipartite Graph, got one Tensor")
         if edge_index.num_nodes != num_nodes:
             raise ValueError(f"x has {num_nodes} rows, but the Graph has {edge_index.num_nodes} nodes")
         return edge_index if dtype is None or dtype == edge_index.dtype else edge_index.to(dtype)
@@ -455,7 +489,7 @@ def _normalization(
     weight: Tensor | None,
     dtype: torch.dtype,
     symmetric: bool = False,
-) -> dict[str, Tensor]:
+) -> dict[str, Any]:
     """The attributes `degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph.
 
     Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory.
@@ -574,6 +608,110 @@ def _check_batch(
             f"with node {target} of graph {int(batch[target])}; edges must stay inside their graph"
         )
     return batch, size
+
+
+# --- blocks of edges: bipartite graphs and the layers of a sample ----------------------------------
+
+
+def as_bipartite(
+    edge_index: Tensor | Graph,
+    size: tuple[int, int],
+    edge_weight: Tensor | None = None,
+    batch: Tensor | None = None,
+    batch_size: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> Graph:
+    """The bipartite `Graph` that a layer needs, from a `Graph`, an `edge_index` or a sparse matrix."""
+    if isinstance(edge_index, Graph):
+        given = [name for name, value in (("edge_weight", edge_weight), ("batch", batch)) if value is not None]
+        if given:
+            raise ValueError(f"{' and '.join(given)} cannot be combined with a Graph: build the Graph with it")
+        if edge_index.num_targets is None:
+            raise TypeError("x is a pair (x_src, x_dst): its Graph must come from Graph.bipartite")
+        if (edge_index.num_nodes - edge_index.num_targets, edge_index.num_targets) != size:
+            raise ValueError(f"x has {size[0]} sources and {size[1]} targets, which the Graph has not: {edge_index}")
+        return edge_index if dtype is None or dtype == edge_index.dtype else edge_index.to(dtype)
+    if isinstance(edge_index, Tensor) and edge_index.layout in SPARSE_LAYOUTS:
+        if edge_weight is not None:
+            raise ValueError("edge_weight cannot be combined with a sparse matrix, whose values are the weights")
+        if edge_index.shape != (size[1], size[0]):
+            raise ValueError(f"edge_index must be a [{size[1]}, {size[0]}] matrix, got {list(edge_index.shape)}")
+        (target, source), edge_weight = coo_entries(edge_index.to_sparse_coo())
+        edge_index = torch.stack([source, target])
+    return Graph.bipartite(edge_index, size, edge_weight, batch=batch, batch_size=batch_size, dtype=dtype)
+
+
+def _bipartite(
+    edge_index: Tensor,
+    size: tuple[int, int],
+    edge_weight: Tensor | None,
+    batch: Tensor | None,
+    batch_size: int | None,
+    duplicates: Duplicates,
+    dtype: torch.dtype | None,
+) -> Graph:
+    num_sources, num_targets = size
+    edges = _plain(edge_index)
+    _check_edges(edges, max(size))
+    for row, (name, count) in zip(edges, (("source", num_sources), ("target", num_targets)), strict=True):
+        _check_ids(name, row, count)
+    shifted = torch.stack([edges[0] + num_targets, edges[1]])
+    graph = Graph.from_edge_index(shifted, num_sources + num_targets, edge_weight, duplicates=duplicates, dtype=dtype)
+    # No edge is checked against the batch: sources belong to no graph.
+    batch, num_graphs = _check_batch(batch, batch_size, num_targets, edges[:, :0])
+    if batch is not None:
+        batch = torch.nn.functional.pad(batch, (0, num_sources))
+    norm: dict[str, Any] = _bipartite_normalization(graph.by_target, graph.transpose, graph.weight, graph.dtype)
+    return dataclasses.replace(graph, num_targets=num_targets, batch=batch, num_graphs=num_graphs, **norm)
+
+
+def _bipartite_normalization(
+    by_target: CSR, transpose: Tensor, weight: Tensor | None, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """What `_normalization` returns, with degrees of incoming edges for targets and of outgoing edges for sources."""
+    source, target = by_target.idx.long(), by_target.row_of_each_entry()
+    weight = torch.ones_like(source, dtype=dtype) if weight is None else weight
+    degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight).index_add(0, source, weight)
+    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
+    root = inverse.sqrt()
+    norm, row_norm = weight * root[target] * root[source], weight * inverse[target]
+    reverse = {"reverse_norm": norm[transpose], "reverse_row_norm": row_norm[transpose]}
+    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
+
+
+def _check_ids(name: str, ids: Tensor, count: int) -> None:
+    if torch.compiler.is_compiling() or not ids.numel():
+        return
+    low, high = (int(bound) for bound in ids.aminmax())
+    if low < 0 or high >= count:
+        raise ValueError(f"edge_index holds the {name} id {low if low < 0 else high}, expected 0 to {count - 1}")
+
+
+def first_edges(graph: Graph, num_nodes: int, num_edges: int) -> Graph:
+    """The first `num_nodes` nodes and the first `num_edges` of the given edges, with the weights `Â` that they have in
+    the whole graph; the edges must join these nodes."""
+    position = graph.edge_position[:num_edges]
+    kept = torch.zeros(graph.num_edges, dtype=torch.bool, device=graph.device)
+    kept[position[position >= 0]] = True
+    source, target = graph.edge_index[:, kept]
+    number = torch.nn.functional.pad(torch.cumsum(kept, 0), (0, 1)) - 1  # the last, −1, is for removed self-loops
+    kept_by_source = kept[graph.transpose]
+    transpose = number[graph.transpose[kept_by_source]]
+    return Graph(
+        num_nodes=num_nodes,
+        num_graphs=graph.num_graphs,
+        by_target=compress(target, source, num_nodes),
+        by_source=compress(source[transpose], target[transpose], num_nodes),
+        norm=graph.norm[kept],
+        row_norm=graph.row_norm[kept],
+        reverse_norm=graph.reverse_norm[kept_by_source],
+        reverse_row_norm=graph.reverse_row_norm[kept_by_source],
+        weight=None if graph.weight is None else graph.weight[kept],
+        degree=graph.degree[:num_nodes],
+        transpose=transpose,
+        given_order=number[position],
+        batch=None if graph.batch is None else graph.batch[:num_nodes],
+    )
 
 
 torch.export.register_dataclass(Graph, serialized_type_name="gfgn.Graph")

@@ -1,16 +1,17 @@
-"""Layers and models: `GFGNConv`, the network `GFGN`, and the registry of all models by name."""
+"""Layers and models: `GFGNConv`, the network `GFGN`, `GateExplainer`, and the registry of all models by name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from gfgn.nn.conv import GFGNConv
+from gfgn.nn.explain import GateExplainer
 from gfgn.nn.model import GFGN
 
 if TYPE_CHECKING:
     from gfgn.nn.registry import MODELS, Model, find_model
 
-__all__ = ["GFGN", "MODELS", "GFGNConv", "Model", "find_model"]
+__all__ = ["GFGN", "MODELS", "GFGNConv", "GateExplainer", "Model", "find_model"]
 
 
 def __getattr__(name: str) -> Any:

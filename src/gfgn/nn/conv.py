@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
-from gfgn.graph import Graph, as_graph
-from gfgn.nn.levels import LEVELS, POOLS
+from gfgn.graph import Graph, as_bipartite, as_graph
+from gfgn.nn.levels import LEVELS, POOLS, Lam, Pool
+from gfgn.nn.messages import build_messages
 from gfgn.ops.torch_internals import is_wrapped
 
+NO_TORCHSCRIPT = "GFGNConv does not support TorchScript; use torch.export or torch.compile"
 
-class GFGNConv(nn.Module):
+
+class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
     """The graph feature gating layer of *Graph Feature Gating Networks* (Jin et al., 2021).
 
     With `z = H W` and an adjacency `A` without self-loops, one gate per feature dimension decides how much a node keeps
@@ -31,8 +35,12 @@ class GFGNConv(nn.Module):
 
     with `Â_ij = A_ij / √(d_i d_j)`: one gate per graph, per neighborhood, or per edge.
 
+    It is a `MessagePassing` layer of PyG. The messages of an edge exist only while an explainer masks them or a hook
+    reads them; otherwise fused kernels compute the sum.
+
     Args:
-        in_channels: Number of input features; −1 takes it from the first input.
+        in_channels: Number of input features; −1 takes it from the first input. A pair for bipartite graphs: the
+            numbers of features of sources and targets, each with its own `W`. With one number they share it.
         out_channels: Number of outputs *per head*, as in PyG's `GATConv`.
         level: `"graph"`, `"neighbor"` or `"pair"`.
         heads: Number of gating heads, each with its own columns of `W` and its own `W_s`.
@@ -47,26 +55,37 @@ class GFGNConv(nn.Module):
             synchronizes.
 
     Shapes:
-        - `x`: `[N, in_channels]`, dense or sparse CSR.
-        - `edge_index`: `[2, E]` (source, target), a PyG `EdgeIndex`, a sparse `[N, N]` matrix or a `gfgn.Graph`.
-        - output: `[N, heads * out_channels]`, or `[N, out_channels]` if `concat=False`.
+        - `x`: `[N, in_channels]`, dense or sparse CSR; for a bipartite graph the pair `(x_src, x_dst)` with one row
+          per source and one per target.
+        - `edge_index`: `[2, E]` (source, target), a PyG `EdgeIndex`, a sparse `[N, N]` matrix (rows are targets) or a
+          `gfgn.Graph`.
+        - output: `[N, heads * out_channels]`, or `[N, out_channels]` if `concat=False`; `N` counts the targets of a
+          bipartite graph.
         - scores, if `return_scores=True`: `[num_graphs, heads * out_channels]`, `[N, …]` or `[E, …]` for the three
           levels; the last in the order of the given edges. Self-loops are removed and have scores of 0. Repeated edges
           have equal scores.
 
     Attributes:
-        lin: The linear map `W`; `lin.weight` is `[heads * out_channels, in_channels]`.
+        lin: The linear map `W`; `lin.weight` is `[heads * out_channels, in_channels]`. `None` if `in_channels` is a
+            pair.
+        lin_src: `W` of the sources if `in_channels` is a pair, else `None`.
+        lin_dst: `W` of the targets if `in_channels` is a pair, else `None`.
         gate: `[heads, d or 2d, d]` with `d = out_channels`: one `W_s` per head.
         bias: `[heads * out_channels]` (`[out_channels]` if `concat=False`), or `None`.
         gate_bias: `[heads * out_channels]`, or `None`.
     """
 
+    _class_inspector: ClassVar[Any]
+    in_channels: Any  # one number or a pair
+    lin: Any
+    lin_src: Any
+    lin_dst: Any
     bias: nn.Parameter | None
     gate_bias: nn.Parameter | None
 
     def __init__(
         self,
-        in_channels: int,
+        in_channels: int | tuple[int, int],
         out_channels: int,
         level: str = "pair",
         heads: int = 1,
@@ -79,15 +98,14 @@ class GFGNConv(nn.Module):
         pool: str = "mean",
         validate: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(aggr=None)
         if level not in LEVELS:
             raise ValueError(f"level must be one of {', '.join(map(repr, LEVELS))}, got {level!r}")
         if pool not in POOLS:
             raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {pool!r}")
         if pool != "mean" and not LEVELS[level].pools:
             raise ValueError(f"pool must be 'mean' at level={level!r}, whose gate does not pool, got {pool!r}")
-        if in_channels != -1:
-            check_positive("in_channels", in_channels)
+        check_in_channels(in_channels)
         check_positive("out_channels", out_channels)
         check_positive("heads", heads)
         if isinstance(lam, int | float) and not (math.isfinite(lam) and lam >= 0):
@@ -106,7 +124,11 @@ class GFGNConv(nn.Module):
         self.pool = pool
         self.validate = validate
         width = heads * out_channels
-        self.lin = Linear(in_channels, width, bias=False, weight_initializer="glorot")
+        self.lin = self.lin_src = self.lin_dst = None
+        if isinstance(in_channels, tuple):
+            self.lin_src, self.lin_dst = (_linear(channels, width) for channels in in_channels)
+        else:
+            self.lin = _linear(in_channels, width)
         self.gate = nn.Parameter(torch.empty(heads, LEVELS[level].gate_inputs * out_channels, out_channels))
         if bias:
             self.bias = nn.Parameter(torch.empty(width if concat else out_channels))
@@ -118,7 +140,9 @@ class GFGNConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Re-initializes all parameters: Glorot for `W` and each head's `W_s`, 0 for the bias, `gate_bias` as given."""
-        self.lin.reset_parameters()
+        for lin in (self.lin, self.lin_src, self.lin_dst):
+            if lin is not None:
+                lin.reset_parameters()
         for head in self.gate:
             glorot(head)
         if self.bias is not None:
@@ -134,28 +158,43 @@ class GFGNConv(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
+        x: Tensor | tuple[Tensor, Tensor],
         edge_index: Tensor | Graph,
         edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
+        batch: Tensor | tuple[Tensor, Tensor] | None = None,
         batch_size: int | None = None,
         return_scores: bool = False,
+        size: tuple[int, int] | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Runs the layer.
 
         Args:
-            x: Node features.
+            x: Node features, or `(x_src, x_dst)`.
             edge_index: The edges, see "Shapes".
             edge_weight: `[E]` weights, finite and not negative.
-            batch: `[N]`, the graph that each node belongs to.
+            batch: `[N]`, the graph that each node belongs to; of a bipartite graph, each target (of a pair of vectors,
+                the second counts). At graph level, a batch of graphs needs it: without it there is one gate for all of
+                them, pooled over all their nodes, so that an output depends on the other graphs of the batch. The
+                other levels give the same output with and without it.
             batch_size: Number of graphs in `batch`; computed if not given.
             return_scores: Whether to return the output and the gates.
+            size: Numbers of sources and targets, which are checked against `x`.
         """
-        check_features(x, edge_index, self.in_channels, self.validate)
-        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(self.gate))
-        z = self.transform(x)
+        if isinstance(batch, tuple):
+            batch = batch[1]
+        if isinstance(x, Tensor) and self.lin is not None:
+            check_features(x, edge_index, self.in_channels, self.validate)
+            check_size(size, (x.size(0), x.size(0)))
+            graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(self.gate))
+            z = self.transform(x)
+        else:
+            z, graph = self._stacked(x, edge_index, edge_weight, batch, batch_size, size)
         gate = (self.gate, self.gate_bias, self.lam)
-        out, scores = LEVELS[self.level].aggregate(z, *gate, graph, self.pool, return_scores)
+        aggregate = self._sum_messages if self._explain or self._has_hooks() else LEVELS[self.level].aggregate
+        out, scores = aggregate(z, *gate, graph, self.pool, return_scores)
+        if graph.num_targets is not None:
+            out = out[: graph.num_targets]
+            scores = scores[: graph.num_targets] if self.level == "neighbor" and scores is not None else scores
         if not self.concat:
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
         if self.bias is not None:
@@ -164,10 +203,113 @@ class GFGNConv(nn.Module):
 
     def transform(self, x: Tensor) -> Tensor:
         """`z = HW` of all heads; `x` may be sparse CSR and is dropped in training."""
+        z = self._linear(self.lin, x)
         if self.in_channels == -1:
-            self.lin(torch.empty(0, x.size(1), dtype=x.dtype, device=x.device))  # initializes the lazy weight
             self.in_channels = self.lin.in_channels
-        return ops.linear(x, self.lin.weight, None, self.dropout, self.training)
+        return z
+
+    def _linear(self, lin: Linear, x: Tensor) -> Tensor:
+        if lin.in_channels == -1:
+            lin(torch.empty(0, x.size(1), dtype=x.dtype, device=x.device))  # initializes the lazy weight
+        return ops.linear(x, lin.weight, None, self.dropout, self.training)
+
+    # --- bipartite graphs -------------------------------------------------------------------------
+
+    def _stacked(
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        edge_index: Tensor | Graph,
+        edge_weight: Tensor | None,
+        batch: Tensor | None,
+        batch_size: int | None,
+        size: tuple[int, int] | None,
+    ) -> tuple[Tensor, Graph]:
+        """`z` of the targets and then of the sources, and the graph of both. Without incoming edges, the rows of the
+        sources cost little, and the kernels need not know that there are two sets of nodes."""
+        x_src, x_dst = (x, x) if isinstance(x, Tensor) else check_pair(x)
+        channels = self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
+        check_features(x_src, edge_index, channels[0], self.validate, "x_src")
+        check_features(x_dst, edge_index, channels[1], self.validate, "x_dst")
+        shape = (x_src.size(0), x_dst.size(0))
+        check_size(size, shape)
+        graph = as_bipartite(edge_index, shape, edge_weight, batch, batch_size, norm_dtype(self.gate))
+        if self.lin is not None:
+            return torch.cat([self.transform(x_dst), self.transform(x_src)]), graph
+        z = torch.cat([self._linear(self.lin_dst, x_dst), self._linear(self.lin_src, x_src)])
+        if -1 in channels:
+            self.in_channels = (self.lin_src.in_channels, self.lin_dst.in_channels)
+        return z, graph
+
+    # --- what PyG expects of a `MessagePassing` layer -----------------------------------------------
+
+    def _has_hooks(self) -> bool:
+        """Whether something reads the messages."""
+        return bool(
+            self._message_forward_hooks
+            or self._message_forward_pre_hooks
+            or self._aggregate_forward_hooks
+            or self._aggregate_forward_pre_hooks
+            or self._propagate_forward_hooks
+            or self._propagate_forward_pre_hooks
+        )
+
+    def _sum_messages(
+        self,
+        z: Tensor,
+        gate: Tensor,
+        gate_bias: Tensor | None,
+        lam: Lam,
+        graph: Graph,
+        pool: Pool,
+        return_scores: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Does what the level's `aggregate` does by way of PyG's `propagate`, which masks messages and runs hooks."""
+        terms = build_messages(self.level, z, gate, gate_bias, lam, graph, pool)
+        alpha = terms.gate.unflatten(1, (self.heads, self.out_channels)).mean(2) * terms.norm
+        out = self.propagate(
+            terms.edge_index,
+            size=(z.size(0), z.size(0)),
+            x=z,
+            gate=terms.gate,
+            norm=terms.norm,
+            row_norm=terms.row_norm,
+            alpha=alpha,
+        )
+        return (terms.own + out).to(z.dtype), terms.scores
+
+    def message(self, x_i: Tensor, x_j: Tensor, gate: Tensor, norm: Tensor, row_norm: Tensor, alpha: Tensor) -> Tensor:
+        """`s_ij Â_ij z_j`, at pair level `s_ij (Â_ij z_j − A_ij/d_i z_i)`.
+
+        `alpha` is not part of it: it is `[E, heads]`, the mean over a head's dimensions of the factor `s_ij Â_ij` of
+        `z_j`, which explainers of attention read.
+        """
+        return gate * (norm * x_j - row_norm * x_i)
+
+    def aggregate(self, inputs: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        """Adds the messages of each target."""
+        return inputs.new_zeros(dim_size, inputs.size(1)).index_add(0, index, inputs)
+
+    @property
+    def inspector(self) -> Any:
+        """What PyG knows about the signatures of the methods above."""
+        return self.__dict__["inspector"]
+
+    @inspector.setter
+    def inspector(self, value: Any) -> None:
+        # One for all layers of a class: inspecting it takes three times as long as the rest of the constructor.
+        if "_class_inspector" not in type(self).__dict__:
+            type(self)._class_inspector = value
+        self.__dict__["inspector"] = type(self)._class_inspector
+
+    def _set_jittable_templates(self, raise_on_error: bool = False) -> None:
+        """PyG generates code for `propagate` here, which the layer has no use for."""
+
+    def __prepare_scriptable__(self) -> GFGNConv:
+        """Called by `torch.jit.script`."""
+        raise TypeError(NO_TORCHSCRIPT)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
         parts = [f"{self.in_channels}, {self.out_channels}, level={self.level!r}, heads={self.heads}, lam={self.lam}"]
@@ -182,6 +324,33 @@ class GFGNConv(nn.Module):
         return ", ".join(parts)
 
 
+def _linear(in_channels: int, out_channels: int) -> Linear:
+    return Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
+
+
+def check_in_channels(value: Any) -> None:
+    """Raises a `ValueError` for an argument that is neither a number of features nor a pair of them."""
+    if isinstance(value, tuple) and len(value) != 2:
+        raise ValueError(f"in_channels must be a number or a pair (source, target), got {value!r}")
+    for channels in value if isinstance(value, tuple) else (value,):
+        if channels != -1:
+            check_positive("in_channels", channels)
+
+
+def check_pair(x: Any) -> tuple[Tensor, Tensor]:
+    """The features of sources and targets, or an error for anything else."""
+    if not isinstance(x, tuple | list) or len(x) != 2 or not all(isinstance(part, Tensor) for part in x):
+        parts = f"({', '.join(type(part).__name__ for part in x)})" if isinstance(x, tuple | list) else type(x).__name__
+        raise TypeError(f"x must be a Tensor or a pair of Tensors (x_src, x_dst), got {parts}")
+    return x[0], x[1]
+
+
+def check_size(size: tuple[int, int] | None, expected: tuple[int, int]) -> None:
+    """Raises a `ValueError` for a `size` that does not agree with the features."""
+    if size is not None and tuple(size) != expected:
+        raise ValueError(f"size must be {expected}, the rows of the sources and targets in x, got {tuple(size)}")
+
+
 def check_positive(name: str, value: Any) -> None:
     """Raises a `ValueError` for an argument that is not a positive integer."""
     if not isinstance(value, int) or value < 1:
@@ -193,21 +362,25 @@ def norm_dtype(parameter: Tensor) -> torch.dtype:
     return torch.float64 if parameter.dtype == torch.float64 else torch.float32
 
 
-def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, finite: bool) -> None:
-    """Raises for features that a layer cannot take."""
+def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, finite: bool, name: str = "x") -> None:
+    """Raises for features that a layer cannot take, and for a caller that records the layer."""
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        raise TypeError(NO_TORCHSCRIPT)
     if not isinstance(x, Tensor):
-        raise TypeError(f"x must be a Tensor of shape [N, {in_channels}], got {type(x).__name__}")
+        raise TypeError(f"{name} must be a Tensor of shape [N, {in_channels}], got {type(x).__name__}")
     if x.layout not in (torch.strided, torch.sparse_csr):
-        raise ValueError(f"x must be dense or sparse CSR, got layout {x.layout}; x.to_sparse_csr() converts it")
+        raise ValueError(
+            f"{name} must be dense or sparse CSR, got layout {x.layout}; {name}.to_sparse_csr() converts it"
+        )
     if x.dim() != 2 or (in_channels != -1 and x.size(1) != in_channels):
         expected = "in_channels" if in_channels == -1 else in_channels
-        raise ValueError(f"x must have shape [N, {expected}], got {list(x.shape)}{_heads_hint(x, in_channels)}")
+        raise ValueError(f"{name} must have shape [N, {expected}], got {list(x.shape)}{_heads_hint(x, in_channels)}")
     if not x.is_floating_point():
-        raise TypeError(f"x must hold floating-point features, got {x.dtype}")
+        raise TypeError(f"{name} must hold floating-point features, got {x.dtype}")
     if isinstance(edge_index, Tensor | Graph) and edge_index.device != x.device:
-        raise ValueError(f"x is on {x.device}, but edge_index is on {edge_index.device}")
+        raise ValueError(f"{name} is on {x.device}, but edge_index is on {edge_index.device}")
     if finite and not torch.compiler.is_compiling() and not is_wrapped(x):
-        check_finite(x)
+        check_finite(x, name)
 
 
 def _heads_hint(x: Tensor, in_channels: int) -> str:
@@ -221,7 +394,7 @@ def _heads_hint(x: Tensor, in_channels: int) -> str:
     )
 
 
-def check_finite(x: Tensor) -> None:
+def check_finite(x: Tensor, name: str = "x") -> None:
     """Raises a `ValueError` for features that are not finite."""
     values = (x.values() if x.layout == torch.sparse_csr else x).detach()
     if values.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -231,4 +404,6 @@ def check_finite(x: Tensor) -> None:
         return
     index = torch.nonzero(~torch.isfinite(values))[0].tolist()
     value = float(values[tuple(index)])
-    raise ValueError(f"x must be finite, got {value} at {'stored value' if len(index) == 1 else 'position'} {index}")
+    raise ValueError(
+        f"{name} must be finite, got {value} at {'stored value' if len(index) == 1 else 'position'} {index}"
+    )

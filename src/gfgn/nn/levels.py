@@ -33,8 +33,11 @@ class Level:
 
 
 def pool_nodes(z: Tensor, graph: Graph, pool: Pool) -> Tensor:
-    """Pools the nodes of each graph: `[num_graphs, D]`, 0 for a graph without nodes."""
+    """Pools the nodes of each graph, or its targets if it is bipartite: `[num_graphs, D]`, 0 for a graph without
+    nodes."""
     batch = graph.batch
+    if graph.num_targets is not None:
+        z, batch = z[: graph.num_targets], None if batch is None else batch[: graph.num_targets]
     if batch is None:  # a plain reduction
         if pool == "max":
             return z.amax(0, keepdim=True) if z.size(0) else z.new_zeros(1, z.size(1))

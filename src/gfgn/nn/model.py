@@ -13,7 +13,7 @@ from torch_geometric.nn.models.jumping_knowledge import JumpingKnowledge
 from torch_geometric.nn.resolver import activation_resolver, normalization_resolver
 
 from gfgn import ops
-from gfgn.graph import Graph, as_graph
+from gfgn.graph import Graph, as_graph, first_edges
 from gfgn.nn.conv import GFGNConv, check_features, check_positive, norm_dtype
 from gfgn.nn.linear import ResettableModule
 
@@ -123,13 +123,36 @@ class GFGN(ResettableModule):
         batch: Tensor | None = None,
         batch_size: int | None = None,
         return_scores: bool = False,
+        num_sampled_nodes_per_hop: list[int] | None = None,
+        num_sampled_edges_per_hop: list[int] | None = None,
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """Runs the network; arguments as for `GFGNConv.forward`, but the scores are a list, one per layer."""
+        """Runs the network.
+
+        Args:
+            x: Node features.
+            edge_index: The edges, see `GFGNConv`.
+            edge_weight: `[E]` weights, finite and not negative.
+            batch: `[N]`, the graph that each node belongs to. At graph level, a batch of graphs needs it: without it
+                there is one gate for all of them, pooled over all their nodes, so that an output depends on the other
+                graphs of the batch.
+            batch_size: Number of graphs in `batch`; computed if not given.
+            return_scores: Whether to return the output and the gates, a list with one entry per layer.
+            num_sampled_nodes_per_hop: Numbers of nodes that the seeds and each hop of a sample added, as PyG's loaders
+                give them (`batch.num_sampled_nodes`). Every layer then leaves out the nodes and edges that the seeds
+                cannot reach any more; their outputs stay the same, and the output has fewer rows. Only the gates of
+                the graph level change: they pool over the nodes that are left.
+            num_sampled_edges_per_hop: Numbers of edges that each hop added (`batch.num_sampled_edges`).
+        """
         check_features(x, edge_index, self.in_channels, self.validate)
         graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(next(self.parameters())))
+        hops = _check_hops(num_sampled_nodes_per_hop, num_sampled_edges_per_hop, self.num_layers)
         scores: list[Tensor] = []
         hidden: list[Tensor] = []
         for layer, conv in enumerate(self.convs):
+            if hops is not None and layer > 0:
+                nodes, edges = hops[-layer]
+                graph = first_edges(graph, graph.num_nodes - nodes, graph.edge_position.numel() - edges)
+                x = x[: graph.num_nodes]
             out = conv(x, graph, return_scores=return_scores)
             if return_scores:
                 out, layer_scores = out
@@ -141,7 +164,7 @@ class GFGN(ResettableModule):
             x = out
             hidden.append(x)
         if self.jk is not None:
-            x = self.jk(hidden)
+            x = self.jk([h[: graph.num_nodes] for h in hidden])
         if self.lin is not None:
             x = ops.linear(x, self.lin.weight, self.lin.bias, self.dropout, self.training)
         return (x, scores) if return_scores else x
@@ -150,3 +173,18 @@ class GFGN(ResettableModule):
         norm = self.norms[layer]
         x = norm(x, graph.batch, graph.num_graphs) if self.norm_takes_batch else norm(x)
         return x if self.act is None else self.act(x)
+
+
+def _check_hops(nodes: list[int] | None, edges: list[int] | None, num_layers: int) -> list[tuple[int, int]] | None:
+    """The numbers of nodes and of edges that each hop of a sample added."""
+    if nodes is None and edges is None:
+        return None
+    if nodes is None or edges is None:
+        missing = "nodes" if nodes is None else "edges"
+        raise ValueError(f"num_sampled_{missing}_per_hop must be given as well, got None")
+    if len(edges) != len(nodes) - 1 or len(edges) < num_layers - 1:
+        raise ValueError(
+            "num_sampled_nodes_per_hop must have one entry for the seeds and one per hop, num_sampled_edges_per_hop "
+            f"one per hop, and there must be {num_layers - 1} hops or more, got {nodes} and {edges}"
+        )
+    return list(zip(nodes[1:], edges, strict=True))
