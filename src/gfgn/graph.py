@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.ops.csr import CSR, compress, per_graph
+from gfgn.ops.csr import CSR, per_graph
+from gfgn.ops.index import index_edges
 from gfgn.ops.torch_internals import coo_entries, parse_to
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Graph:
             edges = torch.cat([edges, loop.expand(2, -1)], dim=1)
             if edge_weight is not None:
                 edge_weight = torch.cat([edge_weight, edge_weight.new_ones(num_nodes)])
-        tensors = torch.ops.gfgn.index_edges(
+        tensors = index_edges(
             edges, num_nodes, duplicates == "merge", num_nodes if self_loops == "add" else 0
         )
         by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
@@ -381,66 +382,6 @@ def symmetrize(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(matrix.maximum(matrix.T))
 
 
-# --- sorting: integers only, in one opaque operator, so that compilers see no data-dependent code ---
-
-
-@torch.library.custom_op("gfgn::index_edges", mutates_args=())
-def _index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
-    """Sorts the edges by target and by source.
-
-    The last `num_loops` edges are self-loops to keep; all others are dropped. Returns the five tensors of `CSR` by
-    target, the five by source, `transpose` and `edge_position` (see `Graph`).
-    """
-    source, target = edges.long()
-    kept = source != target
-    if num_loops:
-        kept[-num_loops:] = True
-    index = torch.nonzero(kept).view(-1)
-    source, target = source[index], target[index]
-    order = _order(source, target, num_nodes)
-    source, target = source[order], target[order]
-    first = torch.ones_like(source, dtype=torch.bool)
-    if merge:
-        first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
-    edge_position = torch.full_like(edges[0], -1, dtype=torch.int64)
-    edge_position[index[order]] = torch.cumsum(first, 0) - 1
-    source, target = source[first], target[first]
-    transpose = _order(target, source, num_nodes)
-    return [
-        *compress(target, source, num_nodes),
-        *compress(source[transpose], target[transpose], num_nodes),
-        transpose,
-        edge_position,
-    ]
-
-
-def _order(minor: Tensor, major: Tensor, num_nodes: int) -> Tensor:
-    """The stable order of the entries by `major`, then `minor`."""
-    if minor.device.type != "cpu":
-        return torch.sort(major * num_nodes + minor, stable=True).indices
-    # SciPy's conversions are counting sorts: linear time, where a comparison sort would take most of the time.
-    matrix = scipy.sparse.coo_array(
-        (np.arange(minor.numel()), (minor.numpy(), major.numpy())), shape=(num_nodes, num_nodes)
-    )
-    matrix.has_canonical_format = True  # do not merge repeated entries
-    return torch.from_numpy(matrix.tocsr().tocsc().data.astype(np.int64, copy=False))
-
-
-@_index_edges.register_fake
-def _(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
-    size = torch.library.get_ctx().new_dynamic_size
-
-    def ids(length: int | torch.SymInt) -> Tensor:
-        return edges.new_empty(length, dtype=torch.int64)
-
-    def rows() -> list[Tensor]:
-        hubs, segments = size(), size()
-        return [ids(num_nodes + 1), ids(entries).int(), ids(hubs), ids(hubs + 1), ids(segments)]
-
-    entries = size()
-    return [*rows(), *rows(), ids(entries), ids(edges.size(1))]
-
-
 def _csr(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:
     return CSR.from_pointers(torch.from_numpy(ptr.astype(np.int64)), torch.from_numpy(idx))
 
@@ -514,7 +455,7 @@ def _check_edges(edges: Tensor, num_nodes: int | None) -> int:
         if num_nodes is None:
             raise ValueError("num_nodes must be given under torch.compile and torch.export")
         return num_nodes
-    low, high = (int(bound) for bound in edges.aminmax()) if edges.numel() else (0, -1)
+    low, high = torch.stack(edges.aminmax()).tolist() if edges.numel() else (0, -1)  # waits once for a GPU
     if num_nodes is None:
         num_nodes = high + 1
     if not 0 <= num_nodes <= MAX_NODES:
@@ -560,7 +501,7 @@ def _check_batch(
         if batch_size is None:
             raise ValueError("batch_size must be given under torch.compile and torch.export")
         return batch.long(), batch_size
-    low, high = (int(bound) for bound in batch.aminmax()) if num_nodes else (0, -1)
+    low, high = torch.stack(batch.aminmax()).tolist() if num_nodes else (0, -1)
     size = high + 1 if batch_size is None else batch_size
     if low < 0 or high >= size:
         raise ValueError(f"batch must hold graph numbers from 0 to {size - 1}, got {low} to {high}")
