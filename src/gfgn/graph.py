@@ -7,6 +7,7 @@ the position of every edge of the given `edge_index` are computed here, so that 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.ops.csr import CSR, per_graph
+from gfgn.ops.dispatch import cpu_kernels
 from gfgn.ops.index import index_edges
+from gfgn.ops.registration import is_plain
 from gfgn.ops.torch_internals import coo_entries, parse_to
 
 if TYPE_CHECKING:
@@ -118,18 +121,13 @@ class Graph:
             edges = torch.cat([edges, loop.expand(2, -1)], dim=1)
             if edge_weight is not None:
                 edge_weight = torch.cat([edge_weight, edge_weight.new_ones(num_nodes)])
-        tensors = index_edges(
-            edges, num_nodes, duplicates == "merge", num_nodes if self_loops == "add" else 0
-        )
+        tensors = index_edges(edges, num_nodes, duplicates == "merge", num_nodes if self_loops == "add" else 0)
         by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
         transpose, edge_position = tensors[10], tensors[11]
 
         weight = None
         if edge_weight is not None:
-            # One more element at the end takes the removed self-loops, whose edge_position is −1.
-            size = by_target.idx.numel()
-            index = torch.where(edge_position < 0, size, edge_position)
-            weight = edge_weight.new_zeros(size + 1).index_add(0, index, edge_weight)[:-1].to(dtype)
+            weight = _sum_weights(edge_weight, edge_position, by_target.idx.numel()).to(dtype)
         if not torch.compiler.is_compiling() and by_source.same_pattern(by_target):
             by_source = by_target  # an undirected graph: one copy for both orders
         return Graph(
@@ -401,7 +399,11 @@ def _normalization(
 
     Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory.
     """
-    target = _targets(by_target)
+    symmetric = symmetric or (weight is None and by_source is by_target)
+    kernels = _kernels(by_target.ptr, dtype, weight)
+    if kernels is not None:
+        return kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
+    target = by_target.row_of_each_entry()
     if weight is None:
         degree = by_target.ptr.diff().to(dtype)
     else:
@@ -412,7 +414,6 @@ def _normalization(
     row_norm = inverse.index_select(0, target)
     del target
     reverse_row_norm = inverse.index_select(0, by_source.idx)  # by_source holds the targets
-    symmetric = symmetric or (weight is None and by_source is by_target)
     if weight is not None:
         norm.mul_(weight)
         row_norm.mul_(weight)
@@ -422,12 +423,23 @@ def _normalization(
     return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
 
 
-def _targets(by_target: CSR) -> Tensor:
-    """The row of every entry; on a CPU in int32 by NumPy, in less time and memory than by PyTorch in int64."""
-    if by_target.ptr.device.type != "cpu" or torch.compiler.is_compiling():
-        return by_target.row_of_each_entry()
-    length = by_target.ptr.diff().numpy()
-    return torch.from_numpy(np.repeat(np.arange(length.size, dtype=np.int32), length))
+def _sum_weights(weight: Tensor, edge_position: Tensor, size: int) -> Tensor:
+    """`A` in the order of `by_target`, from the weights of the given edges."""
+    kernels = _kernels(edge_position, weight.dtype, weight)
+    if kernels is not None:
+        return kernels.sum_weights(weight, edge_position, size)
+    # One more element at the end takes the removed self-loops, whose edge_position is −1.
+    index = torch.where(edge_position < 0, size, edge_position)
+    return weight.new_zeros(size + 1).index_add(0, index, weight)[:-1]
+
+
+def _kernels(rows: Tensor, dtype: torch.dtype, weight: Tensor | None) -> Any:
+    """The kernels of a graph on a CPU, or `None` where PyTorch must see the operations."""
+    if rows.device.type != "cpu" or dtype not in (torch.float32, torch.float64) or torch.compiler.is_compiling():
+        return None
+    if not is_plain(rows) or (weight is not None and (weight.requires_grad or not is_plain(weight))):
+        return None
+    return cpu_kernels("normalize")
 
 
 # --- checks of arguments --------------------------------------------------------------------------
@@ -479,9 +491,9 @@ def _check_weight(weight: Tensor, edges: Tensor) -> Tensor:
     if not weight.is_floating_point():
         weight = weight.to(torch.get_default_dtype())
     if not torch.compiler.is_compiling():
-        bad = ~(weight.detach() >= 0) | weight.detach().isinf()
-        if bad.any():
-            edge = int(torch.nonzero(bad)[0])
+        low, high = torch.stack(weight.detach().aminmax()).tolist() if weight.numel() else (0, 0)
+        if not (low >= 0 and high < math.inf):  # a NaN too
+            edge = int(torch.nonzero(~(weight >= 0) | weight.isinf())[0])
             raise ValueError(f"edge_weight must be finite and not negative, got {float(weight[edge])} at edge {edge}")
     return weight
 

@@ -59,8 +59,8 @@ def elementwise(name: str) -> Any:
 
 @functools.cache
 def cpu_kernels(module: str) -> Any:
-    """The CPU kernels that no other backend has: products (`"heads"`) and gates (`"small_gates"`) of small heads, and
-    the sorting of edges (`"index"`); `None` without Numba."""
+    """The CPU kernels that no other backend has: products (`"heads"`) and gates (`"small_gates"`) of small heads,
+    the sorting of edges (`"index"`) and their normalization (`"normalize"`); `None` without Numba."""
     return None if _missing("numba") else importlib.import_module(f"gfgn.ops.cpu.{module}")
 
 

@@ -14,16 +14,20 @@ from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
 from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.csr import CSR, build_patterns
 
-# `edges`: `[2, E]`. `by_source`, `by_target`: scratch, the kept edges in that order, each the number of the edge and the
-# node at its other end in one integer (`LOW` bits). `starts`: scratch, `[nodes + 2]`. The next six are the result, with
-# room for every edge. `size`: the number of entries, or −1 if an id is out of range. `first_loop`: see `is_kept`.
+# `edges`: source and target of edge `e` are at `e * step` and `second + e * step`. `starts`, `ends`, `left`: scratch, see
+# `cumulate`, for the sources, the targets, and the sources of the merged edges. `by_target`: scratch, the kept edges in
+# that order, each the number of the edge and the node at its other end in one integer. The next six are the result, with
+# room for every edge; `transpose` is scratch too, as fresh memory is slow to write to. `size`: the number of entries, or
+# −1 if an id is out of range.
 Edges = namedtuple(
     "Edges",
-    "edges by_source by_target starts ptr idx reverse_ptr reverse_idx transpose edge_position size "
-    "nodes count first_loop merge",
+    "edges starts ends left by_target ptr idx reverse_ptr reverse_idx transpose edge_position size "
+    "nodes count step second first_loop merge",
 )
 HALF = 32
 LOW = (1 << HALF) - 1
+MOST = 0.9
+"""The share of the edges below which the memory of those that were dropped or merged is given back."""
 
 
 @inlined
@@ -55,23 +59,25 @@ def cumulate(op: Any, counts: Any) -> None:
 def count_edges(op: Any) -> bool:
     """Counts the edges of every source and target; false if an id is out of range."""
     for e in range(op.count):
-        source, target = read(op.edges, e), read(op.edges, op.count + e)
+        source, target = read(op.edges, e * op.step), read(op.edges, op.second + e * op.step)
         if min(source, target) < 0 or max(source, target) >= op.nodes:
             return False
         if is_kept(op, e, source, target):
             increase(op.starts, source + 2)
-            increase(op.ptr, target + 2)
+            increase(op.ends, target + 2)
+    for i in range(op.nodes + 2):
+        write(read(op.starts, i), op.left, i)
     cumulate(op, op.starts)
-    cumulate(op, op.ptr)
+    cumulate(op, op.ends)
     return True
 
 
 @inlined
 def sort_by_source(op: Any) -> None:
     for e in range(op.count):
-        source, target = read(op.edges, e), read(op.edges, op.count + e)
+        source, target = read(op.edges, e * op.step), read(op.edges, op.second + e * op.step)
         if is_kept(op, e, source, target):
-            write((e << HALF) | target, op.by_source, increase(op.starts, source + 1))
+            write((e << HALF) | target, op.transpose, increase(op.starts, source + 1))
         else:
             write(-1, op.edge_position, e)
 
@@ -80,38 +86,44 @@ def sort_by_source(op: Any) -> None:
 def sort_by_target(op: Any) -> None:
     for source in range(op.nodes):
         for k in range(read(op.starts, source), read(op.starts, source + 1)):
-            edge = read(op.by_source, k)
-            write((edge & ~LOW) | source, op.by_target, increase(op.ptr, (edge & LOW) + 1))
+            edge = read(op.transpose, k)
+            write((edge & ~LOW) | source, op.by_target, increase(op.ends, (edge & LOW) + 1))
 
 
 @inlined
 def merge_edges(op: Any) -> Any:
-    """Writes the rows of the targets and the position of every edge, counts the entries of every source, and returns
-    the number of entries."""
+    """Writes the rows of the targets and the position of every edge, and returns the number of entries."""
     size, low = 0, 0
     for target in range(op.nodes):
-        high, last = read(op.ptr, target + 1), -1
+        high, last = read(op.ends, target + 1), -1
         for k in range(low, high):
             edge = read(op.by_target, k)
             source = edge & LOW
             if source != last or not op.merge:
                 write(source, op.idx, size)
-                increase(op.reverse_ptr, source + 2)
                 size, last = size + 1, source
+            else:
+                write(read(op.left, source + 2) - 1, op.left, source + 2)
             write(size - 1, op.edge_position, edge >> HALF)
         low = high
         write(size, op.ptr, target + 1)
-    cumulate(op, op.reverse_ptr)
     return size
 
 
 @inlined
-def transpose(op: Any) -> None:
+def transpose(op: Any, size: int) -> None:
+    """Writes the rows of the sources."""
+    cumulate(op, op.left)
     for target in range(op.nodes):
         for k in range(read(op.ptr, target), read(op.ptr, target + 1)):
-            at = increase(op.reverse_ptr, read(op.idx, k) + 1)
-            write(target, op.reverse_idx, at)
-            write(k, op.transpose, at)
+            # One write of both numbers takes half the time of two, as each of them waits for the memory.
+            write((k << HALF) | target, op.transpose, increase(op.left, read(op.idx, k) + 1))
+    for k in range(size):
+        entry = read(op.transpose, k)
+        write(entry & LOW, op.reverse_idx, k)
+        write(entry >> HALF, op.transpose, k)
+    for source in range(op.nodes + 1):
+        write(read(op.left, source), op.reverse_ptr, source)
 
 
 @kernel
@@ -122,24 +134,34 @@ def sort_kernel(arguments: Any, _: Any) -> None:
         sort_by_source(op)
         sort_by_target(op)
         size = merge_edges(op)
-        transpose(op)
+        transpose(op, size)
     write(size, op.size, 0)
 
 
 def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> tuple[CSR, CSR, Tensor, Tensor]:
     """See `gfgn.ops.index.index_edges`."""
     count = edges.size(1)
-    by_source, by_target, transpose, edge_position = (arrays.empty(count, dtype=torch.int64) for _ in range(4))
+    counts = [torch.zeros(num_nodes + 2, dtype=torch.int32) for _ in range(3)]
+    by_target, transpose, edge_position = (arrays.empty(count, dtype=torch.int64) for _ in range(3))
     idx, reverse_idx = (arrays.empty(count, dtype=torch.int32) for _ in range(2))
-    starts, ptr, reverse_ptr = (torch.zeros(num_nodes + 2, dtype=torch.int64) for _ in range(3))
+    ptr, reverse_ptr = (torch.zeros(num_nodes + 1, dtype=torch.int64) for _ in range(2))
     size = torch.empty(1, dtype=torch.int64)
-    tensors = edges.long(), by_source, by_target, starts, ptr, idx, reverse_ptr, reverse_idx, transpose, edge_position
-    op = Edges._make((*map(arrays.flat, (*tensors, size)), num_nodes, count, count - num_loops, merge))
+    edges, second, step = _flat(edges.long())
+    tensors = edges, *counts, by_target, ptr, idx, reverse_ptr, reverse_idx, transpose, edge_position, size
+    op = Edges._make((*map(arrays.flat, tensors), num_nodes, count, step, second, count - num_loops, merge))
     threads.run(sort_kernel, torch.int64, op, None, 1)
     entries = int(size)
     if entries < 0:
         raise ValueError(f"edge_index must hold ids from 0 to {num_nodes - 1}")
-    if entries < count:  # give back the memory of edges that were dropped or merged
-        idx, reverse_idx, transpose = (x[:entries].clone() for x in (idx, reverse_idx, transpose))
-    rows = num_nodes + 1
-    return *build_patterns((ptr[:rows], idx), (reverse_ptr[:rows], reverse_idx)), transpose, edge_position
+    idx, reverse_idx, transpose = idx[:entries], reverse_idx[:entries], transpose[:entries]
+    if entries < MOST * count:
+        idx, reverse_idx, transpose = idx.clone(), reverse_idx.clone(), transpose.clone()
+    return *build_patterns((ptr, idx), (reverse_ptr, reverse_idx)), transpose, edge_position
+
+
+def _flat(edges: Tensor) -> tuple[Tensor, int, int]:
+    """The memory of the edges, and how many elements the targets and the next edge are away: no copy of a transpose."""
+    if edges.size(1) == 0:
+        return edges.reshape(0), 0, 1
+    second, step = edges.stride()
+    return edges.as_strided((1 + second + (edges.size(1) - 1) * step,), (1,)), second, step
