@@ -1,4 +1,4 @@
-"""The edges sorted by target and by source with SciPy's conversions in int64: what `gfgn.ops.index` is compared with."""
+"""The edges sorted by target and by source by SciPy's conversions in int64: the reference of `gfgn.ops.index`."""
 
 import numpy as np
 import scipy.sparse

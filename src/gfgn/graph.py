@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -22,7 +23,8 @@ from gfgn.ops.csr import CSR, per_graph
 from gfgn.ops.dispatch import cpu_kernels
 from gfgn.ops.index import index_edges
 from gfgn.ops.registration import is_plain
-from gfgn.ops.torch_internals import coo_entries, parse_to
+from gfgn.ops.remember import Remembered, can_be_remembered
+from gfgn.ops.torch_internals import coo_entries, outside_of_all_transforms, parse_to
 
 if TYPE_CHECKING:
     import networkx
@@ -34,6 +36,7 @@ SelfLoops: TypeAlias = Literal["remove", "add"]
 Duplicates: TypeAlias = Literal["merge", "keep"]
 
 MAX_NODES = 2**31 - 1  # node ids are stored as int32; offsets into the edges are 64-bit
+REMEMBERED = 16  # graphs of tensors that `as_graph` remembers: the edge types of a heterogeneous graph, and more
 SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
@@ -328,8 +331,14 @@ def as_graph(
     batch: Tensor | None = None,
     batch_size: int | None = None,
     dtype: torch.dtype | None = None,
+    pooled: bool = False,
 ) -> Graph:
-    """The `Graph` that a layer needs, from a `Graph`, an `edge_index` or a sparse matrix."""
+    """The `Graph` that a layer needs, from a `Graph`, an `edge_index` or a sparse matrix.
+
+    The graph of an `edge_index` is remembered until one of the tensors is changed or deleted, see `Remembered`.
+    `pooled` says that the layer pools all nodes of a graph: then an `edge_index` that looks like a batch of graphs is
+    answered with a warning if there is no `batch`.
+    """
     if isinstance(edge_index, Graph):
         given = [name for name, value in (("edge_weight", edge_weight), ("batch", batch)) if value is not None]
         if given:
@@ -345,7 +354,65 @@ def as_graph(
         if edge_index.size(0) != num_nodes:
             raise ValueError(f"x has {num_nodes} rows, but the sparse matrix has {edge_index.size(0)}")
         return Graph.from_sparse(edge_index, batch=batch, batch_size=batch_size, dtype=dtype)
-    return Graph.from_edge_index(edge_index, num_nodes, edge_weight, batch=batch, batch_size=batch_size, dtype=dtype)
+    graph = _graph_of(edge_index, num_nodes, edge_weight, batch, batch_size, dtype)
+    if pooled and batch is None and not torch.compiler.is_compiling():
+        warn_of_missing_batch(graph)
+    return graph
+
+
+_graphs: Remembered[Graph] = Remembered(REMEMBERED)
+
+
+def _graph_of(
+    edge_index: Tensor,
+    num_nodes: int,
+    edge_weight: Tensor | None,
+    batch: Tensor | None,
+    batch_size: int | None,
+    dtype: torch.dtype | None,
+) -> Graph:
+    """`Graph.from_edge_index`, remembered."""
+
+    def build(own_batch: Tensor | None) -> Graph:
+        return Graph.from_edge_index(
+            edge_index, num_nodes, edge_weight, batch=own_batch, batch_size=batch_size, dtype=dtype
+        )
+
+    # A PyG `EdgeIndex` wraps a tensor; either of them may be changed.
+    tensors = [x for x in (edge_index, edge_weight, batch) if x is not None]
+    if type(edge_index) is not Tensor:
+        tensors.append(_plain(edge_index))
+    if not can_be_remembered(*tensors):
+        return build(batch)
+    arguments = num_nodes, edge_weight is None, batch is None, batch_size, dtype, torch.get_default_dtype()
+    # The graph must not keep the given batch alive.
+    return _graphs.get(tensors, arguments, lambda: build(None if batch is None else batch.clone()))
+
+
+@per_graph
+def warn_of_missing_batch(graph: Graph) -> None:
+    """Warns if the nodes are runs of consecutive nodes without an edge between them, as PyG's `Batch` makes them."""
+    with outside_of_all_transforms():
+        if count_runs(graph) > 1:
+            # Constant, so that it is shown once; from the caller of the module, as its forward calls `as_graph`.
+            message = (
+                "edge_index looks like a batch of graphs, but batch is not given: level='graph' computes one gate for "
+                "all nodes. Pass batch=data.batch, or Graph.from_data(data); for one graph in several parts, pass a "
+                "Graph as edge_index"
+            )
+            warnings.warn(message, stacklevel=7)
+
+
+def count_runs(graph: Graph) -> int:
+    """The number of runs of consecutive nodes without an edge between them; runs of a single node do not count."""
+    node = torch.arange(graph.num_nodes, device=graph.device)
+    reach = node
+    for rows in (graph.by_target, graph.by_source):
+        if rows.idx.numel():
+            last = rows.idx[(rows.ptr[1:] - 1).clamp(min=0)].long()  # columns ascend: the last one is the largest
+            reach = torch.where(rows.ptr.diff() > 0, torch.maximum(reach, last), reach)
+    end = torch.cummax(reach, 0).values == node  # no edge leads from up to here to a later node
+    return int((end[1:] & ~end[:-1]).sum())
 
 
 @per_graph
@@ -402,7 +469,8 @@ def _normalization(
     symmetric = symmetric or (weight is None and by_source is by_target)
     kernels = _kernels(by_target.ptr, dtype, weight)
     if kernels is not None:
-        return kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
+        values: dict[str, Tensor] = kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
+        return values
     target = by_target.row_of_each_entry()
     if weight is None:
         degree = by_target.ptr.diff().to(dtype)
@@ -427,7 +495,8 @@ def _sum_weights(weight: Tensor, edge_position: Tensor, size: int) -> Tensor:
     """`A` in the order of `by_target`, from the weights of the given edges."""
     kernels = _kernels(edge_position, weight.dtype, weight)
     if kernels is not None:
-        return kernels.sum_weights(weight, edge_position, size)
+        total: Tensor = kernels.sum_weights(weight, edge_position, size)
+        return total
     # One more element at the end takes the removed self-loops, whose edge_position is −1.
     index = torch.where(edge_position < 0, size, edge_position)
     return weight.new_zeros(size + 1).index_add(0, index, weight)[:-1]

@@ -147,12 +147,14 @@ class GFGNConv(nn.Module):
             x: Node features.
             edge_index: The edges, see "Shapes".
             edge_weight: `[E]` weights, finite and not negative.
-            batch: `[N]`, the graph that each node belongs to.
+            batch: `[N]`, the graph that each node belongs to, as in PyG's `Batch`. Without it all nodes are one graph:
+                at level `"graph"` they share one gate, also if the edges are those of several graphs.
             batch_size: Number of graphs in `batch`; computed if not given.
             return_scores: Whether to return the output and the gates.
         """
         check_features(x, edge_index, self.in_channels, self.validate)
-        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(self.gate))
+        dtype, pooled = norm_dtype(self.gate), self.level == "graph"
+        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, dtype, pooled)
         z = self.transform(x)
         gate = (self.gate, self.gate_bias, self.lam)
         out, scores = LEVELS[self.level].aggregate(z, *gate, graph, self.pool, return_scores)

@@ -126,7 +126,8 @@ class GFGN(ResettableModule):
     ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """Runs the network; arguments as for `GFGNConv.forward`, but the scores are a list, one per layer."""
         check_features(x, edge_index, self.in_channels, self.validate)
-        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(next(self.parameters())))
+        dtype, pooled = norm_dtype(next(self.parameters())), self.convs[0].level == "graph"
+        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, dtype, pooled)
         scores: list[Tensor] = []
         hidden: list[Tensor] = []
         for layer, conv in enumerate(self.convs):

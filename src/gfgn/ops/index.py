@@ -40,7 +40,7 @@ def index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> l
 
 
 def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> Sorted:
-    """`index_edges` by two stable sorts in plain PyTorch; on a GPU it waits twice: for the number of edges, and of hubs."""
+    """`index_edges` by two stable sorts in plain PyTorch; on a GPU it waits for the number of edges, then of hubs."""
     end = max(num_nodes, 1) ** 2  # sorts last: the key of a self-loop that is dropped
     source, target = edges.to(torch.int32 if end < 2**31 else torch.int64)  # a radix sort takes half the time in int32
     dropped = source == target

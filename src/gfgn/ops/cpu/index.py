@@ -14,11 +14,11 @@ from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
 from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.csr import CSR, build_patterns
 
-# `edges`: source and target of edge `e` are at `e * step` and `second + e * step`. `starts`, `ends`, `left`: scratch, see
+# `edges`: source and target of edge `e` are at `e * step` and `second + e * step`. `starts`, `ends`, `left`: scratch of
 # `cumulate`, for the sources, the targets, and the sources of the merged edges. `by_target`: scratch, the kept edges in
-# that order, each the number of the edge and the node at its other end in one integer. The next six are the result, with
-# room for every edge; `transpose` is scratch too, as fresh memory is slow to write to. `size`: the number of entries, or
-# −1 if an id is out of range.
+# that order, each the number of the edge and the node at its other end in one integer. The next six are the result,
+# with room for every edge; `transpose` is scratch too, as fresh memory is slow to write to. `size`: the number of
+# entries, or −1 if an id is out of range.
 Edges = namedtuple(
     "Edges",
     "edges starts ends left by_target ptr idx reverse_ptr reverse_idx transpose edge_position size "
@@ -142,12 +142,12 @@ def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> tu
     """See `gfgn.ops.index.index_edges`."""
     count = edges.size(1)
     counts = [torch.zeros(num_nodes + 2, dtype=torch.int32) for _ in range(3)]
-    by_target, transpose, edge_position = (arrays.empty(count, dtype=torch.int64) for _ in range(3))
+    scratch, transpose, edge_position = (arrays.empty(count, dtype=torch.int64) for _ in range(3))
     idx, reverse_idx = (arrays.empty(count, dtype=torch.int32) for _ in range(2))
     ptr, reverse_ptr = (torch.zeros(num_nodes + 1, dtype=torch.int64) for _ in range(2))
     size = torch.empty(1, dtype=torch.int64)
     edges, second, step = _flat(edges.long())
-    tensors = edges, *counts, by_target, ptr, idx, reverse_ptr, reverse_idx, transpose, edge_position, size
+    tensors = edges, *counts, scratch, ptr, idx, reverse_ptr, reverse_idx, transpose, edge_position, size
     op = Edges._make((*map(arrays.flat, tensors), num_nodes, count, step, second, count - num_loops, merge))
     threads.run(sort_kernel, torch.int64, op, None, 1)
     entries = int(size)
@@ -156,7 +156,8 @@ def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> tu
     idx, reverse_idx, transpose = idx[:entries], reverse_idx[:entries], transpose[:entries]
     if entries < MOST * count:
         idx, reverse_idx, transpose = idx.clone(), reverse_idx.clone(), transpose.clone()
-    return *build_patterns((ptr, idx), (reverse_ptr, reverse_idx)), transpose, edge_position
+    by_target, by_source = build_patterns((ptr, idx), (reverse_ptr, reverse_idx))
+    return by_target, by_source, transpose, edge_position
 
 
 def _flat(edges: Tensor) -> tuple[Tensor, int, int]:
