@@ -468,16 +468,20 @@ def _normalization(
     """
     symmetric = symmetric or (weight is None and by_source is by_target)
     kernels = _kernels(by_target.ptr, dtype, weight)
-    if kernels is not None:
-        values: dict[str, Tensor] = kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
-        return values
-    target = by_target.row_of_each_entry()
+    target = by_target.row_of_each_entry() if kernels is None else None
     if weight is None:
         degree = by_target.ptr.diff().to(dtype)
+    elif target is None:
+        degree = kernels.sum_rows(by_target.ptr, weight)
     else:
         degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
     inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
     root = inverse.sqrt()
+    if target is None:
+        by_order: dict[str, Tensor] = kernels.normalize(
+            by_target, by_source, transpose, weight, inverse, root, symmetric
+        )
+        return {"degree": degree, **by_order}
     norm = root.index_select(0, target).mul_(root.index_select(0, by_target.idx))
     row_norm = inverse.index_select(0, target)
     del target

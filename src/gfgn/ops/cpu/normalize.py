@@ -1,7 +1,6 @@
 """The normalized weights of a graph's edges in both orders, without temporary tensors of one value per edge."""
 
 from collections import namedtuple
-from math import sqrt
 from typing import Any
 
 import torch
@@ -12,30 +11,15 @@ from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
 from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.csr import CSR
 
-# The fields up to `transpose` are attributes of `gfgn.Graph`. `inverse`, `root`: scratch, `1 / degree` and its root.
-# `symmetric`: every edge has the weight of its opposite, so that `norm` serves both orders.
+# `inverse`, `root`: `1 / degree` and its root; the other arrays are attributes of `gfgn.Graph`. `symmetric`: every edge
+# has the weight of its opposite, so that `norm` serves both orders.
 Edges = namedtuple(
     "Edges",
-    "ptr idx reverse_ptr reverse_idx weight transpose inverse root degree norm row_norm reverse_norm reverse_row_norm "
+    "ptr idx reverse_ptr reverse_idx weight transpose inverse root norm row_norm reverse_norm reverse_row_norm "
     "nodes weighted symmetric",
 )
+Rows = namedtuple("Rows", "ptr weight degree nodes")
 Sum = namedtuple("Sum", "index values out count")
-
-
-@inlined
-def divide_degrees(op: Any) -> None:
-    for i in range(op.nodes):
-        low, high = read(op.ptr, i), read(op.ptr, i + 1)
-        write(high - low, op.degree, i)
-        if op.weighted:
-            write(0, op.degree, i)
-            for k in range(low, high):
-                write(read(op.degree, i) + read(op.weight, k), op.degree, i)
-        write(0, op.inverse, i)
-        if read(op.degree, i) > 0:
-            write(read(op.inverse, i) + 1, op.inverse, i)  # 1 in the dtype of the weights
-            write(read(op.inverse, i) / read(op.degree, i), op.inverse, i)
-        write(sqrt(read(op.inverse, i)), op.root, i)
 
 
 @inlined
@@ -68,9 +52,16 @@ def normalize_by_source(op: Any) -> None:
 @kernel
 def normalize_kernel(arguments: Any, _: Any) -> None:
     op = as_pointers(arguments)
-    divide_degrees(op)
     normalize_by_target(op)
     normalize_by_source(op)
+
+
+@kernel
+def degree_kernel(arguments: Any, _: Any) -> None:
+    op = as_pointers(arguments)
+    for i in range(op.nodes):
+        for k in range(read(op.ptr, i), read(op.ptr, i + 1)):
+            write(read(op.degree, i) + read(op.weight, k), op.degree, i)
 
 
 @kernel
@@ -83,19 +74,33 @@ def sum_kernel(arguments: Any, _: Any) -> None:
 
 
 def normalize(
-    by_target: CSR, by_source: CSR, transpose: Tensor, weight: Tensor | None, dtype: torch.dtype, symmetric: bool
+    by_target: CSR,
+    by_source: CSR,
+    transpose: Tensor,
+    weight: Tensor | None,
+    inverse: Tensor,
+    root: Tensor,
+    symmetric: bool,
 ) -> dict[str, Tensor]:
-    """See `gfgn.graph`."""
-    nodes, count = by_target.ptr.numel() - 1, by_target.idx.numel()
-    inverse, root, degree = (arrays.empty(nodes, dtype=dtype) for _ in range(3))
+    """`norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph with these `1 / degree` and their roots."""
+    nodes, count, dtype = by_target.ptr.numel() - 1, by_target.idx.numel(), root.dtype
     norm, row_norm, reverse_row_norm = (arrays.empty(count, dtype=dtype) for _ in range(3))
     reverse_norm = norm if symmetric else arrays.empty(count, dtype=dtype)
-    given = torch.empty(0, dtype=dtype) if weight is None else weight
-    tensors = (*by_target[:2], *by_source[:2], given, transpose, inverse, root, degree, norm, row_norm, reverse_norm)
+    given = root.new_empty(0) if weight is None else weight
+    tensors = (*by_target[:2], *by_source[:2], given, transpose, inverse, root, norm, row_norm, reverse_norm)
     op = Edges._make((*map(arrays.flat, (*tensors, reverse_row_norm)), nodes, weight is not None, symmetric))
     threads.run(normalize_kernel, dtype, op, None, 1)
     reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
-    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
+    return {"norm": norm, "row_norm": row_norm, **reverse}
+
+
+def sum_rows(ptr: Tensor, weight: Tensor) -> Tensor:
+    """The sum of the weights of every row, added in order."""
+    degree = weight.new_zeros(ptr.numel() - 1)
+    threads.run(
+        degree_kernel, weight.dtype, Rows._make((*map(arrays.flat, (ptr, weight, degree)), len(degree))), None, 1
+    )
+    return degree
 
 
 def sum_weights(weight: Tensor, index: Tensor, size: int) -> Tensor:
