@@ -1,4 +1,7 @@
-"""The edges sorted by target and by source by SciPy's conversions in int64: the reference of `gfgn.ops.index`."""
+"""The edges sorted by target and by source with little code of its own: the reference of `gfgn.ops.index`.
+
+On a CPU SciPy's conversions sort, on a GPU `torch.sort`; all in int64.
+"""
 
 import numpy as np
 import scipy.sparse
@@ -32,6 +35,8 @@ def index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> l
 
 def stable_order(minor: Tensor, major: Tensor, num_nodes: int) -> Tensor:
     """The stable order of the entries by `major`, then `minor`."""
+    if minor.device.type != "cpu":
+        return torch.sort(major * num_nodes + minor, stable=True).indices
     matrix = scipy.sparse.coo_array(
         (np.arange(minor.numel()), (minor.numpy(), major.numpy())), shape=(num_nodes, num_nodes)
     )
@@ -44,7 +49,7 @@ def compressed_rows(row: Tensor, idx: Tensor, num_rows: int) -> list[Tensor]:
     length = torch.bincount(row, minlength=num_rows)
     hub_rows = torch.nonzero(length > SEGMENT).view(-1)
     segments = (length[hub_rows] + (SEGMENT - 1)) // SEGMENT
-    seg_hub = torch.repeat_interleave(torch.arange(hub_rows.numel()), segments)
+    seg_hub = torch.repeat_interleave(torch.arange(hub_rows.numel(), device=row.device), segments)
     return [cumulative(length), idx.to(torch.int32), hub_rows, cumulative(segments), seg_hub]
 
 

@@ -146,10 +146,10 @@ def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> tu
     idx, reverse_idx = (arrays.empty(count, dtype=torch.int32) for _ in range(2))
     ptr, reverse_ptr = (torch.zeros(num_nodes + 1, dtype=torch.int64) for _ in range(2))
     size = torch.empty(1, dtype=torch.int64)
-    edges, second, step = _flat(edges.long())
+    edges, second, step = _flat(edges)
     tensors = edges, *counts, scratch, ptr, idx, reverse_ptr, reverse_idx, transpose, edge_position, size
     op = Edges._make((*map(arrays.flat, tensors), num_nodes, count, step, second, count - num_loops, merge))
-    threads.run(sort_kernel, torch.int64, op, None, 1)
+    threads.run(sort_kernel, edges.dtype, op, None, 1)
     entries = int(size)
     if entries < 0:
         raise ValueError(f"edge_index must hold ids from 0 to {num_nodes - 1}")
