@@ -6,7 +6,8 @@ says which function of this module broke.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -47,6 +48,15 @@ def add_batch_dim(x: Tensor, dim: int, level: int) -> Tensor:
 def has_transforms() -> bool:
     """Whether any functorch transform is running."""
     return _functorch.peek_interpreter_stack() is not None
+
+
+@contextmanager
+def outside_of_all_transforms() -> Iterator[None]:
+    """Suspends all functorch transforms."""
+    with ExitStack() as suspended:
+        while has_transforms():
+            suspended.enter_context(outside_of_transforms())
+        yield
 
 
 def only_vmap_level() -> int | None:
