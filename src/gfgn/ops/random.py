@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 MASK = 0xFFFFFFFF
 GOLDEN = 0x9E3779B1
@@ -25,9 +26,14 @@ def mix(h: Tensor) -> Tensor:
     return h ^ (h >> 16)
 
 
+def hash_entry(entry: Tensor, key: Tensor) -> Tensor:
+    """32 random bits for entry number `entry`."""
+    return mix(entry ^ key ^ ((entry >> 32) * GOLDEN))
+
+
 def keep(entry: Tensor, key: Tensor, rate: Tensor) -> Tensor:
     """Whether dropout keeps entry number `entry`: compares a 32-bit hash of it and the key with the rate."""
-    return mix(entry ^ key ^ ((entry >> 32) * GOLDEN)) >= (rate * 2**32).floor().long()
+    return hash_entry(entry, key) >= (rate * 2**32).floor().long()
 
 
 class _Source(threading.local):
@@ -52,12 +58,29 @@ def keyed(key: Tensor) -> Iterator[None]:
         _source.key, _source.count = before
 
 
+def keyed_functions() -> TorchFunctionMode:
+    """Inside, and inside `keyed`, PyTorch's own random functions take their numbers from the keys, too.
+
+    This is for modules that call `F.dropout`, `torch.randn_like` and the like. Their numbers depend on the key, the
+    number of the call and the position in the tensor: a replica has the same ones alone and under `vmap`. A random
+    function that has no such version raises `NotImplementedError` with its name.
+    """
+    from gfgn.ops.random_functions import KeyedFunctions  # which imports this module
+
+    return KeyedFunctions()
+
+
 def next_key(device: torch.device) -> Tensor:
     """A key for one call of dropout: derived inside `keyed`, else drawn from PyTorch's generator."""
     if _source.key is None:
         return torch.randint(0, 2**32, (), device=device)
     _source.count += 1
     return mix(_source.key + _source.count * GOLDEN)
+
+
+def current_key() -> Tensor | None:
+    """The key of the surrounding `keyed`, if there is one."""
+    return _source.key
 
 
 def is_keyed() -> bool:
