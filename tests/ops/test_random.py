@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gfgn import ops
-from gfgn.ops.random import keyed, keyed_functions
-from gfgn.ops.random_functions import REFUSED
+from gfgn.ops.random import REFUSED, keyed, keyed_functions
 
 ATTENTION, LSTM, GRU = nn.MultiheadAttention(4, 2, 0.1), nn.LSTM(4, 3, 2, dropout=0.5), nn.GRU(4, 3, 2, dropout=0.5)
 KEYS = torch.tensor([7, 2**31 + 5, 0, 123456])
@@ -231,7 +230,7 @@ def test_layers_that_drop_nothing_are_not_refused() -> None:
 
 def test_every_random_operator_of_pytorch_is_served_or_refused() -> None:
     """New random operators of PyTorch are noticed here."""
-    from gfgn.ops import random_functions as module
+    from gfgn.ops import random as module
 
     served = {getattr(function, "__name__", "") for function in module._SERVED}
     internal = {"miopen_rnn", "rrelu_with_noise_functional"}  # and all with a leading underscore
