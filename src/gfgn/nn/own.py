@@ -172,8 +172,8 @@ def _build(
 
 def forward_arguments(module: nn.Module | type) -> tuple[str, ...]:
     """What `forward` is called with after `x`: `("graph",)`, `("edge_index",)` or `("edge_index", "edge_weight")`."""
-    signature = inspect.signature(module.forward)  # type: ignore[union-attr]
-    given = [one for one in signature.parameters.values() if one.name != "self"]
+    given = list(inspect.signature(module.forward).parameters.values())  # type: ignore[union-attr]
+    given = given[1:] if isinstance(module, type) else given  # without `self`
     positional = [one for one in given if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     rest = [one.name for one in given[2:] if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     if any(one.kind is one.VAR_POSITIONAL for one in given[:2]):

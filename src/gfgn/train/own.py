@@ -162,7 +162,9 @@ def _trial(program: OwnProgram, seeds: Sequence[int], part: Part) -> list[Tensor
         if training:
             weight = torch.linspace(-1, 1, out[0].numel(), dtype=out.dtype, device=device).view(out.shape[1:])
             grads = torch.autograd.grad((out * weight).sum(), list(leaves.values()), allow_unused=True)
-            results += [grad for grad in grads if grad is not None]
+            # Together, because some gradients are 0 but for rounding, such as that of a bias before batch norm.
+            used = [grad.flatten(1) for grad in grads if grad is not None]
+            results += [torch.cat(used, 1)] if used else []
             buffers = {name: value.detach() for name, value in after.items()}
     return results + list(buffers.values())
 
