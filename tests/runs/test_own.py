@@ -5,7 +5,7 @@ from typing import Any
 
 import nets
 import pytest
-from small_studies import read_csv, run, write_study
+from runs.small_studies import read_csv, run, write_study
 
 from gfgn.data import Dataset, dimensions
 from gfgn.nn import find_model
