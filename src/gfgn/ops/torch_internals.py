@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch._functorch import pyfunctorch
+from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
