@@ -13,6 +13,7 @@ other devices, comparing indices with those of earlier calls would wait for the 
 from __future__ import annotations
 
 import math
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
@@ -133,12 +134,12 @@ class Gathered(Tensor):
     def of(x: Tensor, index: Tensor, weight: Tensor | None = None) -> Gathered:
         blank = torch.full((), math.nan, dtype=x.dtype, device=x.device)
         out = blank.expand(index.numel(), *x.shape[1:]).as_subclass(Gathered)
-        out.nodes, out.source, out.weight, out.version = x, index, weight, in_place_version(x)
+        out.nodes, out.source, out.weight, out.version = x, index, weight, in_place_version(unwrapped(x))
         return out
 
     def compute(self) -> Tensor:
         """The values."""
-        if in_place_version(self.nodes) != self.version:
+        if in_place_version(unwrapped(self.nodes)) != self.version:
             raise RuntimeError("a tensor was modified in place after rows of it were selected")
         out = to_edges_op(_flat(self.nodes), _ends(self.source, size=self.nodes.size(0)), _backend(self.nodes))
         out = out.reshape(out.size(0), *self.nodes.shape[1:])
@@ -146,8 +147,7 @@ class Gathered(Tensor):
 
     def sum_by(self, target: Tensor, size: int) -> Tensor:
         """`sum_rows` of it."""
-        rows = max(size, self.nodes.size(0))
-        if rows != size or rows != self.nodes.size(0) or in_place_version(self.nodes) != self.version:
+        if size != self.nodes.size(0) or in_place_version(unwrapped(self.nodes)) != self.version:
             return sum_rows(self.compute(), target, size)
         x, weight, backend = _flat(self.nodes), self.weight, _backend(self.nodes)
         edges, reverse = _edges(self.source, target, size=size)
@@ -300,7 +300,9 @@ class _SparseForms:
             return x
         if form is None:
             few = int(torch.count_nonzero(x)) < SPARSE * x.numel()
-            form = x.to_sparse_csr() if few else False
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Sparse")  # PyTorch warns that CSR tensors are in beta
+                form = x.to_sparse_csr() if few else False
             self._known[x] = version, form
         return x if form is False else form
 
