@@ -17,6 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
 _functorch = torch._C._functorch
+as_plain_tensors = torch._C.DisableTorchFunctionSubclass  # subclasses of tensors are treated as tensors inside it
 outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack  # suspends the innermost functorch transform
 
 
