@@ -77,9 +77,7 @@ def plain_loop(data: Dataset, edge_index: Tensor, replica: Replica, max_epochs: 
 
 
 def replicas(splits: int, seeds: int, dropout: float = 0.5) -> list[Replica]:
-    return [
-        Replica(split, seed, LR, WEIGHT_DECAY, dropout) for seed in range(seeds) for split in range(splits)
-    ]
+    return [Replica(split, seed, LR, WEIGHT_DECAY, dropout) for seed in range(seeds) for split in range(splits)]
 
 
 def agreement(data: Dataset, edge_index: Tensor, device: str, epochs: int = 20) -> float:

@@ -33,6 +33,7 @@ NAMES = {
     "parse_to": "torch._C._nn._parse_to",
     "coo_entries": "torch.Tensor._indices",
     "in_place_version": "torch.Tensor._version",
+    "without_function_modes": "torch._C.DisableTorchFunction",
     "tree_map_only": "torch.utils._pytree.tree_map_only",
     "WeakIdKeyDictionary": "torch.utils.weak.WeakIdKeyDictionary",
 }

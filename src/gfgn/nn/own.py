@@ -62,7 +62,9 @@ def import_factory(name: str) -> Factory:
         if path == missing or path.startswith(f"{missing}."):
             where = "installed or in the current folder"
             raise ValueError(f"model must be in a module that is {where}, got {name!r}: no {missing!r}") from None
-        raise ValueError(f"model must be in a module that can be imported, got {name!r}, which needs {missing!r}") from None
+        raise ValueError(
+            f"model must be in a module that can be imported, got {name!r}, which needs {missing!r}"
+        ) from None
     for part in attribute.split("."):
         if not hasattr(found, part):
             close = difflib.get_close_matches(part, vars(found), n=1)
@@ -175,7 +177,11 @@ def forward_arguments(module: nn.Module | type) -> tuple[str, ...]:
     given = list(inspect.signature(module.forward).parameters.values())  # type: ignore[union-attr]
     given = given[1:] if isinstance(module, type) else given  # without `self`
     positional = [one for one in given if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    rest = [one.name for one in given[2:] if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    rest = [
+        one.name
+        for one in given[2:]
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
     if any(one.kind is one.VAR_POSITIONAL for one in given[:2]):
         return ("edge_index",)
     if len(positional) < 2 or any(name != "edge_weight" for name in rest):

@@ -39,7 +39,20 @@ from gfgn.ops.torch_internals import (
     only_vmap_level,
     tree_map_only,
     unwrapped,
+    without_function_modes,
 )
+
+
+def call_batched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls a function of PyTorch, or what replaces it here."""
+    replacement = _REPLACED.get(func)
+    if replacement is not None:
+        with without_function_modes():
+            out = replacement(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
+    return func(*args, **kwargs)
+
 
 MOST_REMEMBERED = 64  # patterns
 SPARSE = 0.2  # fraction of values other than 0 below which features are multiplied in compressed rows
@@ -311,7 +324,8 @@ _sparse_form = _SparseForms()
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    if isinstance(x, Gathered) or not is_batched(weight) or weight.dim() != 2 or x.dim() < 2 or not x.numel():
+    x = x.compute() if isinstance(x, Gathered) else x
+    if not is_batched(weight) or weight.dim() != 2 or x.dim() < 2 or not x.numel():
         return NotImplemented
     if only_vmap_level() is None or (x.requires_grad and not is_batched(x)):
         return NotImplemented
@@ -325,7 +339,7 @@ def _matmul(x: Tensor, other: Tensor) -> Any:
     return _linear(x, other.t()) if other.dim() == 2 and not isinstance(other, Gathered) else NotImplemented
 
 
-BATCHED: dict[Callable[..., Any], Callable[..., Any]] = {
+_REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.index_select: _index_select,
     Tensor.index_select: _index_select,
     Tensor.__getitem__: _getitem,

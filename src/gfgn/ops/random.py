@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from gfgn.ops.batched_functions import BATCHED
+from gfgn.ops.batched_functions import call_batched
 from gfgn.ops.dense import dropout as hash_dropout
 from gfgn.ops.keys import MASK, hash_entry, keyed, mix, next_key, rate_dtype
 
@@ -52,9 +52,7 @@ class KeyedFunctions(TorchFunctionMode):
             name = getattr(func, "__name__", "")
             if name in REFUSED or (name in _REFUSED_DROPOUT and _REFUSED_DROPOUT[name](*args, **kwargs)):
                 raise _refusal(func)
-            batched = BATCHED.get(func)
-            out = NotImplemented if batched is None else batched(*args, **kwargs)
-            return func(*args, **kwargs) if out is NotImplemented else out
+            return call_batched(func, args, kwargs)
         first = tuple(kwargs.pop(name) for name in ("input", "tensor") if name in kwargs)
         if (kwargs.pop("generator", None), kwargs.pop("out", None)) != (None, None):
             raise _refusal(func, " with a generator or out")

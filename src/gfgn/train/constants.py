@@ -361,8 +361,17 @@ def _of_matrix(operator: Any, x: Tensor, ends: list[Tensor], rows: int) -> Tenso
 
 def _is_in_place(func: Any, kwargs: Any) -> bool:
     name = getattr(func, "__name__", "")
-    augmented = name.startswith("__i") and name.endswith("__") and name not in ("__iter__", "__int__", "__index__", "__invert__")
-    return (name.endswith("_") and not name.endswith("__")) or augmented or name in ("__setitem__", "__set__") or "out" in kwargs
+    augmented = (
+        name.startswith("__i")
+        and name.endswith("__")
+        and name not in ("__iter__", "__int__", "__index__", "__invert__")
+    )
+    return (
+        (name.endswith("_") and not name.endswith("__"))
+        or augmented
+        or name in ("__setitem__", "__set__")
+        or "out" in kwargs
+    )
 
 
 def _is_kept(result: Any) -> bool:

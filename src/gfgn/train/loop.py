@@ -132,9 +132,7 @@ def train_runs(
     return [runs[replica] for replica in replicas]
 
 
-def _check(
-    model: str, entry: Model, data: Dataset, replicas: Sequence[Replica], config: TrainConfig
-) -> None:
+def _check(model: str, entry: Model, data: Dataset, replicas: Sequence[Replica], config: TrainConfig) -> None:
     if not entry.replicas:
         raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
     if data.inductive and not entry.inductive:
