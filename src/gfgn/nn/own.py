@@ -17,7 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parameter import is_lazy
 
 from gfgn.graph import Graph
@@ -163,7 +163,8 @@ def _build(
     **options: Any,
 ) -> nn.Module:
     values = {"features": in_channels, "classes": out_channels, "dropout": dropout}
-    module = factory(**{filled[role]: value for role, value in values.items() if filled[role]}, **options)
+    known = {name: values[role] for role, name in filled.items() if name is not None}
+    module = factory(**known, **options)
     if not isinstance(module, nn.Module):
         raise TypeError(f"{name} must return a torch.nn.Module, got {type(module).__name__}")
     if any(is_lazy(each) for each in (*module.parameters(), *module.buffers())):

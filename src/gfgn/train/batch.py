@@ -27,6 +27,7 @@ from gfgn.ops.adam import BETAS, adam_, copy_where_
 from gfgn.ops.keys import GOLDEN, mix, rate_dtype
 from gfgn.train import metrics
 from gfgn.train.config import TrainConfig, initial_best, update_best_
+from gfgn.train.messages import log_once, shorten
 from gfgn.train.program import Program, State
 from gfgn.train.replica import Replica
 from gfgn.train.task import Part, Task
@@ -94,6 +95,7 @@ class Batch:
         self._train_weights = [part.weights(config.class_weights) for part in task.steps]
         self._val_weights = task.val.weights()
         self._captured: list[Any] = []
+        self._eager = False  # whether epochs cannot be captured
 
     def _vectors(self, splits: Sequence[int]) -> dict[str, Tensor]:
         """Hyperparameters and training state, one value per replica."""
@@ -129,8 +131,7 @@ class Batch:
     def train_step(self, number: int) -> None:
         """One step of every replica on part `number` of the task."""
         tensors, part = self.tensors, self.task.steps[number]
-        key = mix(tensors["seed"] + mix(tensors["step"] + 1) * GOLDEN)
-        own = {"key": key, "dropout": tensors["dropout"], "lam": tensors["lam"]}
+        own = self._own() | {"key": mix(tensors["seed"] + mix(tensors["step"] + 1) * GOLDEN)}
         parameters, buffers = self._state("parameter")
         leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         weight = self._train_weights[number].index_select(0, tensors["split"])
@@ -185,8 +186,10 @@ class Batch:
 
     def _forward(self, kind: str, part: Part, scores: bool = False) -> Any:
         """The program with the current (`"parameter"`) or the best (`"best"`) parameters, without dropout."""
-        own = {"key": self.tensors["seed"], "dropout": self.tensors["dropout"], "lam": self.tensors["lam"]}
-        return self.program(self._state(kind), own, part, training=False, scores=scores)[0]
+        return self.program(self._state(kind), self._own(), part, training=False, scores=scores)[0]
+
+    def _own(self) -> dict[str, Tensor]:
+        return {"key": self.tensors["seed"], "dropout": self.tensors["dropout"], "lam": self.tensors["lam"]}
 
     def _state(self, kind: str) -> State:
         buffer = "buffer" if kind == "parameter" else "best buffer"
@@ -216,8 +219,25 @@ class Batch:
         for number in order:
             self.train_step(number)
         self.validate()
-        if self.device.type == "cuda":  # after an eager epoch, which has compiled all kernels
-            self._capture()
+        if self.device.type == "cuda" and not self._eager:  # after an eager epoch, which has compiled all kernels
+            self._capture_if_possible()
+
+    def _capture_if_possible(self) -> None:
+        """Captures an epoch, unless a module of the user's own does what cannot be captured: it then trains eagerly.
+
+        Nothing runs during a capture, so that a failed one leaves the training as it was.
+        """
+        reason = self.program.why_not_captured(self._state("parameter"), self._own(), (*self.task.steps, self.task.val))
+        try:
+            if not reason:
+                self._capture()
+        except RuntimeError as error:
+            if not self.program.model.own:
+                raise
+            reason, self._captured = str(error), []
+        self._eager = bool(reason)
+        if reason:
+            log_once(f"{type(self.program.module).__name__} trains without a CUDA graph: {shorten(reason)}")
 
     def _capture(self) -> None:
         """Captures the training steps and the validation as CUDA graphs."""

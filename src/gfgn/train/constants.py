@@ -7,7 +7,7 @@ that is the same function: products with features (sparse if these are), rows ga
 rows by a constant index, and all of `Σ_j w_ij x_j` as one product with a sparse matrix, without a tensor of messages.
 """
 
-# mypy: disable-error-code="no-any-return"
+# mypy: disable-error-code="no-any-return,attr-defined"
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Messages(Tensor):
     needs it: a tensor of the right shape that has no values of its own."""
 
     source: Tensor
-    index: Tensor
+    rows: Tensor
     scale: Tensor | None
     compute: Callable[[], Tensor]
     computed: Tensor | None = None
@@ -62,10 +62,10 @@ class Messages(Tensor):
         """The rows of `source`; `compute` returns them with their scale."""
         nothing = torch.zeros((), dtype=source.dtype, device=source.device)
         made = nothing.expand(index.numel(), *source.shape[1:]).as_subclass(Messages)
-        made.source, made.index, made.scale, made.compute = source, index, scale, compute
+        made.source, made.rows, made.scale, made.compute = source, index, scale, compute
         return made
 
-    def values(self) -> Tensor:  # type: ignore[override]
+    def calculate(self) -> Tensor:
         """The rows as an ordinary tensor."""
         if self.computed is None:
             self.computed = self.compute()
@@ -187,14 +187,15 @@ class Constants(TorchFunctionMode):
 
     def _in_place(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A call that changes its first argument; if that is a constant, its former value is kept."""
-        target, number = args[0], self.number_of(args[0])
+        target: Any = args[0]
+        number = self.number_of(target)
         if number is None:
             if func in (Tensor.scatter_add_, Tensor.index_add_):
                 return self._add_rows(func, args, kwargs)
             return func(*args, **kwargs)
         if number in self._roots or target._is_view():
             raise NotConstant(f"{func.__name__} changes the features or edges, which all runs share")
-        if self._results.get(number) is target:
+        if number in self._results and self._results[number] is target:
             self._results[number] = target.clone()
             self._changed.add(number)
         key = self._key(func, args, kwargs)
@@ -277,15 +278,15 @@ class Constants(TorchFunctionMode):
         scale = self._constant(Tensor.reshape, (factor, (-1,)), {})
         if messages.scale is not None:
             scale = self._constant(torch.mul, (messages.scale, scale), {})
-        return Messages.of(messages.source, messages.index, scale, lambda: factor * messages.values())
+        return Messages.of(messages.source, messages.rows, scale, lambda: factor * messages.calculate())
 
     def _sum_of_messages(self, target: Tensor, dim: Any, index: Tensor, messages: Messages) -> Any:
         if not self._is_row_index(target, dim, index, messages):
             return NotImplemented
-        numbers = tuple(self.number_of(value) for value in (index, messages.index, messages.scale))
+        numbers = tuple(self.number_of(value) for value in (index, messages.rows, messages.scale))
         key = ("sums", *numbers, target.size(0), messages.source.size(0))
         if key not in self._derived:
-            into = index[(slice(None), *[0] * (index.dim() - 1))]
+            into = _first_column(index)
             self._derived[key] = _both_orders(into, target.size(0), messages)
         source = messages.source
         matrix = source.reshape(source.size(0), -1).contiguous()
@@ -308,7 +309,7 @@ class Constants(TorchFunctionMode):
         """A `CSR` with one row per node that holds the places of `index` that name it, and `index`."""
 
         def compute() -> list[Tensor]:
-            column = index if index.dim() == 1 else index[(slice(None), *[0] * (index.dim() - 1))]
+            column = _first_column(index)
             row, place = torch.sort(column, stable=True)
             return [*compress(row, place, num_rows), column]
 
@@ -339,13 +340,19 @@ def _both_orders(into: Tensor, num_rows: int, messages: Messages) -> tuple[list[
         values = [] if messages.scale is None else [messages.scale[place]]
         return [*compress(row, column[place], rows), *values]
 
-    return order(into, messages.index, num_rows), order(messages.index, into, messages.source.size(0))
+    return order(into, messages.rows, num_rows), order(messages.rows, into, messages.source.size(0))
+
+
+def _first_column(index: Tensor) -> Tensor:
+    while index.dim() > 1:
+        index = index.select(1, 0)
+    return index
 
 
 def _with_values(value: Any) -> Any:
     """The same with messages computed."""
     if isinstance(value, Messages):
-        return value.values()
+        return value.calculate()
     if isinstance(value, list | tuple):
         made = [_with_values(part) for part in value]
         return made if isinstance(value, list) else tuple(made)

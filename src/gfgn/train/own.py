@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -19,6 +19,7 @@ from gfgn.nn.own import forward_arguments
 from gfgn.ops.csr import per_graph
 from gfgn.ops.random import keyed, keyed_functions
 from gfgn.train.constants import Constants
+from gfgn.train.messages import log_once, shorten
 from gfgn.train.program import Program, State, seeded_module
 from gfgn.train.task import FEW_FEATURES, SPARSE, Part
 
@@ -79,8 +80,8 @@ class OwnProgram(Program):
             return out, {name: after[name] for name in buffers}
 
         if self.mode is Mode.SEQUENTIAL:
-            first = [{name: value[0].clone() for name, value in values.items()} for values in state]
-            out, after = one(*first, own["key"][0])
+            parameters, buffers = ({name: value[0].clone() for name, value in each.items()} for each in state)
+            out, after = one(parameters, buffers, own["key"][0])
             return out.unsqueeze(0), {name: value.unsqueeze(0) for name, value in after.items()}
         # Copies, because a module may change its buffers in place.
         arguments = (state.parameters, {name: value.clone() for name, value in state.buffers.items()}, own["key"])
@@ -88,6 +89,36 @@ class OwnProgram(Program):
             return torch.vmap(one)(*arguments)  # type: ignore[no-any-return]
         with self._constants.of(inputs):
             return torch.vmap(one)(*arguments)  # type: ignore[no-any-return]
+
+    def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
+        # A program of its own is tried: this one, and what its module remembers, stays as it is.
+        tried = OwnProgram(self.model, self._settings, self._data, parts[0].x.device, self._dropout, self.mode)
+        tried._try(state, own, parts)
+        before = tried._remembered()
+        try:
+            with _errors_where_waiting(parts[0].x.device):
+                tried._try(state, own, parts)
+        except RuntimeError as error:
+            return str(error)
+        return "" if tried._remembered() == before else "its attributes change from step to step"
+
+    def _try(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> None:
+        """One training step without an update, and one evaluation, on each part."""
+        leaves = {name: value.detach().requires_grad_() for name, value in state.parameters.items()}
+        for part in parts:
+            out, _ = self(State(leaves, state.buffers), own, part, training=True)
+            torch.autograd.grad(out.sum(), list(leaves.values()), allow_unused=True)
+            with torch.no_grad():
+                self(State(leaves, state.buffers), own, part, training=False)
+
+    def _remembered(self) -> dict[tuple[str, str], Any]:
+        """The attributes of all modules: numbers and text, all else by identity."""
+        return {
+            (path, name): value if isinstance(value, (int, float, str)) else id(value)
+            for path, module in self.module.named_modules()
+            for name, value in vars(module).items()
+            if name not in ("training", "_parameters", "_buffers", "_modules")
+        }
 
     def _check_output(self, out: Any, part: Part) -> None:
         expected, kind = [part.graph.num_nodes, self._data.num_classes], type(self.module).__name__
@@ -117,6 +148,20 @@ def _inputs(names: tuple[str, ...], part: Part) -> tuple[Any, ...]:
     return (part.x, edge_index, weight) if "edge_weight" in names and weight is not None else (part.x, edge_index)
 
 
+@contextmanager
+def _errors_where_waiting(device: torch.device) -> Iterator[None]:
+    """Raises a `RuntimeError` where the CPU waits for the GPU, which cannot be captured."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
 @per_graph
 def _edges(graph: Graph) -> tuple[Tensor, Tensor | None]:
     return graph.edge_index, graph.weight
@@ -142,7 +187,7 @@ def choose_mode(make: Callable[[Mode], OwnProgram], part: Part, name: str) -> Mo
             return mode
         LOGGER.debug("%s does not run as %s: %s", name, mode.value, different)
         reason = different
-    log_once(f"{name} trains one run at a time, because it cannot be batched: {_short(reason)}")
+    log_once(f"{name} trains one run at a time, because it cannot be batched: {shorten(reason)}")
     return Mode.SEQUENTIAL
 
 
@@ -178,21 +223,3 @@ def _difference(given: list[Tensor], expected: list[Tensor]) -> str:
         if not torch.allclose(value.double(), other.double(), rtol=0, atol=tolerance, equal_nan=True):
             return "a replica has other results among several than alone"
     return ""
-
-
-def _short(reason: str) -> str:
-    line = " ".join(reason.split())
-    return line if len(line) <= 240 else f"{line[:240]}…"
-
-
-_logged: set[str] = set()
-_lock = threading.Lock()
-
-
-def log_once(message: str) -> None:
-    """Logs a message that has not been logged before."""
-    with _lock:
-        known = message in _logged
-        _logged.add(message)
-    if not known:
-        LOGGER.info("%s", message)

@@ -78,6 +78,10 @@ class Program:
 
         return torch.vmap(one)(state.parameters, own), {}
 
+    def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
+        """Why steps on these parts cannot be captured as CUDA graphs; empty if they can."""
+        return ""
+
     @contextlib.contextmanager
     def _set(self, own: dict[str, Tensor]) -> Iterator[None]:
         before = [getattr(module, name) for module, name, _ in self._attributes]
