@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from gfgn.ops.batched_functions import call_batched
 from gfgn.ops.dense import dropout as hash_dropout
-from gfgn.ops.keys import MASK, current_key, hash_entry, keyed, mix, next_key, rate_dtype
-from gfgn.ops.torch_internals import is_batched
+from gfgn.ops.keys import MASK, hash_entry, keyed, mix, next_key, rate_dtype
 
 __all__ = ["KeyedFunctions", "keyed", "keyed_functions"]
 
@@ -52,7 +52,7 @@ class KeyedFunctions(TorchFunctionMode):
             name = getattr(func, "__name__", "")
             if name in REFUSED or (name in _REFUSED_DROPOUT and _REFUSED_DROPOUT[name](*args, **kwargs)):
                 raise _refusal(func)
-            return func(*args, **kwargs)
+            return call_batched(func, args, kwargs)
         first = tuple(kwargs.pop(name) for name in ("input", "tensor") if name in kwargs)
         if (kwargs.pop("generator", None), kwargs.pop("out", None)) != (None, None):
             raise _refusal(func, " with a generator or out")
@@ -133,14 +133,6 @@ def _new(draw: Callable[[Tensor], Tensor], make: Function = torch.empty) -> Func
         return out.requires_grad_() if like.requires_grad and not out.requires_grad else out
 
     return function
-
-
-def _empty(*args: Any, **kwargs: Any) -> Tensor:
-    """`torch.empty`; under `vmap`, with values of every replica's own, because it will be written to."""
-    out, key = torch.empty(*args, **kwargs), current_key()
-    if key is None or not is_batched(key):
-        return out
-    return key.new_empty(out.shape, dtype=out.dtype, device=out.device)
 
 
 def _like(draw: Callable[[Tensor], Tensor]) -> Function:
@@ -325,7 +317,6 @@ _REFUSED_DROPOUT: dict[str, Callable[..., bool]] = dict.fromkeys(
 _REFUSED_DROPOUT["multi_head_attention_forward"] = _attention_dropout
 
 _SERVED: dict[Function, Function] = {
-    torch.empty: _empty,
     torch.rand: _new(uniform),
     torch.randn: _new(standard_normal),
     torch.randint: _randint,
