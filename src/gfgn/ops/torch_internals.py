@@ -13,10 +13,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch._functorch import pyfunctorch
+from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
 _functorch = torch._C._functorch
+as_plain_tensors = torch._C.DisableTorchFunctionSubclass  # subclasses of tensors are treated as tensors inside it
+without_function_modes = (
+    torch._C.DisableTorchFunction
+)  # calls inside it go to PyTorch at once, past modes and subclasses
 outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack  # suspends the innermost functorch transform
 
 
