@@ -127,6 +127,16 @@ def test_linear_maps(function: Function) -> None:
         compare(function, normal(REPLICAS, 4, 5, seed=4))
 
 
+def test_features_that_are_mostly_zero_are_multiplied_in_compressed_rows() -> None:
+    forms, x = module._SparseForms(), SHARED.clone()
+    assert [forms(x).layout for _ in range(3)] == [torch.strided, torch.sparse_csr, torch.sparse_csr]
+    x[0] = 1
+    assert [forms(x).layout for _ in range(2)] == [torch.strided, torch.sparse_csr]
+    assert torch.equal(forms(x).to_dense(), x)
+    dense = torch.ones(4, 4)
+    assert [forms(dense) is dense for _ in range(3)] == [True] * 3
+
+
 def test_messages_are_not_computed() -> None:
     seen = []
 

@@ -23,7 +23,7 @@ from torch.nn.parameter import is_lazy
 from gfgn.graph import Graph
 from gfgn.nn.entry import Model, Parameter
 
-GROUP = "gfgn.models"
+GROUP = ".".join(("gfgn", "models"))  # of entry points; not a module
 Factory: TypeAlias = Callable[..., nn.Module]
 
 # Names of constructor arguments, in the order in which they are looked for.

@@ -329,8 +329,8 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         return NotImplemented
     if only_vmap_level() is None or (x.requires_grad and not is_batched(x)):
         return NotImplemented
-    if x.dim() == 2 and not is_batched(x) and x.device.type == "cpu":
-        return linear(_sparse_form(x), weight, bias)
+    if not is_batched(x):
+        return linear(_sparse_form(x), weight, bias) if x.dim() == 2 and x.device.type == "cpu" else NotImplemented
     rows = math.prod(x.shape[:-1])
     return linear(x.reshape(rows, x.size(-1)), weight, bias).reshape(*x.shape[:-1], weight.size(0))
 

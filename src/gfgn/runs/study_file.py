@@ -190,7 +190,9 @@ def _published(datasets: Iterable[str], content: Any) -> Published:
 def _graphs(content: Any, folder: Path) -> dict[str, GraphFile | None]:
     """The datasets by name: of the registry, or paths of graphs, relative to `folder`, with arguments of `read`."""
     graphs: dict[str, GraphFile | None] = {}
-    for each in _of_kind("a list of one or more values", "datasets", content):
+    if not isinstance(content, list) or not content:
+        raise StudyError(f"datasets must be a list of one or more distinct names, got {content!r}")
+    for each in content:
         name, graph = (each, None) if isinstance(each, str) and each in DATASETS else _graph(each, folder)
         if name in graphs:
             raise StudyError(f"datasets must be a list of one or more distinct names, got {name!r} twice")

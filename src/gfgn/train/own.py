@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._pytree import tree_leaves
 
 from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
@@ -18,6 +19,7 @@ from gfgn.nn.entry import Model
 from gfgn.nn.own import forward_arguments
 from gfgn.ops.csr import per_graph
 from gfgn.ops.random import keyed, keyed_functions
+from gfgn.ops.torch_internals import is_wrapped
 from gfgn.train.constants import Constants
 from gfgn.train.messages import log_once, shorten
 from gfgn.train.program import Program, State, seeded_module
@@ -120,6 +122,16 @@ class OwnProgram(Program):
             if name not in ("training", "_parameters", "_buffers", "_modules")
         }
 
+    def remembers_replicas(self) -> str:
+        """Which tensors of the last step the module has kept that have one value per replica; empty if none."""
+        names = [
+            f"{type(module).__name__}.{name}"
+            for module in self.module.modules()
+            for name, value in vars(module).items()
+            if any(isinstance(each, Tensor) and is_wrapped(each) for each in tree_leaves(value))
+        ]
+        return f"it keeps {', '.join(names)} from step to step" if names else ""
+
     def _check_output(self, out: Any, part: Part) -> None:
         expected, kind = [part.graph.num_nodes, self._data.num_classes], type(self.module).__name__
         if not isinstance(out, Tensor):
@@ -180,7 +192,8 @@ def choose_mode(make: Callable[[Mode], OwnProgram], part: Part, name: str) -> Mo
     reason = ""
     for mode in (Mode.CONSTANTS, Mode.BATCHED):
         try:
-            different = _difference(_trial(make(mode), [0, 1], part), expected)
+            program = make(mode)
+            different = _difference(_trial(program, [0, 1], part), expected) or program.remembers_replicas()
         except Exception as error:  # whatever a module raises under `vmap`
             different = f"{type(error).__name__}: {error}"
         if not different:
