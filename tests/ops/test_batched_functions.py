@@ -130,7 +130,7 @@ def test_linear_maps(function: Function) -> None:
 def test_features_that_are_mostly_zero_are_multiplied_in_compressed_rows() -> None:
     forms, x = module._SparseForms(), SHARED.clone()
     assert [forms(x).layout for _ in range(3)] == [torch.strided, torch.sparse_csr, torch.sparse_csr]
-    x[0] = 1
+    x[0, 0] = 1
     assert [forms(x).layout for _ in range(2)] == [torch.strided, torch.sparse_csr]
     assert torch.equal(forms(x).to_dense(), x)
     dense = torch.ones(4, 4)
