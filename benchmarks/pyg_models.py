@@ -119,16 +119,16 @@ def measure(name: str, data: Dataset, device: str, rounds: int, reasons: Reasons
     why = [
         message.partition("cannot be batched: ")[2] for message in reasons.messages if "cannot be batched" in message
     ]
-    engine, loop = speed(make, data, device, rounds)
-    return {
+    row: dict[str, object] = {
         "name": name,
         "trains": "sequential" if why else "batched",
         "reason": why[0] if why else "",
         "difference": difference,
-        "engine_ms": 1e3 * engine,
-        "loop_ms": 1e3 * loop,
-        "speedup": loop / engine,
     }
+    if rounds:
+        engine, loop = speed(make, data, device, rounds)
+        row |= {"engine_ms": 1e3 * engine, "loop_ms": 1e3 * loop, "speedup": loop / engine}
+    return row
 
 
 def markdown(rows: list[dict[str, object]]) -> str:
@@ -141,14 +141,15 @@ def markdown(rows: list[dict[str, object]]) -> str:
             lines.append(f"| `{row['name']}` | refused: {row['reason']} | | |")
             continue
         how = f"{row['trains']}: {row['reason']}" if row["reason"] else row["trains"]
-        lines.append(f"| `{row['name']}` | {how} | {row['difference']:.0e} | {row['speedup']:.1f} |")
-    return "\n".join(lines).replace("\u2026", "…") + "\n"
+        speedup = f"{row['speedup']:.1f}" if "speedup" in row else ""
+        lines.append(f"| `{row['name']}` | {how} | {row['difference']:.0e} | {speedup} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=2, help="of timing; 0 for none")
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--page", type=Path, help="a page that ends with the table")
     args = parser.parse_args()
