@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gfgn.ops import batched_functions as module
-from gfgn.ops.random import keyed, keyed_functions
+from gfgn.ops.random import computed, keyed, keyed_functions
 
 NODES, EDGES, REPLICAS = 12, 40, 3
 Function = Callable[..., Tensor]
@@ -38,7 +38,7 @@ def compare(function: Function, *args: Tensor) -> None:
 
     def one(key: Tensor, *args: Tensor) -> Tensor:
         with keyed(key), keyed_functions():
-            return function(*args) + 0.0
+            return computed(function(*args))  # type: ignore[no-any-return]
 
     out = torch.vmap(one)(torch.arange(REPLICAS), *ours)
     expected = torch.stack([function(*(x[k] for x in theirs)) for k in range(REPLICAS)])
@@ -88,6 +88,8 @@ FUNCTIONS: dict[str, tuple[Function, Tensor]] = {
     "index_add_": (lambda x: x.clone().index_add_(0, TARGET, x[SOURCE] * 2, alpha=0.5), X),
     "one value per node": (lambda x: x[:, 0].new_zeros(NODES).scatter_add_(0, TARGET, x[:, 0][SOURCE]), X),
     "cat": (lambda x: torch.cat([x[SOURCE], x[TARGET]], dim=-1), X),
+    "by name": (lambda x: torch.index_select(input=x, dim=0, index=SOURCE), X),
+    "without dropout": (lambda x: functional.dropout(x[SOURCE], 0.0), X),
     "mask": (lambda x: _masked(x), X),
     "empty": (lambda x: torch.empty(2, WIDTH, dtype=x.dtype).copy_(x[:2]), X),
 }
@@ -127,6 +129,16 @@ def test_linear_maps(function: Function) -> None:
         compare(function, normal(REPLICAS, 4, 5, seed=4))
 
 
+def test_features_that_are_mostly_zero_are_multiplied_in_compressed_rows() -> None:
+    forms, x = module._SparseForms(), SHARED.clone()
+    assert [forms(x).layout for _ in range(3)] == [torch.strided, torch.sparse_csr, torch.sparse_csr]
+    x[0, 0] = 1
+    assert [forms(x).layout for _ in range(2)] == [torch.strided, torch.sparse_csr]
+    assert torch.equal(forms(x).to_dense(), x)
+    dense = torch.ones(4, 4)
+    assert [forms(dense) is dense for _ in range(3)] == [True] * 3
+
+
 def test_messages_are_not_computed() -> None:
     seen = []
 
@@ -138,6 +150,22 @@ def test_messages_are_not_computed() -> None:
 
     torch.vmap(one)(X, torch.arange(REPLICAS))
     assert seen == [(module.Gathered, (EDGES, WIDTH), torch.float64, EDGES)]
+
+
+def test_dropout_of_rows() -> None:
+    def one(x: Tensor, key: Tensor, index: Tensor) -> Tensor:
+        with keyed(key), keyed_functions():
+            return functional.dropout(x[index])
+
+    keys = torch.arange(REPLICAS)
+    out = torch.vmap(one, in_dims=(0, 0, None))(X, keys, SOURCE)
+    for k in range(REPLICAS):
+        torch.testing.assert_close(out[k], one(X[k], keys[k], SOURCE))
+
+
+def test_numbers_out_of_range() -> None:
+    with pytest.raises(IndexError, match="index must be at least 0 and below 12, got values from 3 to 12"):
+        compare(lambda x: scatter_sum(x[torch.tensor([3, 12])], torch.tensor([0, 1])), X)
 
 
 def test_a_change_after_the_gather_is_noticed() -> None:

@@ -42,20 +42,28 @@ from gfgn.ops.torch_internals import (
     without_function_modes,
 )
 
+MOST_REMEMBERED = 64  # patterns
+SPARSE = 0.2  # fraction of values other than 0 below which features are multiplied in compressed rows
+
 
 def call_batched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls a function of PyTorch, or what replaces it here."""
     replacement = _REPLACED.get(func)
     if replacement is not None:
+        named = {name: value for name, value in kwargs.items() if name != "input"}
+        first = (kwargs["input"],) if "input" in kwargs else ()
         with without_function_modes():
-            out = replacement(*args, **kwargs)
+            out = replacement(*first, *args, **named)
         if out is not NotImplemented:
             return out
     return func(*args, **kwargs)
 
 
-MOST_REMEMBERED = 64  # patterns
-SPARSE = 0.2  # fraction of values other than 0 below which features are multiplied in compressed rows
+def computed(values: Any) -> Any:
+    """The same tensors, with values where these have not been computed; see `Gathered`."""
+    with without_function_modes():
+        return tree_map_only(Gathered, Gathered.compute, values)
+
 
 # --- patterns of indices ----------------------------------------------------------------------------------------------
 
@@ -86,14 +94,23 @@ class _Patterns:
         return result
 
 
+def _check_index(index: Tensor, size: int) -> None:
+    low, high = index.aminmax()
+    if low < 0 or high >= size:
+        raise IndexError(f"index must be at least 0 and below {size}, got values from {int(low)} to {int(high)}")
+
+
 def _build_ends(index: Tensor, size: int) -> list[Tensor]:
     """A `CSR` with one row per number below `size` that holds where the index has it, and the index."""
+    _check_index(index, size)
     order = torch.argsort(index, stable=True)
     return [*compress(index[order], order, size), index]
 
 
 def _build_edges(source: Tensor, target: Tensor, size: int) -> tuple[list[Tensor], list[Tensor]]:
     """The edges by target and by source: a `CSR`, and for each of its entries the number of the edge."""
+    _check_index(source, size)
+    _check_index(target, size)
     by_target, by_source = torch.argsort(target, stable=True), torch.argsort(source, stable=True)
     return (
         [*compress(target[by_target], source[by_target], size), by_target],
@@ -238,6 +255,8 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     gathered = isinstance(src, Gathered)
     if not (gathered or _has_rows(src)) or is_batched(index) or index.shape != src.shape or dim % src.dim():
         return NotImplemented
+    if not index.numel():
+        return NotImplemented
     if any(size > 1 and stride for size, stride in zip(index.shape[1:], index.stride()[1:], strict=True)):
         return NotImplemented  # each column has its own index
     row = index
@@ -249,6 +268,8 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     gathered = isinstance(source, Gathered)
     if not (gathered or _has_rows(source)) or not _is_shared_index(index) or dim % source.dim() or alpha != 1:
+        return NotImplemented
+    if not index.numel():
         return NotImplemented
     return x + sum_rows(source, index, x.size(0))
 
@@ -329,8 +350,8 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         return NotImplemented
     if only_vmap_level() is None or (x.requires_grad and not is_batched(x)):
         return NotImplemented
-    if x.dim() == 2 and not is_batched(x) and x.device.type == "cpu":
-        return linear(_sparse_form(x), weight, bias)
+    if not is_batched(x):
+        return linear(_sparse_form(x), weight, bias) if x.dim() == 2 and x.device.type == "cpu" else NotImplemented
     rows = math.prod(x.shape[:-1])
     return linear(x.reshape(rows, x.size(-1)), weight, bias).reshape(*x.shape[:-1], weight.size(0))
 

@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from gfgn.ops.batched_functions import call_batched
+from gfgn.ops.batched_functions import call_batched, computed
 from gfgn.ops.dense import dropout as hash_dropout
 from gfgn.ops.keys import MASK, hash_entry, keyed, mix, next_key, rate_dtype
 
-__all__ = ["KeyedFunctions", "keyed", "keyed_functions"]
+__all__ = ["KeyedFunctions", "computed", "keyed", "keyed_functions"]
 
 Function = Callable[..., Any]
 DIGITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}  # random bits of a number in [0, 1), as in PyTorch
@@ -56,7 +56,7 @@ class KeyedFunctions(TorchFunctionMode):
         first = tuple(kwargs.pop(name) for name in ("input", "tensor") if name in kwargs)
         if (kwargs.pop("generator", None), kwargs.pop("out", None)) != (None, None):
             raise _refusal(func, " with a generator or out")
-        return served(*first, *args, **kwargs)
+        return served(*computed((*first, *args)), **kwargs)
 
 
 def _refusal(func: Function, how: str = "") -> NotImplementedError:

@@ -18,7 +18,7 @@ from gfgn.graph import Graph
 from gfgn.nn.entry import Model
 from gfgn.nn.own import forward_arguments
 from gfgn.ops.csr import per_graph
-from gfgn.ops.random import keyed, keyed_functions
+from gfgn.ops.random import computed, keyed, keyed_functions
 from gfgn.ops.torch_internals import is_wrapped
 from gfgn.train.constants import Constants
 from gfgn.train.messages import log_once, shorten
@@ -77,7 +77,7 @@ class OwnProgram(Program):
         def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], key: Tensor) -> Any:
             values = {f"module.{name}": value for name, value in (parameters | buffers).items()}
             with keyed(key), keyed_functions():
-                out, after = functional_call(self._called, values, inputs)
+                out, after = computed(functional_call(self._called, values, inputs))
             self._check_output(out, part)
             return out, {name: after[name] for name in buffers}
 
