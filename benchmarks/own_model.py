@@ -28,7 +28,7 @@ from gfgn.train import Replica, Run, difference, keep_freed_memory, summarize, t
 
 LR, WEIGHT_DECAY = 0.01, 5e-4
 MAX_EPOCHS, PATIENCE = 200, 50  # of the comparison of scores
-TIMED = {"cpu": 20, "cuda": 100}  # epochs of the comparison of speed
+TIMED = {"cpu": 50, "cuda": 100}  # epochs of the comparison of speed
 ROUNDS = {"cpu": 3, "cuda": 5}
 SCORED = {("cpu", "texas"): (10, 2), ("cpu", "cora"): (5, 1), ("cuda", "texas"): (10, 3), ("cuda", "cora"): (10, 3)}
 

@@ -31,6 +31,7 @@ COMPACT_BELOW = {"cpu": 0.9, "cuda": 0.6}
 # Values of an edge-wise tensor below which replicas train as one batch: batches in several threads would mostly wait
 # for each other, because Python itself runs in one thread at a time.
 TOGETHER = 0.8 * SMALL
+TOGETHER_OWN = TOGETHER / 4  # of a model of the user's own, whose steps are longer: 20 replicas of Texas, not 80
 CACHE_BYTES = 1 << 22  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
@@ -152,7 +153,7 @@ class Trainer:
                 subsets = _chunks(group, 1)
             elif self.batch_size:
                 subsets = _chunks(group, self.batch_size)
-            elif edge_values(self.data, len(group)) < TOGETHER:
+            elif edge_values(self.data, len(group)) < (TOGETHER_OWN if self.model.own else TOGETHER):
                 subsets = [group]
             else:
                 subsets = _even_chunks(group, self._fitting_the_cache(), threads)
@@ -206,7 +207,9 @@ class Trainer:
 
     def _fitting_the_cache(self) -> int:
         """Number of replicas whose hidden units fit into a CPU's cache together; at least one."""
-        return max(1, CACHE_BYTES // (4 * HIDDEN * (self.data.num_nodes + 1)))
+        # A module of the user's own makes more calls from Python per step, which larger batches share.
+        size = CACHE_BYTES * (2 if self.model.own else 1)
+        return max(1, size // (4 * HIDDEN * (self.data.num_nodes + 1)))
 
     # --- one batch --------------------------------------------------------------------------------
 
