@@ -148,6 +148,7 @@ CONVOLUTIONS: dict[str, Layer] = {
     "SuperGATConv": partial(Heads, partial(pyg.SuperGATConv, heads=HEADS, dropout=0.2)),
     "FAConv": partial(WithInput, lambda width: pyg.FAConv(width, dropout=0.2)),
     "EGConv": partial(even, partial(pyg.EGConv, aggregators=["sum", "max", "symnorm"], num_heads=HEADS)),
+    "PDNConv": partial(pyg.PDNConv, edge_dim=1, hidden_channels=8),  # without edge features
     "GeneralConv": partial(pyg.GeneralConv, attention=True, heads=HEADS),
     "LGConv": partial(Mapped, lambda _: pyg.LGConv()),
     "GPSConv": partial(Mapped, _gps),
@@ -161,8 +162,9 @@ NOT_CALLED = {
     **dict.fromkeys(("GravNetConv", "DynamicEdgeConv", "XConv"), "needs pyg-lib; makes its own edges"),
     **dict.fromkeys(("RGCNConv", "FastRGCNConv", "RGATConv"), "needs edge types"),
     **dict.fromkeys(("HGTConv", "HEATConv", "HeteroConv", "HANConv"), "needs node and edge types"),
-    **dict.fromkeys(("GINEConv", "GMMConv", "SplineConv", "NNConv", "PDNConv"), "needs edge features"),
+    **dict.fromkeys(("GINEConv", "GMMConv", "NNConv"), "needs edge features"),
     **dict.fromkeys(("PointNetConv", "PPFConv", "PointTransformerConv", "PointGNNConv"), "needs positions of nodes"),
+    "SplineConv": "needs pyg-lib",
     "FusedGATConv": "needs dgNN",
     "PANConv": "needs torch-sparse",
     "SignedConv": "needs positive and negative edges",
@@ -231,17 +233,17 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "GCN, jk='lstm'": gcn_with_lstm,
     "GAT, v2=True": partial(pyg.GAT, v2=True),
     "LINKX": linkx,
+    "PMLP": pyg.PMLP,
     "DeepGCNLayer": DeepGCN,
     "GroupAddRev": RevGNN,
     "GraphUNet": graph_unet,
 }
 MODELS_NOT_CALLED = {
-    "MLP": "takes no edges",
-    "PMLP": "takes edges only when it is evaluated",
+    "MLP": "needs no edges",
     "SGFormer": "needs batch",
     "Polynormer": "needs batch",
-    "RECT_L": "has no output per class",
-    "LightGCN": "for recommendation",
+    "RECT_L": "returns no logits of classes",
+    "LightGCN": "takes no features; for recommendation",
     "SignedGCN": "needs positive and negative edges",
 }
 
