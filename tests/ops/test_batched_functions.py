@@ -92,9 +92,25 @@ FUNCTIONS: dict[str, tuple[Function, Tensor]] = {
     "cat": (lambda x: torch.cat([x[SOURCE], x[TARGET]], dim=-1), X),
     "by name": (lambda x: torch.index_select(input=x, dim=0, index=SOURCE), X),
     "without dropout": (lambda x: functional.dropout(x[SOURCE], 0.0), X),
+    "to wider rows": (lambda x: x.scatter_add(0, TARGET.view(-1, 1), x[:, :1][SOURCE]), X),
+    "zeros": (lambda x: x.new_zeros(NODES, WIDTH) + x, X),
+    "zeros that are written to": (lambda x: x.new_zeros(NODES, WIDTH).copy_(x).mul_(2), X),
+    "two sums into zeros": (lambda x: _two_sums(x), X),
+    "logarithms of probabilities": (lambda x: functional.log_softmax(x, dim=1), X),
+    "logarithms of probabilities, by node": (lambda x: x.log_softmax(0), X),
     "mask": (lambda x: _masked(x), X),
     "empty": (lambda x: torch.empty(2, WIDTH, dtype=x.dtype).copy_(x[:2]), X),
 }
+
+
+def _two_sums(x: Tensor) -> Tensor:
+    """Every name of a tensor that is changed in place has its new values."""
+    index, zeros = TARGET.view(-1, 1).expand(-1, WIDTH), x.new_zeros(NODES, WIDTH)
+    first = zeros.scatter_add_(0, index, x[SOURCE])
+    before = first * 1
+    second = zeros.scatter_add_(0, index, x[SOURCE] * x[TARGET])
+    first.mul_(3)
+    return before + first * 10 + second * 100 + zeros * 1000
 
 
 def _masked(x: Tensor) -> Tensor:

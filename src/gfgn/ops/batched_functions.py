@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ from gfgn.ops.torch_internals import (
 )
 
 MOST_REMEMBERED = 256  # results for indices and features
+FEW_CLASSES = 32
 T = TypeVar("T")
 
 
@@ -59,9 +60,9 @@ def call_batched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def computed(values: Any) -> Any:
-    """The same tensors, with values where these have not been computed; see `Gathered`."""
+    """The same tensors, with values where these have not been computed; see `Deferred`."""
     with without_function_modes():
-        return tree_map_only(Gathered, Gathered.compute, values)
+        return tree_map_only(Deferred, lambda x: x.compute(), values)
 
 
 # --- patterns of indices ----------------------------------------------------------------------------------------------
@@ -143,7 +144,40 @@ def _backend(x: Tensor) -> str:
 # --- gathers and sums -------------------------------------------------------------------------------------------------
 
 
-class Gathered(Tensor):
+class Deferred(Tensor):
+    """A tensor that has a shape but no values of its own: any function that needs them gets those of `compute`."""
+
+    @classmethod
+    def blank(cls, like: Tensor, shape: Sequence[int]) -> Self:
+        """A tensor of this shape, with dtype and device of `like`."""
+        value = torch.full((), math.nan, dtype=like.dtype, device=like.device)
+        return value.expand(tuple(shape)).as_subclass(cls)
+
+    def compute(self) -> Tensor:
+        """The values."""
+        raise NotImplementedError
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _SIZES:
+            with torch.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        if func in _ABOUT_NODES and isinstance(args[0], Gathered):
+            return func(args[0].nodes, *args[1:], **kwargs)
+        if func is Tensor.expand_as and not isinstance(args[0], Deferred):
+            return args[0].expand(args[1].shape)
+        if func in _PRODUCTS:
+            out = _product(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        args, kwargs = tree_map_only(Deferred, lambda x: x.compute(), (args, kwargs))
+        return func(*args, **kwargs)
+
+
+class Gathered(Deferred):
     """`x[index]`, or its product with one weight per edge (and head), that has not been computed.
 
     PyG's layers compute one such message per edge and sum them by target. If nothing else is done with it, `sum_rows`
@@ -157,8 +191,7 @@ class Gathered(Tensor):
 
     @staticmethod
     def of(x: Tensor, index: Tensor, weight: Tensor | None = None) -> Gathered:
-        blank = torch.full((), math.nan, dtype=x.dtype, device=x.device)
-        out = blank.expand(index.numel(), *x.shape[1:]).as_subclass(Gathered)
+        out = Gathered.blank(x, (index.numel(), *x.shape[1:]))
         out.nodes, out.source, out.weight, out.version = x, index, weight, in_place_version(unwrapped(x))
         return out
 
@@ -187,24 +220,27 @@ class Gathered(Tensor):
             out = spmm_op(x, edges[:5], reverse[:5], backend)
         return out.reshape(size, *self.nodes.shape[1:])
 
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in _SIZES:
-            with torch.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        if func in _ABOUT_NODES:
-            return func(args[0].nodes, *args[1:], **kwargs)
-        if func is Tensor.expand_as and type(args[0]) is not Gathered:
-            return args[0].expand(args[1].shape)
-        if func in _PRODUCTS:
-            out = _product(*args, **kwargs)
-            if out is not NotImplemented:
-                return out
-        args, kwargs = tree_map_only(Gathered, Gathered.compute, (args, kwargs))
-        return func(*args, **kwargs)
+
+class Zeros(Deferred):
+    """What `like.new_zeros(shape)` returns: the first sum that is added to it takes its place."""
+
+    like: Tensor
+    values: Tensor | None
+
+    @staticmethod
+    def of(like: Tensor, shape: Sequence[int]) -> Zeros:
+        out = Zeros.blank(like, shape)
+        out.like, out.values = like, None
+        return out
+
+    def compute(self) -> Tensor:
+        """The values: with replicas beside columns, where what will be written to it has them."""
+        if self.values is None:
+            inner, level = unwrapped(self.like), only_vmap_level()
+            assert level is not None
+            zeros = inner.new_zeros(self.size(0), inner.size(batch_dim(self.like)), *self.shape[1:])
+            self.values = add_batch_dim(zeros, 1, level)
+        return self.values
 
 
 _SIZES: set[Any] = {Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.is_floating_point}
@@ -217,7 +253,9 @@ _PRODUCTS = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__}
 def _product(a: Any, b: Any) -> Any:
     """A message times a weight per edge, or per edge and head."""
     message, weight = (a, b) if isinstance(a, Gathered) else (b, a)
-    if isinstance(weight, Gathered) or not isinstance(weight, Tensor) or weight.dim() != message.dim():
+    if not isinstance(message, Gathered) or isinstance(weight, Deferred) or not isinstance(weight, Tensor):
+        return NotImplemented
+    if weight.dim() != message.dim():
         return NotImplemented
     heads = weight.shape[1:-1] in (message.shape[1:-1], (1,) * (weight.dim() - 2))
     if message.weight is not None or weight.size(0) != message.size(0) or weight.size(-1) != 1 or not heads:
@@ -252,25 +290,38 @@ def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     gathered = isinstance(src, Gathered)
     if not (gathered or _has_rows(src)) or is_batched(index) or index.shape != src.shape or dim % src.dim():
         return NotImplemented
+    if src.shape[1:] != x.shape[1:]:
+        return NotImplemented
     if any(size > 1 and stride for size, stride in zip(index.shape[1:], index.stride()[1:], strict=True)):
         return NotImplemented  # each column has its own index
     row = index
     while row.dim() > 1:
         row = row.select(-1, 0)
-    return x + sum_rows(src, row, x.size(0)) if _is_shared_index(row, x) else NotImplemented
+    return _plus(x, sum_rows(src, row, x.size(0))) if _is_shared_index(row, x) else NotImplemented
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     gathered = isinstance(source, Gathered)
     if not (gathered or _has_rows(source)) or not _is_shared_index(index, x) or dim % source.dim() or alpha != 1:
         return NotImplemented
-    return x + sum_rows(source, index, x.size(0))
+    return _plus(x, sum_rows(source, index, x.size(0)))
+
+
+def _plus(x: Tensor, sums: Tensor) -> Tensor:
+    if not isinstance(x, Zeros):
+        return x + sums
+    return sums if x.values is None else x.values + sums
 
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     def changed(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        out = function(x, *args, **kwargs) if is_batched(x) else NotImplemented
-        return out if out is NotImplemented else x.copy_(out)
+        out = function(x, *args, **kwargs) if isinstance(x, Zeros) or is_batched(x) else NotImplemented
+        if out is NotImplemented:
+            return out
+        if isinstance(x, Zeros) and x.values is None:
+            x.values = out
+            return out
+        return computed(x).copy_(out)
 
     return changed
 
@@ -279,13 +330,11 @@ def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _new_zeros(x: Tensor, *size: Any, **options: Any) -> Any:
-    """With replicas beside columns, where the sums that will be written to it have them."""
-    source, level = x.nodes if isinstance(x, Gathered) else x, only_vmap_level()
+    source = x.nodes if isinstance(x, Gathered) else x
     shape = size[0] if size and isinstance(size[0], Sequence) else size
-    if not is_batched(source) or level is None or len(shape) < 2 or options:
+    if not is_batched(source) or only_vmap_level() is None or len(shape) < 2 or options:
         return NotImplemented
-    inner = unwrapped(source)
-    return add_batch_dim(inner.new_zeros(shape[0], inner.size(batch_dim(source)), *shape[1:]), 1, level)
+    return Zeros.of(source, shape) if source.is_floating_point() else NotImplemented
 
 
 def _new_empty(x: Tensor, *size: Any, **options: Any) -> Any:
@@ -325,7 +374,7 @@ def _smaller(x: Tensor) -> Tensor:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    x = x.compute() if isinstance(x, Gathered) else x
+    x = x.compute() if isinstance(x, Deferred) else x
     if not is_batched(weight) or weight.dim() != 2 or x.dim() < 2 or not x.numel():
         return NotImplemented
     if only_vmap_level() is None or (x.requires_grad and not is_batched(x)):
@@ -337,7 +386,19 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
 
 
 def _matmul(x: Tensor, other: Tensor) -> Any:
-    return _linear(x, other.t()) if other.dim() == 2 and not isinstance(other, Gathered) else NotImplemented
+    return _linear(x, other.t()) if other.dim() == 2 and not isinstance(other, Deferred) else NotImplemented
+
+
+# --- few classes ------------------------------------------------------------------------------------------------------
+
+
+def _log_softmax(x: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Any:
+    """Classes first: on a CPU, a sum over a few adjacent numbers per node takes several times as long."""
+    if not is_batched(x) or x.dim() != 2 or dim not in (1, -1) or dtype is not None:
+        return NotImplemented
+    if x.device.type != "cpu" or x.size(1) > FEW_CLASSES:
+        return NotImplemented
+    return torch.log_softmax(x.t().contiguous(), 0).t()
 
 
 _REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -354,6 +415,9 @@ _REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.new_zeros: _new_zeros,
     Tensor.new_empty: _new_empty,
     torch.empty: _empty,
+    functional.log_softmax: _log_softmax,
+    torch.log_softmax: _log_softmax,
+    Tensor.log_softmax: _log_softmax,
     functional.linear: _linear,
     torch.matmul: _matmul,
     torch.mm: _matmul,
