@@ -1,5 +1,6 @@
 """PyTorch's functions on replicas inside `keyed_functions`: gathers, sums and linear maps equal PyTorch's own."""
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ from torch.nn import functional
 
 from gfgn.ops import batched_functions as module
 from gfgn.ops.random import computed, keyed, keyed_functions
+from gfgn.ops.remember import Remembered
 
 NODES, EDGES, REPLICAS = 12, 40, 3
 Function = Callable[..., Tensor]
@@ -90,9 +92,25 @@ FUNCTIONS: dict[str, tuple[Function, Tensor]] = {
     "cat": (lambda x: torch.cat([x[SOURCE], x[TARGET]], dim=-1), X),
     "by name": (lambda x: torch.index_select(input=x, dim=0, index=SOURCE), X),
     "without dropout": (lambda x: functional.dropout(x[SOURCE], 0.0), X),
+    "to wider rows": (lambda x: x.scatter_add(0, TARGET.view(-1, 1), x[:, :1][SOURCE]), X),
+    "zeros": (lambda x: x.new_zeros(NODES, WIDTH) + x, X),
+    "zeros that are written to": (lambda x: x.new_zeros(NODES, WIDTH).copy_(x).mul_(2), X),
+    "two sums into zeros": (lambda x: _two_sums(x), X),
+    "logarithms of probabilities": (lambda x: functional.log_softmax(x, dim=1), X),
+    "logarithms of probabilities, by node": (lambda x: x.log_softmax(0), X),
     "mask": (lambda x: _masked(x), X),
     "empty": (lambda x: torch.empty(2, WIDTH, dtype=x.dtype).copy_(x[:2]), X),
 }
+
+
+def _two_sums(x: Tensor) -> Tensor:
+    """Every name of a tensor that is changed in place has its new values."""
+    index, zeros = TARGET.view(-1, 1).expand(-1, WIDTH), x.new_zeros(NODES, WIDTH)
+    first = zeros.scatter_add_(0, index, x[SOURCE])
+    before = first * 1
+    second = zeros.scatter_add_(0, index, x[SOURCE] * x[TARGET])
+    first.mul_(3)
+    return before + first * 10 + second * 100 + zeros * 1000
 
 
 def _masked(x: Tensor) -> Tensor:
@@ -130,13 +148,15 @@ def test_linear_maps(function: Function) -> None:
 
 
 def test_features_that_are_mostly_zero_are_multiplied_in_compressed_rows() -> None:
-    forms, x = module._SparseForms(), SHARED.clone()
-    assert [forms(x).layout for _ in range(3)] == [torch.strided, torch.sparse_csr, torch.sparse_csr]
+    x = torch.zeros(6, 40)
+    x[:, 3] = 2
+    form = module._smaller(x)
+    assert form.layout == torch.sparse_csr
+    assert module._smaller(x) is form
     x[0, 0] = 1
-    assert [forms(x).layout for _ in range(2)] == [torch.strided, torch.sparse_csr]
-    assert torch.equal(forms(x).to_dense(), x)
-    dense = torch.ones(4, 4)
-    assert [forms(dense) is dense for _ in range(3)] == [True] * 3
+    assert torch.equal(module._smaller(x).to_dense(), x)
+    dense = torch.ones(4, 40)
+    assert module._smaller(dense) is dense
 
 
 def test_messages_are_not_computed() -> None:
@@ -180,25 +200,68 @@ def test_a_change_after_the_gather_is_noticed() -> None:
         torch.vmap(one)(X, torch.arange(REPLICAS))
 
 
-def test_equal_indices_are_sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = []
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The indices that have been sorted; none is remembered from other tests."""
+    sorted_indices: list[list[int]] = []
+    compress = module.compress
 
-    def build(index: Tensor, size: int) -> list[Tensor]:
-        built.append(index.tolist())
-        return module._build_ends(index, size)
+    def record(row: Tensor, idx: Tensor, num_rows: int) -> object:
+        sorted_indices.append(row.tolist())
+        return compress(row, idx, num_rows)
 
-    patterns = module._Patterns(build)
-    monkeypatch.setattr(module, "_ends", patterns)
-    index = SOURCE.clone()
-    for _ in range(2):
-        compare(lambda x: x[index] + 0, X)
+    monkeypatch.setattr(module, "compress", record)
+    monkeypatch.setattr(module, "_known", Remembered(module.MOST_REMEMBERED))
+    return sorted_indices
+
+
+def test_an_index_is_sorted_once(built: list[list[int]]) -> None:
+    edge_index = torch.stack([SOURCE, TARGET])
+    for _ in range(3):  # new views of the same tensor
+        compare(lambda x: x[edge_index[0]] + 0, X)
     assert len(built) == 1
-    index[3] = (index[3] + 1) % NODES  # the same tensor with other values
-    compare(lambda x: x[index] + 0, X)
+    edge_index[0, 3] = (edge_index[0, 3] + 1) % NODES
+    compare(lambda x: x[edge_index[0]] + 0, X)
     assert len(built) == 2
-    for k in range(2 * module.MOST_REMEMBERED):
-        patterns(torch.tensor([k]), size=k + 1)
-    assert len(patterns._known) == module.MOST_REMEMBERED
+    compare(lambda x: x[edge_index[0, 1:]] + 0, X)
+    assert len(built) == 3
+
+
+def test_edges_are_sorted_once_in_both_directions(built: list[list[int]]) -> None:
+    edge_index, weight = torch.stack([SOURCE, TARGET]), WEIGHT.clone()
+    for _ in range(3):
+        compare(lambda x: scatter_sum(weight.view(-1, 1) * x.index_select(0, edge_index[0]), edge_index[1]), X)
+    assert len(built) == 2
+    weight.mul_(2)
+    compare(lambda x: scatter_sum(weight.view(-1, 1) * x.index_select(0, edge_index[0]), edge_index[1]), X)
+    assert len(built) == 2
+
+
+def test_nothing_is_remembered_of_an_index_that_is_gone(built: list[list[int]]) -> None:
+    def with_new_tensors() -> None:
+        index, weight = SOURCE.clone(), WEIGHT.clone()
+        compare(lambda x: scatter_sum(weight.view(-1, 1) * x[index], TARGET) + x[index].sum(), X)
+        assert module._known.entries
+
+    for _ in range(2):
+        with_new_tensors()
+        gc.collect()
+        assert not module._known.entries
+    assert len(built) == 6
+
+
+def test_indices_of_inference_mode(built: list[list[int]]) -> None:
+    with torch.inference_mode():
+        index = SOURCE.clone()
+        for _ in range(2):
+            out = torch.vmap(lambda x, key: _selected(x, key, index))(X, torch.arange(REPLICAS))
+            torch.testing.assert_close(out, X[:, SOURCE] + 1)
+            index.copy_(SOURCE)
+
+
+def _selected(x: Tensor, key: Tensor, index: Tensor) -> Tensor:
+    with keyed(key), keyed_functions():
+        return x[index] + 1
 
 
 def test_layers_of_pytorch() -> None:

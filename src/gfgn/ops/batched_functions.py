@@ -4,8 +4,8 @@ All replicas have the same graph: the index of a gather or a sum is not batched,
 the index for every replica. Here, replicas are further columns, as in all of the library's operators (`[N, R·D]`), and
 sums run in its kernels. Messages that are only multiplied by a weight and summed are never computed: see `Gathered`.
 
-Every function returns `NotImplemented` for arguments that PyTorch is to handle itself. All of this is for the CPU: on
-other devices, comparing indices with those of earlier calls would wait for the device.
+Every function returns `NotImplemented` for arguments that PyTorch is to handle itself. What the operators need to know
+about an index is computed once per tensor, which waits for the device: see `_remembered`.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -13,11 +13,8 @@ other devices, comparing indices with those of earlier calls would wait for the 
 from __future__ import annotations
 
 import math
-import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from threading import Lock
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,11 +25,13 @@ from gfgn.ops.csr import compress
 from gfgn.ops.dense import linear
 from gfgn.ops.dispatch import choose
 from gfgn.ops.edges import to_edges_op, to_nodes_op
+from gfgn.ops.features import sparse_if_smaller
 from gfgn.ops.keys import current_key
+from gfgn.ops.remember import Remembered
 from gfgn.ops.sums import spmm_op
 from gfgn.ops.torch_internals import (
-    WeakIdKeyDictionary,
     add_batch_dim,
+    base_of,
     batch_dim,
     in_place_version,
     is_batched,
@@ -42,8 +41,9 @@ from gfgn.ops.torch_internals import (
     without_function_modes,
 )
 
-MOST_REMEMBERED = 64  # patterns
-SPARSE = 0.2  # fraction of values other than 0 below which features are multiplied in compressed rows
+MOST_REMEMBERED = 256  # results for indices and features
+FEW_CLASSES = 32
+T = TypeVar("T")
 
 
 def call_batched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -60,38 +60,25 @@ def call_batched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def computed(values: Any) -> Any:
-    """The same tensors, with values where these have not been computed; see `Gathered`."""
+    """The same tensors, with values where these have not been computed; see `Deferred`."""
     with without_function_modes():
-        return tree_map_only(Gathered, Gathered.compute, values)
+        return tree_map_only(Deferred, lambda x: x.compute(), values)
 
 
 # --- patterns of indices ----------------------------------------------------------------------------------------------
 
 
-class _Patterns:
-    """What the operators need to know about the indices of the last calls; equal indices are the same, wherever they
-    are stored: a module may compute them in every call."""
+_known: Remembered[Any] = Remembered(MOST_REMEMBERED)
 
-    def __init__(self, build: Callable[..., Any]) -> None:
-        self._build, self._lock = build, Lock()
-        self._known: OrderedDict[tuple[int, ...], list[tuple[Sequence[Tensor], Any]]] = OrderedDict()
 
-    def __call__(self, *indices: Tensor, size: int) -> Any:
-        length = indices[0].numel()
-        samples = [int(index[length * k // 4]) for index in indices for k in range(4)] if length else []
-        place = (size, length, *samples)
-        with self._lock:
-            for known, result in self._known.get(place, ()):
-                if all(map(torch.equal, known, indices)):
-                    self._known.move_to_end(place)
-                    return result
-        copies = [index.clone() for index in indices]
-        result = self._build(*copies, size)
-        with self._lock:
-            self._known.setdefault(place, []).append((copies, result))
-            while len(self._known) > MOST_REMEMBERED:
-                self._known.popitem(last=False)
-        return result
+def _remembered(build: Callable[..., T], size: int, *tensors: Tensor) -> T:
+    """`build(*tensors, size)`, computed once while the tensors, or those that they are views of, are alive and
+    unchanged: those of a graph, and those that `gfgn.train.constants` returns at every step."""
+    bases = [base_of(x) for x in tensors]
+    if any(base.is_inference() for base in bases):  # whose changes are not counted
+        return build(*tensors, size)
+    views = tuple((x.storage_offset(), x.shape, x.stride(), x.dtype) for x in tensors)
+    return _known.get(bases, (build, size, views), lambda: build(*tensors, size))
 
 
 def _check_index(index: Tensor, size: int) -> None:
@@ -104,7 +91,12 @@ def _build_ends(index: Tensor, size: int) -> list[Tensor]:
     """A `CSR` with one row per number below `size` that holds where the index has it, and the index."""
     _check_index(index, size)
     order = torch.argsort(index, stable=True)
-    return [*compress(index[order], order, size), index]
+    return [*compress(index[order], order, size), index.clone()]
+
+
+def _build_nonnegative(index: Tensor, size: int) -> Tensor | None:
+    """The index without numbers that count from the end; `None` if there are none."""
+    return torch.where(index < 0, index + size, index) if bool((index < 0).any()) else None
 
 
 def _build_edges(source: Tensor, target: Tensor, size: int) -> tuple[list[Tensor], list[Tensor]]:
@@ -118,16 +110,20 @@ def _build_edges(source: Tensor, target: Tensor, size: int) -> tuple[list[Tensor
     )
 
 
-_ends, _edges = _Patterns(_build_ends), _Patterns(_build_edges)
+def _build_weighted(source: Tensor, target: Tensor, weight: Tensor, size: int) -> tuple[list[Tensor], list[Tensor]]:
+    """The edges by target and by source with their weights, as `spmm_op` takes them."""
+    edges, reverse = _remembered(_build_edges, size, source, target)
+    return [*edges[:5], weight[edges[5]]], [*reverse[:5], weight[reverse[5]]]
 
 
-def _is_shared_index(index: Any) -> bool:
-    """Whether this is an index of rows that is the same for all replicas."""
+def _is_shared_index(index: Any, x: Tensor) -> bool:
+    """Whether this is an index of rows of `x` that is the same for all replicas."""
     return (
         isinstance(index, Tensor)
         and index.dim() == 1
         and index.dtype == torch.int64
-        and index.device.type == "cpu"
+        and index.numel() > 0
+        and index.device == x.device
         and not is_batched(index)
     )
 
@@ -148,7 +144,40 @@ def _backend(x: Tensor) -> str:
 # --- gathers and sums -------------------------------------------------------------------------------------------------
 
 
-class Gathered(Tensor):
+class Deferred(Tensor):
+    """A tensor that has a shape but no values of its own: any function that needs them gets those of `compute`."""
+
+    @classmethod
+    def blank(cls, like: Tensor, shape: Sequence[int]) -> Self:
+        """A tensor of this shape, with dtype and device of `like`."""
+        value = torch.full((), math.nan, dtype=like.dtype, device=like.device)
+        return value.expand(tuple(shape)).as_subclass(cls)
+
+    def compute(self) -> Tensor:
+        """The values."""
+        raise NotImplementedError
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _SIZES:
+            with torch.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        if func in _ABOUT_NODES and isinstance(args[0], Gathered):
+            return func(args[0].nodes, *args[1:], **kwargs)
+        if func is Tensor.expand_as and not isinstance(args[0], Deferred):
+            return args[0].expand(args[1].shape)
+        if func in _PRODUCTS:
+            out = _product(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        args, kwargs = tree_map_only(Deferred, lambda x: x.compute(), (args, kwargs))
+        return func(*args, **kwargs)
+
+
+class Gathered(Deferred):
     """`x[index]`, or its product with one weight per edge (and head), that has not been computed.
 
     PyG's layers compute one such message per edge and sum them by target. If nothing else is done with it, `sum_rows`
@@ -162,8 +191,7 @@ class Gathered(Tensor):
 
     @staticmethod
     def of(x: Tensor, index: Tensor, weight: Tensor | None = None) -> Gathered:
-        blank = torch.full((), math.nan, dtype=x.dtype, device=x.device)
-        out = blank.expand(index.numel(), *x.shape[1:]).as_subclass(Gathered)
+        out = Gathered.blank(x, (index.numel(), *x.shape[1:]))
         out.nodes, out.source, out.weight, out.version = x, index, weight, in_place_version(unwrapped(x))
         return out
 
@@ -171,7 +199,9 @@ class Gathered(Tensor):
         """The values."""
         if in_place_version(unwrapped(self.nodes)) != self.version:
             raise RuntimeError("a tensor was modified in place after rows of it were selected")
-        out = to_edges_op(_flat(self.nodes), _ends(self.source, size=self.nodes.size(0)), _backend(self.nodes))
+        out = to_edges_op(
+            _flat(self.nodes), _remembered(_build_ends, self.nodes.size(0), self.source), _backend(self.nodes)
+        )
         out = out.reshape(out.size(0), *self.nodes.shape[1:])
         return out if self.weight is None else self.weight * out
 
@@ -180,35 +210,37 @@ class Gathered(Tensor):
         if size != self.nodes.size(0) or in_place_version(unwrapped(self.nodes)) != self.version:
             return sum_rows(self.compute(), target, size)
         x, weight, backend = _flat(self.nodes), self.weight, _backend(self.nodes)
-        edges, reverse = _edges(self.source, target, size=size)
-        if weight is None:
-            out = spmm_op(x, edges[:5], reverse[:5], backend)
-        elif is_batched(weight) or weight.requires_grad or weight.numel() != target.numel():
+        if weight is not None and (is_batched(weight) or weight.requires_grad or weight.numel() != target.numel()):
             heads = weight.reshape(target.numel(), -1).to(x.dtype)
-            out = attend_op(heads, x, edges, reverse, backend)
+            out = attend_op(heads, x, *_remembered(_build_edges, size, self.source, target), backend)
+        elif weight is not None:
+            out = spmm_op(x, *_remembered(_build_weighted, size, self.source, target, weight.reshape(-1)), backend)
         else:
-            per_edge = weight.reshape(-1)
-            out = spmm_op(x, [*edges[:5], per_edge[edges[5]]], [*reverse[:5], per_edge[reverse[5]]], backend)
+            edges, reverse = _remembered(_build_edges, size, self.source, target)
+            out = spmm_op(x, edges[:5], reverse[:5], backend)
         return out.reshape(size, *self.nodes.shape[1:])
 
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in _SIZES:
-            with torch.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        if func in _ABOUT_NODES:
-            return func(args[0].nodes, *args[1:], **kwargs)
-        if func is Tensor.expand_as and type(args[0]) is not Gathered:
-            return args[0].expand(args[1].shape)
-        if func in _PRODUCTS:
-            out = _product(*args, **kwargs)
-            if out is not NotImplemented:
-                return out
-        args, kwargs = tree_map_only(Gathered, Gathered.compute, (args, kwargs))
-        return func(*args, **kwargs)
+
+class Zeros(Deferred):
+    """What `like.new_zeros(shape)` returns: the first sum that is added to it takes its place."""
+
+    like: Tensor
+    values: Tensor | None
+
+    @staticmethod
+    def of(like: Tensor, shape: Sequence[int]) -> Zeros:
+        out = Zeros.blank(like, shape)
+        out.like, out.values = like, None
+        return out
+
+    def compute(self) -> Tensor:
+        """The values: with replicas beside columns, where what will be written to it has them."""
+        if self.values is None:
+            inner, level = unwrapped(self.like), only_vmap_level()
+            assert level is not None
+            zeros = inner.new_zeros(self.size(0), inner.size(batch_dim(self.like)), *self.shape[1:])
+            self.values = add_batch_dim(zeros, 1, level)
+        return self.values
 
 
 _SIZES: set[Any] = {Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.is_floating_point}
@@ -221,7 +253,9 @@ _PRODUCTS = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__}
 def _product(a: Any, b: Any) -> Any:
     """A message times a weight per edge, or per edge and head."""
     message, weight = (a, b) if isinstance(a, Gathered) else (b, a)
-    if isinstance(weight, Gathered) or not isinstance(weight, Tensor) or weight.dim() != message.dim():
+    if not isinstance(message, Gathered) or isinstance(weight, Deferred) or not isinstance(weight, Tensor):
+        return NotImplemented
+    if weight.dim() != message.dim():
         return NotImplemented
     heads = weight.shape[1:-1] in (message.shape[1:-1], (1,) * (weight.dim() - 2))
     if message.weight is not None or weight.size(0) != message.size(0) or weight.size(-1) != 1 or not heads:
@@ -235,49 +269,59 @@ def sum_rows(x: Tensor, index: Tensor, size: int) -> Tensor:
     """For each number below `size`, the sum of the rows of `x` where the index has it."""
     if isinstance(x, Gathered):
         return x.sum_by(index, size)
-    out = to_nodes_op(_flat(x), _ends(index, size=size), _backend(x))
+    out = to_nodes_op(_flat(x), _remembered(_build_ends, size, index), _backend(x))
     return out.reshape(size, *x.shape[1:])
 
 
 def _index_select(x: Tensor, dim: int, index: Tensor) -> Any:
-    if not _is_shared_index(index) or not _has_rows(x) or dim % x.dim() or not index.numel():
+    if not _has_rows(x) or not _is_shared_index(index, x) or dim % x.dim():
         return NotImplemented
     return Gathered.of(x, index)
 
 
 def _getitem(x: Tensor, index: Any) -> Any:
-    if not _is_shared_index(index) or not _has_rows(x) or not index.numel() or int(index.min()) < 0:
+    if not _has_rows(x) or not _is_shared_index(index, x):
         return NotImplemented
-    return Gathered.of(x, index)
+    nonnegative = _remembered(_build_nonnegative, x.size(0), index)
+    return Gathered.of(x, index if nonnegative is None else nonnegative)
 
 
 def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
     gathered = isinstance(src, Gathered)
     if not (gathered or _has_rows(src)) or is_batched(index) or index.shape != src.shape or dim % src.dim():
         return NotImplemented
-    if not index.numel():
+    if src.shape[1:] != x.shape[1:]:
         return NotImplemented
     if any(size > 1 and stride for size, stride in zip(index.shape[1:], index.stride()[1:], strict=True)):
         return NotImplemented  # each column has its own index
     row = index
     while row.dim() > 1:
         row = row.select(-1, 0)
-    return x + sum_rows(src, row, x.size(0)) if _is_shared_index(row) else NotImplemented
+    return _plus(x, sum_rows(src, row, x.size(0))) if _is_shared_index(row, x) else NotImplemented
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     gathered = isinstance(source, Gathered)
-    if not (gathered or _has_rows(source)) or not _is_shared_index(index) or dim % source.dim() or alpha != 1:
+    if not (gathered or _has_rows(source)) or not _is_shared_index(index, x) or dim % source.dim() or alpha != 1:
         return NotImplemented
-    if not index.numel():
-        return NotImplemented
-    return x + sum_rows(source, index, x.size(0))
+    return _plus(x, sum_rows(source, index, x.size(0)))
+
+
+def _plus(x: Tensor, sums: Tensor) -> Tensor:
+    if not isinstance(x, Zeros):
+        return x + sums
+    return sums if x.values is None else x.values + sums
 
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     def changed(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        out = function(x, *args, **kwargs) if is_batched(x) else NotImplemented
-        return out if out is NotImplemented else x.copy_(out)
+        out = function(x, *args, **kwargs) if isinstance(x, Zeros) or is_batched(x) else NotImplemented
+        if out is NotImplemented:
+            return out
+        if isinstance(x, Zeros) and x.values is None:
+            x.values = out
+            return out
+        return computed(x).copy_(out)
 
     return changed
 
@@ -286,13 +330,11 @@ def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _new_zeros(x: Tensor, *size: Any, **options: Any) -> Any:
-    """With replicas beside columns, where the sums that will be written to it have them."""
-    source, level = x.nodes if isinstance(x, Gathered) else x, only_vmap_level()
+    source = x.nodes if isinstance(x, Gathered) else x
     shape = size[0] if size and isinstance(size[0], Sequence) else size
-    if not is_batched(source) or level is None or len(shape) < 2 or options:
+    if not is_batched(source) or only_vmap_level() is None or len(shape) < 2 or options:
         return NotImplemented
-    inner = unwrapped(source)
-    return add_batch_dim(inner.new_zeros(shape[0], inner.size(batch_dim(source)), *shape[1:]), 1, level)
+    return Zeros.of(source, shape) if source.is_floating_point() else NotImplemented
 
 
 def _new_empty(x: Tensor, *size: Any, **options: Any) -> Any:
@@ -320,44 +362,43 @@ def _setitem(x: Tensor, index: Any, value: Any) -> Any:
 # --- linear maps ------------------------------------------------------------------------------------------------------
 
 
-class _SparseForms:
-    """Features that are mostly 0, in compressed rows; a tensor is looked at when it comes a second time."""
-
-    def __init__(self) -> None:
-        self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """`x`, or its sparse form if that is known to be faster."""
-        version, form = self._known.get(x, (None, None))
-        if version != in_place_version(x):
-            self._known[x] = in_place_version(x), None
-            return x
-        if form is None:
-            few = int(torch.count_nonzero(x)) < SPARSE * x.numel()
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Sparse")  # PyTorch warns that CSR tensors are in beta
-                form = x.to_sparse_csr() if few else False
-            self._known[x] = version, form
-        return x if form is False else form
+def _build_sparse(x: Tensor, _: int) -> Tensor | None:
+    """Features that are mostly 0, in compressed rows; `None` for others."""
+    sparse = sparse_if_smaller(x)
+    return None if sparse is x else sparse
 
 
-_sparse_form = _SparseForms()
+def _smaller(x: Tensor) -> Tensor:
+    sparse = _remembered(_build_sparse, 0, x)
+    return x if sparse is None else sparse
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    x = x.compute() if isinstance(x, Gathered) else x
+    x = x.compute() if isinstance(x, Deferred) else x
     if not is_batched(weight) or weight.dim() != 2 or x.dim() < 2 or not x.numel():
         return NotImplemented
     if only_vmap_level() is None or (x.requires_grad and not is_batched(x)):
         return NotImplemented
     if not is_batched(x):
-        return linear(_sparse_form(x), weight, bias) if x.dim() == 2 and x.device.type == "cpu" else NotImplemented
+        return linear(_smaller(x), weight, bias) if x.dim() == 2 else NotImplemented
     rows = math.prod(x.shape[:-1])
     return linear(x.reshape(rows, x.size(-1)), weight, bias).reshape(*x.shape[:-1], weight.size(0))
 
 
 def _matmul(x: Tensor, other: Tensor) -> Any:
-    return _linear(x, other.t()) if other.dim() == 2 and not isinstance(other, Gathered) else NotImplemented
+    return _linear(x, other.t()) if other.dim() == 2 and not isinstance(other, Deferred) else NotImplemented
+
+
+# --- few classes ------------------------------------------------------------------------------------------------------
+
+
+def _log_softmax(x: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Any:
+    """Classes first: on a CPU, a sum over a few adjacent numbers per node takes several times as long."""
+    if not is_batched(x) or x.dim() != 2 or dim not in (1, -1) or dtype is not None:
+        return NotImplemented
+    if x.device.type != "cpu" or x.size(1) > FEW_CLASSES:
+        return NotImplemented
+    return torch.log_softmax(x.t().contiguous(), 0).t()
 
 
 _REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -374,6 +415,9 @@ _REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.new_zeros: _new_zeros,
     Tensor.new_empty: _new_empty,
     torch.empty: _empty,
+    functional.log_softmax: _log_softmax,
+    torch.log_softmax: _log_softmax,
+    Tensor.log_softmax: _log_softmax,
     functional.linear: _linear,
     torch.matmul: _matmul,
     torch.mm: _matmul,

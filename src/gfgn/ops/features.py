@@ -7,12 +7,29 @@ import warnings
 import torch
 from torch import Tensor
 
+SPARSE = 0.2  # fraction of nonzero values up to which features are stored as a sparse tensor
+FEW_FEATURES = 32  # below this number of features they stay dense
+
 
 def sparse_csr(pointers: Tensor, columns: Tensor, values: Tensor, size: torch.Size) -> Tensor:
     """A checked sparse CSR tensor, without PyTorch's warning that these are in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(pointers, columns, values, size=size, check_invariants=True)
+
+
+def is_smaller_sparse(x: Tensor) -> bool:
+    """Whether dense `[N, F]` features are mostly zero: a sparse tensor is smaller, and its products are faster."""
+    return x.size(1) >= FEW_FEATURES and bool(x.count_nonzero() <= SPARSE * x.numel())
+
+
+def sparse_if_smaller(x: Tensor) -> Tensor:
+    """`[N, F]` features as a sparse tensor if they are mostly zero, else as they are."""
+    if x.layout != torch.strided or not is_smaller_sparse(x):
+        return x
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse")  # PyTorch warns that CSR tensors are in beta
+        return x.to_sparse_csr()
 
 
 def take_rows(x: Tensor, rows: Tensor) -> Tensor:

@@ -13,7 +13,13 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from gfgn.ops.torch_internals import has_dispatch_modes, in_place_version, is_wrapped, outside_of_all_transforms
+from gfgn.ops.torch_internals import (
+    WeakIdKeyDictionary,
+    has_dispatch_modes,
+    in_place_version,
+    is_wrapped,
+    outside_of_all_transforms,
+)
 
 T = TypeVar("T")
 _all: WeakSet[Remembered[Any]] = WeakSet()
@@ -39,6 +45,7 @@ class Remembered(Generic[T]):
         self.size = size
         self.entries: OrderedDict[Hashable, _Entry[T]] = OrderedDict()
         self.lock = threading.RLock()  # the garbage collector may call `_forget` while this thread holds it
+        self.captured: WeakIdKeyDictionary = WeakIdKeyDictionary()  # what CUDA graphs use, while its tensors are alive
         _all.add(self)
 
     def get(self, tensors: Sequence[Tensor], arguments: Hashable, compute: Callable[[], T]) -> T:
@@ -53,9 +60,13 @@ class Remembered(Generic[T]):
             entry = self.entries.get(key)
             if entry is not None and entry.states == states and _same(entry.tensors, tensors):
                 self.entries.move_to_end(key)
+                if _is_captured(tensors[0]):  # by a CUDA graph, which keeps addresses but no memory
+                    self.captured.setdefault(tensors[0], {})[key] = entry.value
                 return entry.value
         with outside_of_all_transforms(), torch.inference_mode(False), torch.no_grad():
             value = compute()
+        if _is_captured(tensors[0]):  # has no values before the CUDA graph runs
+            return value
         references = tuple(weakref.ref(tensor, lambda _: self._forget(key)) for tensor in tensors)
         with self.lock:
             # Filed under the states before the computation: a change by another thread meanwhile is noticed.
@@ -89,7 +100,12 @@ def _is_observable(x: Tensor) -> bool:
         return False
     if x.layout != torch.strided or x.requires_grad or is_wrapped(x) or x.is_inference():
         return False
-    return not (x.is_cuda and torch.cuda.is_current_stream_capturing())
+    return not _is_captured(x)
+
+
+def _is_captured(x: Tensor) -> bool:
+    """Whether what is done with `x` now becomes part of a CUDA graph."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _state(x: Tensor) -> Hashable:

@@ -101,6 +101,11 @@ def in_place_version(x: Tensor) -> int:
     return x._version
 
 
+def base_of(x: Tensor) -> Tensor:
+    """The tensor that `x` is a view of, or `x`."""
+    return x if x._base is None else x._base
+
+
 def parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dtype | None, bool]:
     """Device, dtype and `non_blocking` from the arguments of `torch.Tensor.to`."""
     device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args, **kwargs)

@@ -33,14 +33,20 @@ def loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return (losses * weight).sum(1)
 
 
+def _largest(logits: Tensor) -> Tensor:
+    """`[R, N]`: the class with the largest logit."""
+    # On a CPU, among numbers that are not adjacent the search takes twenty times as long.
+    return (logits if logits.stride(-1) == 1 else logits.contiguous()).argmax(-1)
+
+
 def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """`[R]`: the fraction of the nodes in `mask` whose largest logit is that of their class."""
-    return ((logits.argmax(-1) == y) & mask).sum(1) / mask.sum(1)
+    return ((_largest(logits) == y) & mask).sum(1) / mask.sum(1)
 
 
 def balanced_accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> Tensor:
     """`[R]`: the recall of each class that occurs in `mask`, averaged over these classes."""
-    classes, right = logits.size(-1), (logits.argmax(-1) == y) & mask
+    classes, right = logits.size(-1), (_largest(logits) == y) & mask
     support = _count(y, mask, classes)
     return _mean(_count(y, right, classes) / support, support > 0)
 
@@ -56,7 +62,7 @@ def macro_f1(logits: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         hits = (predicted & y & counted).sum(1)
         total = (predicted & counted).sum(1) + (y & counted).sum(1)
         return (2 * hits / total.clamp(min=1)).mean(1)
-    classes, predicted = logits.size(-1), logits.argmax(-1)
+    classes, predicted = logits.size(-1), _largest(logits)
     hits = _count(y, (predicted == y) & mask, classes)
     total = _count(predicted, mask, classes) + _count(y, mask, classes)
     return _mean(2 * hits / total, total > 0)

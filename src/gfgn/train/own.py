@@ -18,12 +18,13 @@ from gfgn.graph import Graph
 from gfgn.nn.entry import Model
 from gfgn.nn.own import forward_arguments
 from gfgn.ops.csr import per_graph
+from gfgn.ops.features import is_smaller_sparse
 from gfgn.ops.random import computed, keyed, keyed_functions
 from gfgn.ops.torch_internals import is_wrapped
 from gfgn.train.constants import Constants
 from gfgn.train.messages import log_once, shorten
 from gfgn.train.program import Program, State, seeded_module
-from gfgn.train.task import FEW_FEATURES, SPARSE, Part
+from gfgn.train.task import Part
 
 LOGGER = logging.getLogger(__name__)
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}  # of a batched run, relative to the largest value
@@ -51,8 +52,7 @@ class OwnProgram(Program):
         self.module = seeded_module(model, data, settings, 0, dropout).to(device, data.x.dtype)
         self._called, self._names = _Called(self.module), forward_arguments(self.module)
         self._constants = Constants() if mode is Mode.CONSTANTS else None
-        sparse = data.num_features >= FEW_FEATURES and bool(data.x.count_nonzero() <= SPARSE * data.x.numel())
-        self._by_feature = sparse and mode is Mode.CONSTANTS
+        self._by_feature = mode is Mode.CONSTANTS and is_smaller_sparse(data.x)
 
     @property
     def num_parameters(self) -> int:

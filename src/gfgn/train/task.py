@@ -6,7 +6,6 @@ that each belong to one part of the split (PPI), each part has its own graph, an
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,10 +14,8 @@ from torch import Tensor
 
 from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
-from gfgn.ops.features import take_rows
+from gfgn.ops.features import sparse_if_smaller, take_rows
 
-SPARSE = 0.2  # fraction of nonzero values up to which features are stored as a sparse tensor
-FEW_FEATURES = 32  # below this number of features they stay dense
 RANKING = ("roc_auc", "average_precision")  # metrics that compare nodes of different classes
 
 
@@ -58,15 +55,6 @@ def with_sparse_features(data: Dataset) -> Dataset:
 def with_dense_features(data: Dataset) -> Dataset:
     """The dataset with dense features, as a model of the user's own expects them."""
     return data if data.x.layout == torch.strided else replace(data, x=data.x.to_dense())
-
-
-def sparse_if_smaller(x: Tensor) -> Tensor:
-    """`[N, F]` features as a sparse tensor if they are mostly zero, else as they are."""
-    if x.layout != torch.strided or x.size(1) < FEW_FEATURES or x.count_nonzero() > SPARSE * x.numel():
-        return x
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")  # PyTorch warns that CSR tensors are in beta
-        return x.to_sparse_csr()
 
 
 def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None = None) -> Task:
