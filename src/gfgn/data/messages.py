@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class DataError(ValueError):
@@ -23,3 +24,14 @@ def listed(items: Sequence[object], limit: int = 5) -> str:
 def reason(error: Exception) -> str:
     """The first line of the message of an exception."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def reading(label: str, kind: str) -> Iterator[None]:
+    """Turns the exceptions of a parser, which are nearly any on a damaged file, into a `DataError`."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{label} cannot be read as {kind} ({reason(error)})") from error

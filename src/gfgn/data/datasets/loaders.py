@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.datasets.unpickle import unpickle
+from gfgn.data.npz import read_arrays
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 from gfgn.ops.features import sparse_csr
@@ -78,8 +79,8 @@ def _lines(path: Path) -> list[str]:
 def _geom_gcn_splits(base: Path, name: str) -> list[Split]:
     splits = []
     for k in range(10):
-        with np.load(base / f"{name}_split_0.6_0.2_{k}.npz", allow_pickle=False) as masks:
-            splits.append(Split(*(torch.from_numpy(masks[f"{part}_mask"]).bool() for part in Split._fields)))
+        masks = read_arrays(base / f"{name}_split_0.6_0.2_{k}.npz")
+        splits.append(Split(*(torch.from_numpy(masks[f"{part}_mask"]).bool() for part in Split._fields)))
     return splits
 
 
@@ -142,10 +143,10 @@ def ppi(root: Path, folder: str) -> RawData:
 
 def heterophilous_npz(root: Path, file: str) -> RawData:
     """A `.npz` file of Platonov et al.; nothing in it is unpickled."""
-    with np.load(root / file, allow_pickle=False) as arrays:
-        x, y = torch.from_numpy(arrays["node_features"]).float(), torch.from_numpy(arrays["node_labels"]).long()
-        edge_index = torch.from_numpy(arrays["edges"]).t()
-        masks = [torch.from_numpy(arrays[f"{part}_masks"]).bool() for part in ("train", "val", "test")]
+    arrays = read_arrays(root / file)
+    x, y = torch.from_numpy(arrays["node_features"]).float(), torch.from_numpy(arrays["node_labels"]).long()
+    edge_index = torch.from_numpy(arrays["edges"]).t()
+    masks = [torch.from_numpy(arrays[f"{part}_masks"]).bool() for part in ("train", "val", "test")]
     return RawData(_undirected(edge_index, y.numel()), x, y, [Split(*split) for split in zip(*masks, strict=True)])
 
 

@@ -38,10 +38,10 @@ from gfgn.data.io.assemble import (
     Progress,
     bad_weight,
     check_model,
-    reading,
     to_float32,
 )
-from gfgn.data.messages import DataError, counted, listed
+from gfgn.data.limits import MAX_COLUMNS, MAX_FEATURES, check_count, check_memory
+from gfgn.data.messages import DataError, counted, listed, reading
 from gfgn.data.splits import Split
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -56,20 +56,39 @@ DAY = 86_400_000_000  # microseconds
 class Table:
     """A CSV or Parquet file as a sequence of batches. All columns of a CSV file are strings."""
 
-    def __init__(self, path: Path, label: str) -> None:
+    def __init__(self, path: Path, label: str, size: int) -> None:
         self.path, self.label, self.is_csv = path, label, path.suffix == ".csv"
         self._reading = partial(reading, label, "CSV" if self.is_csv else "Parquet")
         if path.stat().st_size == 0:
             raise DataError(f"{label} is empty, expected a table with a header")
         with self._reading():
-            schema = self._open_csv({}).schema if self.is_csv else pyarrow.parquet.ParquetFile(self.path).schema_arrow
+            schema = self._csv_schema() if self.is_csv else self._parquet_schema(size)
             self._raw = list(schema.names)
         self.names = [name.strip() for name in self._raw]
         types = [pa.string()] * len(self.names) if self.is_csv else map(_value_type, schema.types)
         self.types = dict(zip(self.names, types, strict=True))
         if len(self.types) < len(self.names):
-            twice = next(name for name in self.names if self.names.count(name) > 1)
+            twice = next(name for name, count in Counter(self.names).items() if count > 1)
             raise DataError(f"{label} has the column {twice!r} more than once, expected every name once")
+
+    def _csv_schema(self) -> Any:
+        with self.path.open("rb") as file:
+            header = file.readline(BLOCK)
+        if len(header) == BLOCK:
+            raise DataError(f"{self.label} has a header of {BLOCK:,} bytes or more, expected names of columns")
+        self._check_columns(header.count(b",") + 1)  # before they are parsed
+        return self._open_csv({}).schema
+
+    def _parquet_schema(self, size: int) -> Any:
+        file = pyarrow.parquet.ParquetFile(self.path)
+        rows, columns = file.metadata.num_rows, file.metadata.num_columns
+        self._check_columns(columns)
+        check_memory(self.label, 4 * rows * columns, size)
+        return file.schema_arrow
+
+    def _check_columns(self, count: int) -> None:
+        cure = "; put wide features into a .npz file with a sparse x"
+        check_count(self.label, "columns", count, MAX_COLUMNS, cure)
 
     def require(self, *names: str) -> None:
         for name in names:
@@ -86,7 +105,8 @@ class Table:
 
     def batches(self, names: Sequence[str], size: int) -> Iterator[list[Any]]:
         """The named columns in batches, of `size` rows for a Parquet file."""
-        indices = [self.names.index(name) for name in names]
+        position = {name: index for index, name in enumerate(self.names)}
+        indices = [position[name] for name in names]
         with self._reading():
             if self.is_csv:
                 for batch in self._open_csv({raw: pa.string() for raw in self._raw}):
@@ -137,14 +157,16 @@ class Roles(NamedTuple):
     features: list[str]
 
 
-def read_tables(nodes: Path, edges: Path, prefix: str, options: Options, progress: Progress | None) -> Contents:
-    """Reads a graph from its two files; `prefix` is put before file names in messages."""
-    node_table, edge_table = Table(nodes, prefix + nodes.name), Table(edges, prefix + edges.name)
+def read_tables(
+    nodes: Path, edges: Path, size: int, prefix: str, options: Options, progress: Progress | None
+) -> Contents:
+    """Reads a graph from its two files, of `size` bytes as given; `prefix` is put before file names in messages."""
+    node_table, edge_table = (Table(path, prefix + path.name, size) for path in (nodes, edges))
     notes: list[str] = []
     roles = _find_roles(node_table, options, notes)
     edge_table.require("source", "target")
     ids = _read_ids(node_table, roles.id, edge_table)
-    contents = _read_nodes(node_table, roles, ids, options)
+    contents = _read_nodes(node_table, roles, ids, size, options)
     contents.notes[:0] = notes
     check_model(contents, options)
     contents.edges = _read_edges(edge_table, ids, contents, progress)
@@ -395,7 +417,7 @@ class _Scan:
         )
 
 
-def _read_nodes(table: Table, roles: Roles, ids: Any, options: Options) -> Contents:
+def _read_nodes(table: Table, roles: Roles, ids: Any, size: int, options: Options) -> Contents:
     """Reads everything except the ids; features, labels and splits in one pass over the file."""
     expected = {} if options.encoder is None else {column.name: column for column in options.encoder.columns}
     scans = _feature_columns(table, roles.features, expected)
@@ -407,7 +429,7 @@ def _read_nodes(table: Table, roles: Roles, ids: Any, options: Options) -> Conte
             raise DataError(f"{table.label} has no feature column, expected one or more besides id, label and split")
     contents = Contents(
         origin=table.label,
-        raw=_empty(len(ids), columns),
+        raw=_empty(table.label, len(ids), columns, size),
         columns=columns,
         labels=np.full(len(ids), -1, dtype=np.int64) if roles.label else None,
         class_names=[],
@@ -431,9 +453,12 @@ def _differences(expected: Sequence[Column], scans: Mapping[str, _Scan]) -> list
     return differences(expected, {name: scan.kind for name, scan in scans.items()}, shown)
 
 
-def _empty(size: int, columns: Sequence[Column]) -> NDArray[Any]:
+def _empty(label: str, rows: int, columns: Sequence[Column], size: int) -> NDArray[Any]:
     dtype = np.float64 if any(column.kind == "date" for column in columns) else np.float32
-    return np.zeros((size, sum(column.width for column in columns)), dtype=dtype)
+    width = sum(column.width for column in columns)
+    check_count(label, "features", width, MAX_FEATURES)
+    check_memory(label, rows * width * np.dtype(dtype).itemsize, size)
+    return np.zeros((rows, width), dtype=dtype)
 
 
 def _read_rows(table: Table, roles: Roles, contents: Contents, part: NDArray[np.int64] | None) -> None:
