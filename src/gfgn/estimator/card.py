@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gfgn.literal import one_line
+from gfgn.literal import one_line, visible
 from gfgn.runs.text import METRICS
 
 TITLES = METRICS | {"log_loss": "log loss"}  # which is not negated here
@@ -16,7 +16,7 @@ EXTREMES = 10  # features shown with the largest and with the smallest gates
 def model_card(content: dict[str, Any], feature_names: Sequence[str]) -> str:
     """The card of the content of `model.json`."""
     sections = [_summary(content), _data(content), _scores(content), _features(content, feature_names), _use(content)]
-    return "\n\n".join(sections) + "\n"
+    return visible("\n\n".join(sections)) + "\n"
 
 
 def _summary(content: dict[str, Any]) -> str:
@@ -25,7 +25,7 @@ def _summary(content: dict[str, Any]) -> str:
     networks = "one network" if count == 1 else f"an ensemble of {count} networks"
     versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
     kind = "labels, several per node" if network["multilabel"] else "classes"
-    names = ", ".join(f"`{name}`" for name in content["classes"]["values"][:20])
+    names = ", ".join(_code(name) for name in content["classes"]["values"][:20])
     more = " and more" if len(content["classes"]["values"]) > 20 else ""
     return (
         f"# {content['facts'].get('name', 'Node classifier')}\n\n"
@@ -69,7 +69,9 @@ def _scores(content: dict[str, Any]) -> str:
 def _classes(classes: dict[str, Any]) -> str:
     """Precision, recall and F1 of each class."""
     columns = [classes[name] for name in ("class_names", "precision", "recall", "f1", "support")]
-    rows = [f"| {_code(n)} | {p:.3f} | {r:.3f} | {f:.3f} | {k:,} |" for n, p, r, f, k in zip(*columns, strict=True)]
+    rows = [
+        f"| {_code(str(n))} | {p:.3f} | {r:.3f} | {f:.3f} | {k:,} |" for n, p, r, f, k in zip(*columns, strict=True)
+    ]
     return "\n".join(["| class | precision | recall | F1 | nodes |", "|---|--:|--:|--:|--:|", *rows])
 
 
@@ -95,9 +97,9 @@ def _use(content: dict[str, Any]) -> str:
     )
 
 
-def _code(name: str) -> str:
-    """A name in a cell of a Markdown table, where nothing in it is markup."""
-    return f"`{one_line(name).replace('`', 'ʼ').replace('|', chr(92) + '|')}`"
+def _code(name: object) -> str:
+    """A name as code in Markdown, where nothing in it is markup, in a table too."""
+    return f"`{one_line(str(name)).replace('`', 'ʼ').replace('|', chr(92) + '|')}`"
 
 
 def _number(value: float) -> str:
