@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import sqlite3
 from contextlib import closing
 from html.parser import HTMLParser
@@ -112,6 +113,14 @@ def test_a_model_and_its_predictions(graph: Path, tmp_path: Path) -> None:
     changed = json.dumps(settings).replace("[/x]", f"[/y]{SCRIPT}")
     (model / "model.json").write_text(changed, encoding="utf-8")
     assert f"[/y]{SCRIPT}" in run("predict", model, graph, "--out", tmp_path / "p.csv", code=2)
+
+
+def test_a_picture_of_a_graph(tmp_path: Path, graph: Path) -> None:
+    """Matplotlib would read `$…$` as a formula."""
+    named = tmp_path / r"$\frac$"
+    shutil.copytree(graph, named)
+    run("datasets", "describe", named, "--png", tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
 
 
 def test_errors(graph: Path, tmp_path: Path) -> None:

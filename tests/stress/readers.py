@@ -266,7 +266,7 @@ def damage_parquet(files: Files, draw: random.Random) -> Files:
         lambda: pa.array([f"{k}" for k in range(size)], pa.large_string()),
         lambda: pa.array(numbers, pa.decimal128(38, 20)),
         lambda: pa.array([2**62 + k for k in range(size)], pa.timestamp("ns")),
-        lambda: pa.array([2**62 + k for k in range(size)], pa.timestamp("s", "Europe/Berlin")),
+        lambda: pa.array([2**52 + k for k in range(size)], pa.timestamp("s", "Europe/Berlin")),
         lambda: pa.array([2**31 - 1 - k for k in range(size)], pa.date32()),
         lambda: pa.array(list(range(size)), pa.time64("us")),
         lambda: pa.array([2**62 + k for k in range(size)], pa.duration("ns")),
@@ -357,7 +357,7 @@ def other_array(content: bytes, draw: random.Random) -> bytes:
             case 1:
                 array = array[..., None] if draw.randrange(2) else array.reshape(-1)
             case 2:
-                array = array.T if draw.randrange(2) else array[: draw.randrange(3)]
+                array = array.T if draw.randrange(2) else np.atleast_1d(array)[: draw.randrange(3)]
             case 3 if array.dtype.kind in "fiu" and array.size:
                 kind = np.float64 if array.dtype.kind == "f" else np.int64
                 array = array.astype(kind)

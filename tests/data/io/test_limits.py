@@ -114,6 +114,15 @@ def test_rows_of_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     refused(tmp_path, r"nodes\.parquet unpacks to 0\.0 GiB from [\d,]+ bytes")
 
 
+def test_one_text_for_many_rows_of_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FREE", 2**24)
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 5_000, pa.int32()), pa.array(["a" * 10**4, "b" * 10**4]))
+    pq.write_table(pa.table({"id": np.arange(10**4), "label": texts, "x": np.zeros(10**4)}), tmp_path / "nodes.parquet")
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    refused(tmp_path, r"nodes\.parquet unpacks to 0\.1 GiB")
+    assert pa.total_allocated_bytes() < 2**26
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_columns_of_a_table(kind: str, tmp_path: Path) -> None:
     names = ["id", "label", *(f"c{k}" for k in range(40_000))]

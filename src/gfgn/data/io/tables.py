@@ -48,6 +48,7 @@ Floats: TypeAlias = NDArray[np.float32]
 
 NODE_BATCH = 2**16  # rows per batch of a Parquet file of nodes
 EDGE_BATCH = 2**21  # rows per batch of a Parquet file of edges: large, because every batch hashes the node ids again
+CODED = 8  # bytes per value below which texts of a Parquet file are stored once for many rows
 BLOCK = 2**24  # bytes per batch of a CSV file
 MISSING = ("", "NA", "N/A", "nan", "NaN", "NAN", "null", "NULL", "None")  # missing numbers and dates in a CSV file
 DAY = 86_400_000_000  # microseconds
@@ -59,6 +60,7 @@ class Table:
     def __init__(self, path: Path, label: str, size: int) -> None:
         self.path, self.label, self.is_csv = path, label, path.suffix == ".csv"
         self._reading = partial(reading, label, "CSV" if self.is_csv else "Parquet")
+        self._coded: list[str] = []  # columns of a Parquet file in which a text is stored once for many rows
         if path.stat().st_size == 0:
             raise DataError(f"{label} is empty, expected a table with a header")
         with self._reading():
@@ -84,7 +86,13 @@ class Table:
         rows, columns = file.metadata.num_rows, file.metadata.num_columns
         self._check_columns(columns)
         check_memory(self.label, 4 * rows * columns, size)
-        return file.schema_arrow
+        self._size, schema = size, file.schema_arrow
+        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        for index in range(columns):
+            chunks = [group.column(index) for group in groups]
+            if any(chunk.total_uncompressed_size < CODED * chunk.num_values for chunk in chunks):
+                self._coded.append(chunks[0].path_in_schema)
+        return schema
 
     def _check_columns(self, count: int) -> None:
         cure = "; put wide features into a .npz file with a sparse x"
@@ -114,11 +122,13 @@ class Table:
                         yield [batch.column(index) for index in indices]
                 return
             raw = [self._raw[index] for index in indices]
-            file = pyarrow.parquet.ParquetFile(self.path)
+            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=self._coded)
             for batch in file.iter_batches(size, columns=raw, use_threads=False):
                 batch.validate(full=True)  # a damaged file may decode to invalid UTF-8
                 if batch.num_rows:
-                    yield [column.cast(_value_type(column.type)) for column in map(batch.column, raw)]
+                    columns = [batch.column(name) for name in raw]
+                    check_memory(self.label, sum(map(_text_size, columns)), self._size)
+                    yield [column.cast(_value_type(column.type)) for column in columns]
 
     def _open_csv(self, types: dict[str, Any]) -> Any:
         csv = pyarrow.csv
@@ -133,6 +143,13 @@ class Table:
 def _value_type(kind: Any) -> Any:
     """The type of the values of a dictionary-encoded column, the type itself for other columns."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _text_size(column: Any) -> int:
+    """The number of bytes of the texts of a dictionary-encoded column, each as often as it occurs."""
+    if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
+        return 0
+    return pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py() or 0
 
 
 def _is_text(kind: Any) -> bool:
