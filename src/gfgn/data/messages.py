@@ -9,7 +9,13 @@ from gfgn.literal import one_line, visible
 
 
 class DataError(ValueError):
-    """A user's data cannot be read; the message names the file and position, the value and what is expected."""
+    """A user's data cannot be read; the message names the file and position, the value and what is expected.
+
+    It is one line without characters that a terminal would act on, whatever names it quotes.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

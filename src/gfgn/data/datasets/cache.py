@@ -53,7 +53,11 @@ def _check(arrays: Arrays) -> None:
     check_count("the cache", "features", width, MAX_FEATURES)
     _check_rows(arrays["indptr"], arrays["indices"], size, size)
     transpose = arrays["transpose"]
-    ok: Any = transpose.shape == (edges,) and transpose.dtype.kind == "i" and (edges == 0 or transpose.min() >= 0)
+    ok: Any = (
+        transpose.shape == (edges,)
+        and transpose.dtype.kind == "i"
+        and (edges == 0 or (transpose.min() >= 0 and transpose.max() < edges))
+    )
     ok = ok and (np.bincount(transpose, minlength=edges) == 1).all()
     masks = arrays["masks"]
     ok = ok and masks.ndim == 3 and masks.shape[1:] == (3, -(-size // 8)) and masks.dtype == np.uint8

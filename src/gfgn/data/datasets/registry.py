@@ -161,6 +161,7 @@ def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
     try:
         raw = entry.loader(root, **options)
         assert not isinstance(raw, Dataset)
+        _check_shapes(raw)
     except ImportError:
         raise
     except Exception as error:  # parsers of other packages raise anything on a damaged file
@@ -169,6 +170,17 @@ def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
             "delete the damaged ones to download them again"
         ) from error
     return raw
+
+
+def _check_shapes(raw: RawData) -> None:
+    """Raises if features, labels or masks do not have one row per node; `Dataset` checks their values."""
+    size = raw.graph.num_nodes
+    shapes = {"features": raw.x.shape[:-1], "labels": raw.y.shape[:1]}
+    for k, split in enumerate(raw.splits):
+        shapes |= {f"{part} of split {k}": mask.shape for part, mask in split._asdict().items()}
+    for name, shape in shapes.items():
+        if shape != (size,):
+            raise ValueError(f"{name} must have one row for each of {size} nodes, got shape {list(shape)}")
 
 
 def _fetch_missing(name: str, entry: Entry, root: Path) -> None:

@@ -156,12 +156,14 @@ def _contents(arrays: Arrays, options: Options, texts: Mapping[str, Array]) -> C
         raise arrays.error("x", f"has shape {[size, width]}, expected one node and one feature or more")
     check_count(arrays.label, "features", width, MAX_FEATURES)
     names = texts.get("attr_names", np.empty(0)).tolist()
-    if len(set(names)) != width:
+    if not len(names) == len(set(names)) == width:
         names = [f"x{k}" for k in range(width)]
     ids = texts.get("node_names", np.empty(0))
     labels, class_names = _labels(arrays, size) if "y" in arrays else (None, [])
     words = texts.get("class_names", np.empty(0)).tolist()
-    named = bool(words) and all(name.isdecimal() and int(name) < len(words) for name in class_names)
+    named = 0 < len(words) == len(set(words)) and all(
+        name.isdecimal() and int(name) < len(words) for name in class_names
+    )
     contents = Contents(
         origin=arrays.label,
         raw=raw,
@@ -169,7 +171,7 @@ def _contents(arrays: Arrays, options: Options, texts: Mapping[str, Array]) -> C
         labels=labels,
         class_names=[words[int(name)] for name in class_names] if named else class_names,
         splits=_splits(arrays, size),
-        node_ids=ids if ids.shape == (size,) else np.arange(size),
+        node_ids=ids if ids.shape == (size,) and np.unique(ids).size == size else np.arange(size),
         label=arrays.called("y"),
         sort_classes=not named,
         differences=[] if options.encoder is None else unlike_array(options.encoder.columns, width),

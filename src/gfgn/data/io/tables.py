@@ -145,6 +145,14 @@ def _value_type(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def _python(scalar: Any) -> Any:
+    """The value for a message; the number of days or seconds of a date that Python does not have."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.value
+
+
 def _text_size(column: Any) -> int:
     """The number of bytes of the texts of a dictionary-encoded column, each as often as it occurs."""
     if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
@@ -235,7 +243,7 @@ def _read_ids(nodes: Table, name: str, edges: Table) -> Any:
     first = pc.index_in(ids, value_set=ids).to_numpy()
     repeated = np.flatnonzero(first != np.arange(len(ids)))
     if repeated.size:
-        row, value = int(repeated[0]), ids[int(repeated[0])].as_py()
+        row, value = int(repeated[0]), _python(ids[int(repeated[0])])
         also = f"is also in row {first[row] + 1}, expected every id once"
         raise DataError(f"{nodes.label} row {row + 1}: {name} {value!r} {also}")
     chunks.clear()
@@ -298,7 +306,7 @@ def _raise_unknown(index: NDArray[Any], columns: Sequence[Any], row: int, label:
     bad = np.flatnonzero((index < 0).any(0))
     first = int(bad[0])
     end = int(index[0, first] >= 0)
-    name, value = ("source", "target")[end], columns[end][first].as_py()
+    name, value = ("source", "target")[end], _python(columns[end][first])
     others = f"; unknown ids also in rows {listed((bad[1:] + row + 1).tolist())}" if bad.size > 1 else ""
     raise DataError(f"{label} row {row + first + 1}: {name} {value!r} is unknown, expected an id of {nodes}{others}")
 
@@ -308,7 +316,7 @@ def _weights(column: Any, label: str, row: int) -> Floats:
     single = np.empty(0, dtype=np.float32) if values is None else to_float32(values)
     bad = _first_text(column) if values is None else bad_weight(single)
     if bad is not None:
-        value = column[bad].as_py()
+        value = _python(column[bad])
         raise DataError(f"{label} row {row + bad + 1}: weight is {value!r}, expected a finite number, 0 or larger")
     return single
 
@@ -397,7 +405,7 @@ class _Scan:
         self.dates = self.dates and _days(column) is not None
         if not (self.numbers or self.booleans) and self.example is None:
             index = _first_text(column) if self.table.is_csv else 0
-            self.example = (self.rows + index + 1, str(column[index].as_py()))
+            self.example = (self.rows + index + 1, str(_python(column[index])))
         if len(self.values) <= MAX_CATEGORIES:
             values = pc.unique(pc.utf8_trim_whitespace(pc.drop_null(column)))
             self.values.update(values.slice(0, MAX_CATEGORIES + 2).to_pylist())
@@ -522,7 +530,7 @@ def _fill(out: Array, column: Column, values: Any, label: str, row: int, unknown
         out[:, 0] = numbers
     bad = np.flatnonzero(np.isinf(out[:, 0]))
     if bad.size:
-        got = f"row {row + bad[0] + 1}: column {column.name!r} holds {values[int(bad[0])].as_py()!r}"
+        got = f"row {row + bad[0] + 1}: column {column.name!r} holds {_python(values[int(bad[0])])!r}"
         raise DataError(f"{label} {got}, expected a finite number")
 
 
