@@ -336,6 +336,12 @@ def test_filtered_wikipedia(tmp_path: Path) -> None:
         load("chameleon-filtered", tmp_path / "objects")
 
 
+def test_masks_of_other_shapes(tmp_path: Path) -> None:
+    wikipedia(tmp_path, val_masks=np.zeros((2, 6, 1), dtype=bool))
+    with pytest.raises(ValueError, match=r"val of split 0 must have one row for each of 6 nodes, got shape \[6, 1\]"):
+        load("chameleon-filtered", tmp_path)
+
+
 def table(path: Path, rows: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(path, "wt") as file:
