@@ -6,5 +6,5 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
-for script in ("operators.py", "layer.py", "attention.py", "training.py", "plot.py"):
+for script in ("operators.py", "layer.py", "edge_index.py", "attention.py", "training.py", "plot.py"):
     subprocess.run([sys.executable, str(HERE / script), *(sys.argv[1:] if script != "plot.py" else [])], check=True)

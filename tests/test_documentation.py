@@ -100,6 +100,8 @@ class Reader:
         """Executes statement by statement, and checks shapes (`# [4, 32]`, `# s: [E, 32]`) and values in comments."""
         code = re.sub(r"(for epoch in range)\(\d+\)", rf"\1({EPOCHS})", block.text)
         tree, lines = ast.parse(code, block.page), code.splitlines()
+        if name := re.fullmatch(r"# (\w+\.py)", lines[0]):  # a file that commands of the page import
+            (self.folder / name[1]).write_text(code, encoding="utf-8")
         for statement in tree.body:
             comment = lines[(statement.end_lineno or 1) - 1].partition("  # ")[2]
             ast.increment_lineno(statement, block.line)  # tracebacks show the line of the page

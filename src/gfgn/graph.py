@@ -7,7 +7,9 @@ the position of every edge of the given `edge_index` are computed here, so that 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,7 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.ops.csr import CSR, compress, per_graph
-from gfgn.ops.torch_internals import coo_entries, parse_to
+from gfgn.ops.dispatch import cpu_kernels
+from gfgn.ops.index import index_edges
+from gfgn.ops.registration import is_plain
+from gfgn.ops.remember import Remembered, can_be_remembered
+from gfgn.ops.torch_internals import coo_entries, outside_of_all_transforms, parse_to
 
 if TYPE_CHECKING:
     import networkx
@@ -30,6 +36,7 @@ SelfLoops: TypeAlias = Literal["remove", "add"]
 Duplicates: TypeAlias = Literal["merge", "keep"]
 
 MAX_NODES = 2**31 - 1  # node ids are stored as int32; offsets into the edges are 64-bit
+REMEMBERED = 16  # graphs of tensors that `as_graph` remembers: the edge types of a heterogeneous graph, and more
 SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
@@ -119,18 +126,13 @@ class Graph:
             edges = torch.cat([edges, loop.expand(2, -1)], dim=1)
             if edge_weight is not None:
                 edge_weight = torch.cat([edge_weight, edge_weight.new_ones(num_nodes)])
-        tensors = torch.ops.gfgn.index_edges(
-            edges, num_nodes, duplicates == "merge", num_nodes if self_loops == "add" else 0
-        )
+        tensors = index_edges(edges, num_nodes, duplicates == "merge", num_nodes if self_loops == "add" else 0)
         by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
         transpose, edge_position = tensors[10], tensors[11]
 
         weight = None
         if edge_weight is not None:
-            # One more element at the end takes the removed self-loops, whose edge_position is −1.
-            size = by_target.idx.numel()
-            index = torch.where(edge_position < 0, size, edge_position)
-            weight = edge_weight.new_zeros(size + 1).index_add(0, index, edge_weight)[:-1].to(dtype)
+            weight = _sum_weights(edge_weight, edge_position, by_target.idx.numel()).to(dtype)
         if not torch.compiler.is_compiling() and by_source.same_pattern(by_target):
             by_source = by_target  # an undirected graph: one copy for both orders
         return Graph(
@@ -361,8 +363,14 @@ def as_graph(
     batch: Tensor | None = None,
     batch_size: int | None = None,
     dtype: torch.dtype | None = None,
+    pooled: bool = False,
 ) -> Graph:
-    """The `Graph` that a layer needs, from a `Graph`, an `edge_index` or a sparse matrix."""
+    """The `Graph` that a layer needs, from a `Graph`, an `edge_index` or a sparse matrix.
+
+    The graph of an `edge_index` is remembered until one of the tensors is changed or deleted, see `Remembered`.
+    `pooled` says that the layer pools all nodes of a graph: then an `edge_index` that looks like a batch of graphs is
+    answered with a warning if there is no `batch`.
+    """
     if isinstance(edge_index, Graph):
         given = [name for name, value in (("edge_weight", edge_weight), ("batch", batch)) if value is not None]
         if given:
@@ -380,7 +388,65 @@ def as_graph(
         if edge_index.size(0) != num_nodes:
             raise ValueError(f"x has {num_nodes} rows, but the sparse matrix has {edge_index.size(0)}")
         return Graph.from_sparse(edge_index, batch=batch, batch_size=batch_size, dtype=dtype)
-    return Graph.from_edge_index(edge_index, num_nodes, edge_weight, batch=batch, batch_size=batch_size, dtype=dtype)
+    graph = _remembered(Graph.from_edge_index, edge_index, num_nodes, edge_weight, batch, batch_size, dtype)
+    if pooled and batch is None and not torch.compiler.is_compiling():
+        warn_of_missing_batch(graph)
+    return graph
+
+
+_graphs: Remembered[Graph] = Remembered(REMEMBERED)
+
+
+def _remembered(
+    build: Callable[..., Graph],
+    edge_index: Tensor,
+    size: int | tuple[int, int],
+    edge_weight: Tensor | None,
+    batch: Tensor | None,
+    batch_size: int | None,
+    dtype: torch.dtype | None,
+) -> Graph:
+    """The graph that `build` returns, remembered."""
+    # A PyG `EdgeIndex` wraps a tensor; either of them may be changed.
+    tensors = [x for x in (edge_index, edge_weight, batch) if x is not None]
+    if type(edge_index) is not Tensor:
+        tensors.append(_plain(edge_index))
+    options = {"batch_size": batch_size, "dtype": dtype}
+    if not can_be_remembered(*tensors):
+        return build(edge_index, size, edge_weight, batch=batch, **options)
+    arguments = build, size, edge_weight is None, batch is None, batch_size, dtype, torch.get_default_dtype()
+
+    def compute() -> Graph:
+        copy = None if batch is None else batch.clone()  # the graph must not keep the given batch alive
+        return build(edge_index, size, edge_weight, batch=copy, **options)
+
+    return _graphs.get(tensors, arguments, compute)
+
+
+@per_graph
+def warn_of_missing_batch(graph: Graph) -> None:
+    """Warns if the nodes are runs of consecutive nodes without an edge between them, as PyG's `Batch` makes them."""
+    with outside_of_all_transforms():
+        if count_runs(graph) > 1:
+            # Constant, so that it is shown once; from the caller of the module, as its forward calls `as_graph`.
+            message = (
+                "edge_index looks like a batch of graphs, but batch is not given: level='graph' computes one gate for "
+                "all nodes. Pass batch=data.batch, or Graph.from_data(data); for one graph in several parts, pass a "
+                "Graph as edge_index"
+            )
+            warnings.warn(message, stacklevel=7)
+
+
+def count_runs(graph: Graph) -> int:
+    """The number of runs of consecutive nodes without an edge between them; runs of a single node do not count."""
+    node = torch.arange(graph.num_nodes, device=graph.device)
+    reach = node
+    for rows in (graph.by_target, graph.by_source):
+        if rows.idx.numel():
+            last = rows.idx[(rows.ptr[1:] - 1).clamp(min=0)].long()  # columns ascend: the last one is the largest
+            reach = torch.where(rows.ptr.diff() > 0, torch.maximum(reach, last), reach)
+    end = torch.cummax(reach, 0).values == node  # no edge leads from up to here to a later node
+    return int((end[1:] & ~end[:-1]).sum())
 
 
 @per_graph
@@ -415,66 +481,6 @@ def symmetrize(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(matrix.maximum(matrix.T))
 
 
-# --- sorting: integers only, in one opaque operator, so that compilers see no data-dependent code ---
-
-
-@torch.library.custom_op("gfgn::index_edges", mutates_args=())
-def _index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
-    """Sorts the edges by target and by source.
-
-    The last `num_loops` edges are self-loops to keep; all others are dropped. Returns the five tensors of `CSR` by
-    target, the five by source, `transpose` and `edge_position` (see `Graph`).
-    """
-    source, target = edges.long()
-    kept = source != target
-    if num_loops:
-        kept[-num_loops:] = True
-    index = torch.nonzero(kept).view(-1)
-    source, target = source[index], target[index]
-    order = _order(source, target, num_nodes)
-    source, target = source[order], target[order]
-    first = torch.ones_like(source, dtype=torch.bool)
-    if merge:
-        first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
-    edge_position = torch.full_like(edges[0], -1, dtype=torch.int64)
-    edge_position[index[order]] = torch.cumsum(first, 0) - 1
-    source, target = source[first], target[first]
-    transpose = _order(target, source, num_nodes)
-    return [
-        *compress(target, source, num_nodes),
-        *compress(source[transpose], target[transpose], num_nodes),
-        transpose,
-        edge_position,
-    ]
-
-
-def _order(minor: Tensor, major: Tensor, num_nodes: int) -> Tensor:
-    """The stable order of the entries by `major`, then `minor`."""
-    if minor.device.type != "cpu":
-        return torch.sort(major * num_nodes + minor, stable=True).indices
-    # SciPy's conversions are counting sorts: linear time, where a comparison sort would take most of the time.
-    matrix = scipy.sparse.coo_array(
-        (np.arange(minor.numel()), (minor.numpy(), major.numpy())), shape=(num_nodes, num_nodes)
-    )
-    matrix.has_canonical_format = True  # do not merge repeated entries
-    return torch.from_numpy(matrix.tocsr().tocsc().data.astype(np.int64, copy=False))
-
-
-@_index_edges.register_fake
-def _(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:
-    size = torch.library.get_ctx().new_dynamic_size
-
-    def ids(length: int | torch.SymInt) -> Tensor:
-        return edges.new_empty(length, dtype=torch.int64)
-
-    def rows() -> list[Tensor]:
-        hubs, segments = size(), size()
-        return [ids(num_nodes + 1), ids(entries).int(), ids(hubs), ids(hubs + 1), ids(segments)]
-
-    entries = size()
-    return [*rows(), *rows(), ids(entries), ids(edges.size(1))]
-
-
 def _csr(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:
     return CSR.from_pointers(torch.from_numpy(ptr.astype(np.int64)), torch.from_numpy(idx))
 
@@ -494,18 +500,26 @@ def _normalization(
 
     Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory.
     """
-    target = _targets(by_target)
+    symmetric = symmetric or (weight is None and by_source is by_target)
+    kernels = _kernels(by_target.ptr, dtype, weight)
+    target = by_target.row_of_each_entry() if kernels is None else None
     if weight is None:
         degree = by_target.ptr.diff().to(dtype)
+    elif target is None:
+        degree = kernels.sum_rows(by_target.ptr, weight)
     else:
         degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
     inverse = _inverse(degree, weight is not None)
     root = inverse.sqrt()
+    if target is None:
+        by_order: dict[str, Tensor] = kernels.normalize(
+            by_target, by_source, transpose, weight, inverse, root, symmetric
+        )
+        return {"degree": degree, **by_order}
     norm = root.index_select(0, target).mul_(root.index_select(0, by_target.idx))
     row_norm = inverse.index_select(0, target)
     del target
     reverse_row_norm = inverse.index_select(0, by_source.idx)  # by_source holds the targets
-    symmetric = symmetric or (weight is None and by_source is by_target)
     if weight is not None:
         norm.mul_(weight)
         row_norm.mul_(weight)
@@ -530,12 +544,24 @@ def _inverse(degree: Tensor, weighted: bool) -> Tensor:
     return inverse
 
 
-def _targets(by_target: CSR) -> Tensor:
-    """The row of every entry; on a CPU in int32 by NumPy, in less time and memory than by PyTorch in int64."""
-    if by_target.ptr.device.type != "cpu" or torch.compiler.is_compiling():
-        return by_target.row_of_each_entry()
-    length = by_target.ptr.diff().numpy()
-    return torch.from_numpy(np.repeat(np.arange(length.size, dtype=np.int32), length))
+def _sum_weights(weight: Tensor, edge_position: Tensor, size: int) -> Tensor:
+    """`A` in the order of `by_target`, from the weights of the given edges."""
+    kernels = _kernels(edge_position, weight.dtype, weight)
+    if kernels is not None:
+        total: Tensor = kernels.sum_weights(weight, edge_position, size)
+        return total
+    # One more element at the end takes the removed self-loops, whose edge_position is −1.
+    index = torch.where(edge_position < 0, size, edge_position)
+    return weight.new_zeros(size + 1).index_add(0, index, weight)[:-1]
+
+
+def _kernels(rows: Tensor, dtype: torch.dtype, weight: Tensor | None) -> Any:
+    """The kernels of a graph on a CPU, or `None` where PyTorch must see the operations."""
+    if rows.device.type != "cpu" or dtype not in (torch.float32, torch.float64) or torch.compiler.is_compiling():
+        return None
+    if not is_plain(rows) or (weight is not None and (weight.requires_grad or not is_plain(weight))):
+        return None
+    return cpu_kernels("normalize")
 
 
 # --- checks of arguments --------------------------------------------------------------------------
@@ -563,7 +589,7 @@ def _check_edges(edges: Tensor, num_nodes: int | None) -> int:
         if num_nodes is None:
             raise ValueError("num_nodes must be given under torch.compile and torch.export")
         return num_nodes
-    low, high = (int(bound) for bound in edges.aminmax()) if edges.numel() else (0, -1)
+    low, high = torch.stack(edges.aminmax()).tolist() if edges.numel() else (0, -1)  # waits once for a GPU
     if num_nodes is None:
         num_nodes = high + 1
     if not 0 <= num_nodes <= MAX_NODES:
@@ -587,9 +613,9 @@ def _check_weight(weight: Tensor, edges: Tensor) -> Tensor:
     if not weight.is_floating_point():
         weight = weight.to(torch.get_default_dtype())
     if not torch.compiler.is_compiling():
-        bad = ~(weight.detach() >= 0) | weight.detach().isinf()
-        if bad.any():
-            edge = int(torch.nonzero(bad)[0])
+        low, high = torch.stack(weight.detach().aminmax()).tolist() if weight.numel() else (0, 0)
+        if not (low >= 0 and high < math.inf):  # a NaN too
+            edge = int(torch.nonzero(~(weight >= 0) | weight.isinf())[0])
             raise ValueError(f"edge_weight must be finite and not negative, got {float(weight[edge])} at edge {edge}")
     return weight
 
@@ -609,7 +635,7 @@ def _check_batch(
         if batch_size is None:
             raise ValueError("batch_size must be given under torch.compile and torch.export")
         return batch.long(), batch_size
-    low, high = (int(bound) for bound in batch.aminmax()) if num_nodes else (0, -1)
+    low, high = torch.stack(batch.aminmax()).tolist() if num_nodes else (0, -1)
     size = high + 1 if batch_size is None else batch_size
     if low < 0 or high >= size:
         raise ValueError(f"batch must hold graph numbers from 0 to {size - 1}, got {low} to {high}")
@@ -653,7 +679,7 @@ def as_bipartite(
             raise ValueError(f"edge_index must be a [{size[1]}, {size[0]}] matrix, got {list(edge_index.shape)}")
         (target, source), edge_weight = coo_entries(edge_index.to_sparse_coo())
         edge_index = torch.stack([source, target])
-    return Graph.bipartite(edge_index, size, edge_weight, batch=batch, batch_size=batch_size, dtype=dtype)
+    return _remembered(Graph.bipartite, edge_index, size, edge_weight, batch, batch_size, dtype)
 
 
 def _bipartite(

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,27 @@ def test_report_names_what_is_missing(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.sqlite") as store:
         store.note("comparison", "karate", dataclasses.asdict(make_plan(load("karate"), ["mlp"], 2)))
     assert "left out: mlp on karate, which has 0 of 2 runs so far" in report(str(tmp_path)).stdout
+
+
+def test_models_of_ones_own_are_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "net_of_mine.py").write_text(
+        "import torch\nfrom torch_geometric.nn import GCNConv\n\n\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self, in_channels, out_channels, width, dropout=0.5):\n"
+        "        super().__init__()\n"
+        "        self.conv = GCNConv(in_channels, out_channels)\n\n"
+        "    def forward(self, x, edge_index):\n"
+        "        return self.conv(x, edge_index)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    name, out = "net_of_mine:Net", tmp_path / "out"
+    error = compare(out, "karate", *QUICK, "--models", name, code=2)
+    assert f"must include width, which has no default: --set {name}.width=VALUE" in error.stderr
+    chosen = ["--models", f"gcn,{name}", "--set", f"{name}.width=3"]
+    result = compare(out, "karate", "dimensions", *QUICK, *chosen)
+    assert "8 runs" in result.stdout
+    assert f"{name} with code " in result.stdout
+    again = compare(out, "karate", "dimensions", *QUICK, *chosen)
+    assert "0 runs, 8 more from the store" in again.stdout
+    report(str(out))

@@ -1,8 +1,6 @@
 """`GFGNConv` and `GFGN` in PyG's own programs: heterogeneous graphs, loaders, samples by hop, summaries."""
 
 import pickle
-import sys
-import types
 from typing import Any
 
 import pytest
@@ -200,20 +198,23 @@ def test_blocks_of_a_node_loader(level: str) -> None:
 # --- tools ----------------------------------------------------------------------------------------
 
 
-def test_summary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyG prints the table with a package of its own, which is replaced here."""
-    tabulate = types.ModuleType("tabulate")
-    tabulate.tabulate = lambda content, **_: content  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tabulate", tabulate)
+def test_summary() -> None:
     x, edges = torch.randn(20, 5), random_edges(20, 40, torch.Generator())
     model = GFGN(5, 8, 2, 3, heads=2)
-    table: Any = summary(model, x, edges)
-    rows = {row[0].split(")")[-1]: row[1:] for row in table[1:]}
+    rows = summary_rows(model, x, edges)
     assert rows["GFGN"] == ["[20, 5], [2, 40]", "[20, 3]", str(model.num_parameters)]
     assert rows["GFGNConv"][1] == "[20, 3]"
     assert not any("Linear" in name for name in rows)  # a `MessagePassing` layer is a leaf
-    (layer,) = summary(GFGNConv((5, 3), 4), (x, x[:, :3]), edges)[1:]
-    assert layer[2:] == ["[20, 4]", "68"]
+    assert summary_rows(GFGNConv((5, 3), 4), (x, x[:, :3]), edges)["GFGNConv"][1:] == ["[20, 4]", "68"]
+
+
+def summary_rows(*arguments: Any) -> dict[str, list[str]]:
+    """PyG's table of a module: shapes of inputs and outputs and the number of parameters, by class."""
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in summary(*arguments).splitlines()[3:-1]]
+    return {
+        row[0].split(")")[-1]: [cell.replace(",", "") if k == 2 else cell for k, cell in enumerate(row[1:])]
+        for row in cells
+    }
 
 
 @every_level

@@ -13,7 +13,7 @@ from gfgn import ops
 from gfgn.ops.adam import adam_, copy_where_
 from gfgn.ops.cpu.dense import Dropout, drop_consecutive
 from gfgn.ops.cpu.numba_internals import as_pointers
-from gfgn.ops.random import keep, keyed
+from gfgn.ops.keys import keep, keyed
 
 
 def normal(*shape: int, seed: int = 0, where: str = "cpu") -> Tensor:

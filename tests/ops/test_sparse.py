@@ -9,7 +9,7 @@ from ops.backends import device, every_backend
 from torch import Tensor
 
 from gfgn import ops
-from gfgn.ops.random import keep
+from gfgn.ops.keys import keep
 from gfgn.ops.sparse import _both_orders_of
 
 

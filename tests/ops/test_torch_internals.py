@@ -28,11 +28,14 @@ NAMES = {
     "only_vmap_level": "torch._C._functorch.get_interpreter_stack",
     "only_vmap_level, the kind of a transform": "torch._C._functorch.TransformType.Vmap",
     "outside_of_transforms": "torch._functorch.pyfunctorch.temporarily_pop_interpreter_stack",
+    "as_plain_tensors": "torch._C.DisableTorchFunctionSubclass",
     "has_dispatch_modes": "torch._C._len_torch_dispatch_stack",
     "graph_is_retained": "torch._C._autograd._get_current_graph_task_keep_graph",
     "parse_to": "torch._C._nn._parse_to",
     "coo_entries": "torch.Tensor._indices",
     "in_place_version": "torch.Tensor._version",
+    "without_function_modes": "torch._C.DisableTorchFunction",
+    "tree_map_only": "torch.utils._pytree.tree_map_only",
     "WeakIdKeyDictionary": "torch.utils.weak.WeakIdKeyDictionary",
 }
 

@@ -17,7 +17,7 @@ from gfgn import Graph
 from gfgn.data import Dataset, Split, dimensions
 from gfgn.data.dataset import METRICS
 from gfgn.nn.registry import MODELS, find_model
-from gfgn.ops.random import GOLDEN, keyed, mix
+from gfgn.ops.keys import GOLDEN, keyed, mix
 from gfgn.train import Replica, Run, Status, TrainConfig, train_minibatch, train_replicas, trainer
 from gfgn.train.batch import Batch
 from gfgn.train.settings import num_threads, precision

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -56,6 +57,8 @@ def _set_up(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # `--models my_module:Net` finds my_module.py in the current folder
     logger = logging.getLogger("gfgn")
     logger.addHandler(_STDERR)  # adding it a second time has no effect
     logger.setLevel(logging.INFO)

@@ -37,7 +37,9 @@ def compare(
     data: Annotated[
         list[str] | None, typer.Argument(help="Datasets (see `gfgn datasets`) or paths: a folder, a zip or npz file.")
     ] = None,
-    models: Annotated[str, typer.Option(help="Models (see `gfgn models`), separated by commas.")] = ",".join(MODELS),
+    models: Annotated[
+        str, typer.Option(help="Models (see `gfgn models`) or package.module:Class of your own, separated by commas.")
+    ] = ",".join(MODELS),
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="4, or all if fewer")] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
     grid: Annotated[Grid, typer.Option(help="paper: tune every model on the paper's grid.")] = Grid.none,

@@ -5,12 +5,17 @@ from gfgn.cli.app import app, echo, print_table
 
 @app.command()
 def models() -> None:
-    """List the models: name, paper, and options with their defaults; then the models without a network."""
-    from gfgn.nn.registry import MODELS
+    """List the models: name, paper, and options with their defaults; then the models without a network.
+
+    Models of installed packages are listed too. Your own is named package.module:Class; it needs no registration.
+    """
+    from gfgn.nn.own import entry_points
+    from gfgn.nn.registry import MODELS, find_model
     from gfgn.train.classical import CLASSICAL
 
     rows = []
-    for name, entry in MODELS.items():
+    for name in (*MODELS, *entry_points()):
+        entry = find_model(name)
         options = ", ".join(f"{option} {parameter.default}" for option, parameter in entry.parameters.items())
         rows.append((name, entry.reference, options))
     print_table(("name", "paper", "options"), rows)

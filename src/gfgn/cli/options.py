@@ -118,9 +118,10 @@ def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
         if dot and model not in networks:
             raise ValueError(f"--set must name one of the networks {', '.join(networks) or '(none)'}, got {text!r}")
         if dot:
-            parameters = find_network(model).parameters
-            known: dict[str, Any] = {key: parameter.kind for key, parameter in parameters.items()}
+            entry = find_network(model)
+            known: dict[str, Any] = {key: parameter.kind for key, parameter in entry.parameters.items()}
             known |= dict.fromkeys(SAMPLING.get(model, ())) | dict.fromkeys(HYPER, float)
+            known |= {option: None} if entry.further and option not in known else {}
             target: dict[str, Any] = settings.options.setdefault(model, {})
         else:
             known = dict.fromkeys(HYPER, float) | training

@@ -184,7 +184,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         if isinstance(x, Tensor) and self.lin is not None:
             check_features(x, edge_index, self.in_channels, self.validate)
             check_size(size, (x.size(0), x.size(0)))
-            graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(self.gate))
+            dtype, pooled = norm_dtype(self.gate), self.level == "graph"
+            graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, dtype, pooled)
             z = self.transform(x)
         else:
             z, graph = self._stacked(x, edge_index, edge_weight, batch, batch_size, size)

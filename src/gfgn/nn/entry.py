@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+CODE = "code"  # the option that tells the runs of a model of the user's own apart from those before it was edited
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -29,12 +31,14 @@ class Parameter:
 
     def accepts(self, value: Any) -> bool:
         """Whether a value has the right type; an integer is accepted as a float."""
-        return value is self.default or isinstance(value, (int, float) if self.kind is float else self.kind)
+        if self.kind is None or value is self.default:
+            return True
+        return isinstance(value, (int, float) if self.kind is float else self.kind)
 
     @property
-    def kind(self) -> type:
-        """The type of the values that are not `None`."""
-        return type(next(value for value in self.values if value is not None))
+    def kind(self) -> type | None:
+        """The type of the values that are not `None`; `None` if there is no such value, and any type is accepted."""
+        return next((type(value) for value in self.values if value is not None), None)
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,11 @@ class Model:
         inductive: Whether a trained model runs on graphs it has not seen.
         replicas: Whether it trains in batches of replicas; otherwise it trains on samples of the graph.
         needs: Properties of the data that `network` takes as keywords, such as `"num_nodes"`.
+        own: Whether it is a model of the user's own, see `gfgn.nn.own`.
+        takes_dropout: Whether `network` takes the dropout rate; otherwise that of a `Replica` has no effect.
+        required: Options without a default.
+        further: Whether `network` takes options other than `parameters`.
+        code: Hash of the file that defines a model of the user's own; empty for all other models.
     """
 
     network: Callable[..., nn.Module]
@@ -59,6 +68,11 @@ class Model:
     inductive: bool = True
     replicas: bool = True
     needs: tuple[str, ...] = ()
+    own: bool = False
+    takes_dropout: bool = True
+    required: tuple[str, ...] = ()
+    further: bool = False
+    code: str = ""
 
     def build(
         self,
@@ -80,9 +94,9 @@ class Model:
         settings = settings or {}
         allowed = (*self.parameters, *self.needs)
         for name in settings:
-            if name not in allowed:
+            if name not in allowed and not self.further:
                 raise ValueError(f"settings must be among {', '.join(allowed)}, got {name!r}")
-        missing = [name for name in self.needs if name not in settings]
+        missing = [name for name in (*self.needs, *self.required) if name not in settings]
         if missing:
             raise ValueError(f"settings must include {', '.join(missing)}, got {', '.join(settings) or 'none'}")
         keywords = {name: parameter.default for name, parameter in self.parameters.items()} | dict(settings)
@@ -98,17 +112,27 @@ class Model:
             options: `(name, value)` pairs.
             facts: Properties of the data by name.
         """
-        settings = {option: parameter.default for option, parameter in self.parameters.items()}
-        for option, value in options:
-            if option not in settings:
-                known = ", ".join(settings) or "none"
+        given = {option: value for option, value in options if not (self.own and option == CODE)}
+        for option, value in given.items():
+            parameter = self.parameters.get(option)
+            if parameter is None and not self.further:
+                known = ", ".join(self.parameters) or "none"
                 raise ValueError(f"options of {name} must be among {known}, got {option!r}")
-            parameter = self.parameters[option]
-            if not parameter.accepts(value):
+            if parameter is not None and parameter.kind is not None and not parameter.accepts(value):
                 expected = parameter.kind.__name__
                 raise ValueError(f"option {option!r} of {name} must be of type {expected}, got {value!r}")
-            settings[option] = value
-        return settings | {need: facts[need] for need in self.needs}
+        if missing := [option for option in self.required if option not in given]:
+            how = ", ".join(f"--set {name}.{option}=VALUE" for option in missing)
+            raise ValueError(f"options of {name} must include {', '.join(missing)}, which has no default: {how}")
+        defaults = {option: parameter.default for option, parameter in self.parameters.items()}
+        return defaults | given | {need: facts[need] for need in self.needs}
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What all runs of a model of the user's own have in common: its code, and no dropout if it takes none."""
+        if not self.own:
+            return {}
+        return {CODE: self.code} | ({} if self.takes_dropout else {"dropout": 0.0})
 
 
 def hidden(default: int = 64, values: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Parameter:

@@ -144,7 +144,8 @@ class GFGN(ResettableModule):
             num_sampled_edges_per_hop: Numbers of edges that each hop added (`batch.num_sampled_edges`).
         """
         check_features(x, edge_index, self.in_channels, self.validate)
-        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, norm_dtype(next(self.parameters())))
+        dtype, pooled = norm_dtype(next(self.parameters())), self.convs[0].level == "graph"
+        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, dtype, pooled)
         hops = _check_hops(num_sampled_nodes_per_hop, num_sampled_edges_per_hop, self.num_layers)
         scores: list[Tensor] = []
         hidden: list[Tensor] = []

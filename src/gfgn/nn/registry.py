@@ -36,6 +36,7 @@ from gfgn.nn.baselines import (
 )
 from gfgn.nn.entry import Model, Parameter, hidden, layers
 from gfgn.nn.model import GFGN
+from gfgn.nn.own import Factory, entry_points, import_factory, is_import_name, own_model
 
 __all__ = ["HIDDEN", "MODELS", "Model", "Parameter", "find_model"]
 
@@ -90,11 +91,23 @@ MODELS: dict[str, Model] = {
 }
 
 
-def find_model(name: str, also: tuple[str, ...] = ()) -> Model:
-    """Returns the model of that name; `also` are further names for the message of an error."""
-    if name not in MODELS:
-        known = (*MODELS, *also)
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"model must be one of {', '.join(known)}, got {name!r}{hint}")
-    return MODELS[name]
+def find_model(model: str | Factory, also: tuple[str, ...] = ()) -> Model:
+    """Returns a model: of the registry by its name, or one's own.
+
+    Args:
+        model: A name of `MODELS`, `package.module:Class`, the name of an entry point of the group `gfgn.models`, or a
+            class or function that returns a module; see `gfgn.nn.own`.
+        also: Further names for the message of an error.
+    """
+    if not isinstance(model, str):
+        return own_model(model)
+    if model in MODELS:
+        return MODELS[model]
+    if is_import_name(model):
+        return own_model(import_factory(model))
+    if model in entry_points():
+        return own_model(entry_points()[model].load())
+    known = (*MODELS, *entry_points(), *also)
+    close = difflib.get_close_matches(model, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"model must be one of {', '.join(known)} or package.module:Class, got {model!r}{hint}")

@@ -10,7 +10,7 @@ from gfgn.ops.dense import dropout, head_linear, linear
 from gfgn.ops.dispatch import Backend, backends
 from gfgn.ops.edges import edge_softmax, from_source, from_target, sum_by_target
 from gfgn.ops.gates import gated_neighbor, gated_pair, gated_propagate, pair_aggregate, pair_scores
-from gfgn.ops.random import keyed
+from gfgn.ops.random import keyed, keyed_functions
 from gfgn.ops.reference import compute_dtype
 from gfgn.ops.sparse import sparse_linear
 from gfgn.ops.sums import neighbor_max, neighbor_mean, neighbor_sum, propagate, propagate_and_mean
@@ -31,6 +31,7 @@ __all__ = [
     "gated_propagate",
     "head_linear",
     "keyed",
+    "keyed_functions",
     "linear",
     "neighbor_max",
     "neighbor_mean",

@@ -35,11 +35,7 @@ class CSR(NamedTuple):
     @staticmethod
     def from_pointers(ptr: Tensor, idx: Tensor) -> CSR:
         """Builds the pattern from the start of every row and the column indices."""
-        length = ptr.diff()
-        hub_rows = torch.nonzero(length > SEGMENT).view(-1)
-        segments = (length[hub_rows] + (SEGMENT - 1)) // SEGMENT
-        seg_hub = torch.repeat_interleave(torch.arange(hub_rows.numel(), device=ptr.device), segments)
-        return CSR(ptr, idx.to(torch.int32), hub_rows, _cumulative(segments), seg_hub)
+        return build_patterns((ptr, idx))[0]
 
     def row_of_each_entry(self) -> Tensor:
         """`[entries]`, int64."""
@@ -49,6 +45,24 @@ class CSR(NamedTuple):
     def same_pattern(self, other: CSR) -> bool:
         """Whether both have the same entries in the same order."""
         return self is other or (torch.equal(self.ptr, other.ptr) and torch.equal(self.idx, other.idx))
+
+
+def build_patterns(*patterns: tuple[Tensor, Tensor]) -> list[CSR]:
+    """Builds several patterns, each from the start of every row and the column indices; waits once for a GPU."""
+    hubs, segments = [], []
+    for ptr, _ in patterns:
+        length = ptr.diff()
+        hubs.append((length > SEGMENT).cumsum(0))
+        segments.append(torch.where(length > SEGMENT, (length + (SEGMENT - 1)) // SEGMENT, 0))
+    counts = torch.stack([torch.stack([h[-1:].sum(), s.sum()]) for h, s in zip(hubs, segments, strict=True)]).tolist()
+    built = []
+    for (ptr, idx), (num_hubs, num_segments), hub, length in zip(patterns, counts, hubs, segments, strict=True):
+        numbers = torch.arange(num_hubs, device=ptr.device)
+        hub_rows = torch.searchsorted(hub, numbers + 1)  # hub h is the first row up to which there are h + 1 hubs
+        length = length[hub_rows]
+        seg_hub = torch.repeat_interleave(numbers, length, output_size=num_segments)
+        built.append(CSR(ptr, idx.to(torch.int32), hub_rows, _cumulative(length), seg_hub))
+    return built
 
 
 def compress(row: Tensor, idx: Tensor, num_rows: int) -> CSR:

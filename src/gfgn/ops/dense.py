@@ -17,7 +17,7 @@ from torch.nn import functional
 from gfgn.ops import reference
 from gfgn.ops.dispatch import choose, elementwise
 from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient
-from gfgn.ops.random import is_keyed, keep, next_key, rate_dtype
+from gfgn.ops.keys import is_keyed, keep, next_key, rate_dtype
 from gfgn.ops.registration import empty_like, operator, save
 from gfgn.ops.sparse import shared_linear_op, sparse_linear
 from gfgn.ops.torch_internals import is_batched

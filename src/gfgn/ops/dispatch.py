@@ -58,8 +58,9 @@ def elementwise(name: str) -> Any:
 
 
 @functools.cache
-def small_kernels(module: str) -> Any:
-    """The CPU kernels of small heads, for products (`"heads"`) or gates (`"small_gates"`), or `None` without Numba."""
+def cpu_kernels(module: str) -> Any:
+    """The CPU kernels that no other backend has: products (`"heads"`) and gates (`"small_gates"`) of small heads,
+    the sorting of edges (`"index"`) and their normalization (`"normalize"`); `None` without Numba."""
     return None if _missing("numba") else importlib.import_module(f"gfgn.ops.cpu.{module}")
 
 

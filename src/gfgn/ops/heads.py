@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gfgn.ops.dispatch import small_kernels
+from gfgn.ops.dispatch import cpu_kernels
 
 MANY_NODES = 16_384  # from which a GPU computes the gradient of a weight as one large product
 MANY_HEADS = 64  # from which their number alone keeps a GPU busy
@@ -50,12 +50,12 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
 
 def _small_products(x: Tensor, depth: int, width: int) -> Any:
     """The kernels for products that are too small for a BLAS library, or `None`."""
-    return small_kernels("heads") if _has_small_kernels(x, width) and depth <= 4 * SMALL else None
+    return cpu_kernels("heads") if _has_small_kernels(x, width) and depth <= 4 * SMALL else None
 
 
 def _small_gates(x: Tensor, gate: Tensor) -> Any:
     """The kernels for the gates of small heads, or `None`."""
-    return small_kernels("small_gates") if _has_small_kernels(x, gate.size(2)) else None
+    return cpu_kernels("small_gates") if _has_small_kernels(x, gate.size(2)) else None
 
 
 def _has_small_kernels(x: Tensor, width: int) -> bool:

@@ -23,6 +23,7 @@ from gfgn.ops.torch_internals import (
     outside_of_transforms,
     overload,
     unwrapped,
+    without_function_modes,
 )
 
 Tensors: TypeAlias = Sequence[Tensor]  # a `CSR` and values of its entries: operators accept lists, but no tuples
@@ -104,7 +105,7 @@ class Operator:
                 return self(*args)
         inner = [x if dim is None else unwrapped(x) for x, dim in zip(args, dims, strict=True)]
         size = next(x.size(dim) for x, dim in zip(inner, dims, strict=True) if dim is not None)
-        with outside_of_transforms():
+        with outside_of_transforms(), without_function_modes():
             out, out_dims = self._batch(size, dims, *inner)
         if isinstance(out, Tensor):
             return add_batch_dim(out, out_dims, level)

@@ -18,7 +18,7 @@ from torch import Tensor
 from gfgn.ops import bf16_split, reference
 from gfgn.ops.csr import CSR, compress, unpack
 from gfgn.ops.dispatch import choose, kernels
-from gfgn.ops.random import keep, next_key, rate_dtype
+from gfgn.ops.keys import keep, next_key, rate_dtype
 from gfgn.ops.registration import Tensors, empty_rows, operator, save
 from gfgn.ops.sums import spmm_op
 from gfgn.ops.torch_internals import WeakIdKeyDictionary, in_place_version

@@ -6,16 +6,22 @@ says which function of this module broke.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch._functorch import pyfunctorch
+from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
 _functorch = torch._C._functorch
+as_plain_tensors = torch._C.DisableTorchFunctionSubclass  # subclasses of tensors are treated as tensors inside it
+without_function_modes = (
+    torch._C.DisableTorchFunction
+)  # calls inside it go to PyTorch at once, past modes and subclasses
 outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack  # suspends the innermost functorch transform
 
 
@@ -47,6 +53,15 @@ def add_batch_dim(x: Tensor, dim: int, level: int) -> Tensor:
 def has_transforms() -> bool:
     """Whether any functorch transform is running."""
     return _functorch.peek_interpreter_stack() is not None
+
+
+@contextmanager
+def outside_of_all_transforms() -> Iterator[None]:
+    """Suspends all functorch transforms."""
+    with ExitStack() as suspended:
+        while has_transforms():
+            suspended.enter_context(outside_of_transforms())
+        yield
 
 
 def only_vmap_level() -> int | None:

@@ -25,7 +25,6 @@ from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS
 from gfgn.runs.study_runner import LOG, Log, select_cells
 from gfgn.runs.table import read_runs
-from gfgn.runs.views import load_view
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_runs
 
@@ -63,7 +62,7 @@ def check(
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     problems = check_files(study, out)
     log(f"{out}: {'tables differ from the runs' if problems else 'tables follow from the runs'}")
-    rerun = datasets or [dataset for dataset in RERUN if dataset in study.datasets]
+    rerun = datasets or [name for name in study.datasets if name in RERUN or name in study.graphs]
     if not rerun:
         log(f"no runs are repeated: {study.name} has none of {', '.join(RERUN)}; name others with --datasets")
     elif runs_per_cell:
@@ -104,7 +103,7 @@ def check_runs(
         if not complete:
             log(f"{name}: no cell has all its runs")
             continue
-        views = {view: load_view(name, view, root) for view in {study.variant(cell).view for cell in complete}}
+        views = {view: study.load(name, view, root) for view in {study.variant(cell).view for cell in complete}}
         repeated = Repeated()
         for cell in complete:
             variant, rows = study.variant(cell), results[cell].rows

@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import fmean
 
 from gfgn.data.datasets.registry import DATASETS
-from gfgn.nn.registry import MODELS
+from gfgn.nn.registry import find_model
 from gfgn.runs.comparison import in_words
 from gfgn.runs.grid import Configuration
-from gfgn.runs.record import is_gfgn
+from gfgn.runs.record import is_gfgn, is_standin
 from gfgn.runs.results import Change, Results
 from gfgn.runs.study import AXES, MEASURES, At, Cell, Variant
 from gfgn.runs.study_files import RUNS, Time
@@ -33,8 +33,8 @@ Lines = list[str]
 def make_page(results: Results, times: Sequence[Time] = (), figures: Sequence[Path] = ()) -> str:
     """The page in Markdown, with wall-clock times and the figures in its folder."""
     page = _Page(results)
-    real = [name for name in results.study.datasets if not DATASETS[name].standin]
-    standins = [name for name in results.study.datasets if DATASETS[name].standin]
+    real = [name for name in results.study.datasets if not is_standin(name)]
+    standins = [name for name in results.study.datasets if is_standin(name)]
     parts = [page.head(), [f"![{path.stem}]({path.name})" for path in figures]]
     if page.axis is None:
         parts += [page.overview(real), *map(page.dataset, real), page.ranks(real)]
@@ -320,7 +320,7 @@ class _Page:
     def _grid(self, model: str) -> str:
         """The values of a model's grid."""
         configurations = self.study.models[model]
-        hidden = "" if MODELS[model].gated and self.axis != "lam" else "lam"
+        hidden = "" if find_model(model).gated and self.axis != "lam" else "lam"
         words = [_set(name, values) for name, values in _choices(configurations).items() if name != hidden]
         return f"{', '.join(words)} ({count(len(configurations), 'configuration')})"
 

@@ -17,7 +17,7 @@ from gfgn.report.features import features_section, write_gates
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import bounds, count, gain, interval, mean_and_std, p_value, percent, scale
+from gfgn.runs.text import bounds, count, gain, interval, mean_and_std, p_value, percent, scale, short_names
 from gfgn.runs.text import heading as metric_heading
 from gfgn.runs.verdict import headline
 from gfgn.train.evaluation import ClassReport
@@ -126,9 +126,9 @@ def _overview(comparisons: Sequence[Comparison]) -> str:
     ranks = rank_models(comparisons) if len(models) > 1 else {}
     best = [max((score.mean for score in summary.values()), default=0.0) for summary in summaries]
     metrics = [comparison.dataset.metric for comparison in comparisons]
-    rows = []
+    rows, names = [], short_names(models)
     for model in models:
-        row: list[str] = [model]
+        row: list[str] = [names[model]]
         for summary, highest, metric in zip(summaries, best, metrics, strict=True):
             text = percent(summary[model], metric) if model in summary else ""
             row.append(Bold(text) if text and summary[model].mean == highest else text)
@@ -175,9 +175,12 @@ def _results(comparison: Comparison, number: int, level: int) -> str:
     paired = baseline is not None and any(map(is_gfgn, comparison.models))
     heads = ["model", f"test {metric_heading(metric)}", "95% interval", "parameters", "s / run"]
     note = "Mean ± standard deviation over runs; t-interval of the mean over splits, corrected for their overlap."
-    if paired:
-        heads[3:3] = [f"against {baseline}", "p"]
-        note += f" {baseline} is the baseline with the best test score; differences are paired by split and seed."
+    names = short_names(comparison.models)
+    if baseline is not None and paired:
+        heads[3:3] = [f"against {names[baseline]}", "p"]
+        note += (
+            f" {names[baseline]} is the baseline with the best test score; differences are paired by split and seed."
+        )
         note += " p: paired t-test over splits."
     rows = []
     for model, summary in comparison.summary().items():
@@ -186,7 +189,7 @@ def _results(comparison: Comparison, number: int, level: int) -> str:
         against = [gain(difference, metric), p_value(test.t_p)] if difference and test else ["", ""]
         costs = [f"{runs[0].num_parameters:,}", f"{np.mean([run.seconds for run in runs]):.2f}"]
         scores = [Bold(percent(summary, metric)), interval(summary, metric)]
-        rows.append([model, *scores, *(against if paired else []), *costs])
+        rows.append([names[model], *scores, *(against if paired else []), *costs])
     return heading(level, "Results", f"results-{number}") + "\n" + table(heads, rows, "Test scores by model", note)
 
 
@@ -194,11 +197,11 @@ def _selections(comparison: Comparison, number: int, level: int) -> str:
     """The selected configuration of each model and, folded, all that were tried."""
     if not comparison.selections:
         return ""
-    selected, tried = [], []
+    selected, tried, names = [], [], short_names(comparison.models)
     for model, selection in comparison.selections.items():
         for candidate in selection.candidates:
             score = mean_and_std(candidate.val, candidate.std, candidate.runs, comparison.dataset.metric)
-            tried.append([model, score, Prose(in_words(candidate.configuration, model))])
+            tried.append([names[model], score, Prose(in_words(candidate.configuration, model))])
         selected.append(tried[-len(selection.candidates)])
     heads = ["model", f"validation {metric_heading(comparison.dataset.metric)}", Prose("configuration")]
     note = "Mean ± standard deviation of the best validation score over splits. Test scores play no part."
@@ -212,7 +215,7 @@ def _selections(comparison: Comparison, number: int, level: int) -> str:
 def _runs(comparison: Comparison, number: int, level: int) -> str:
     """Every run as a mark, one row per model, with the mean and its 95% interval above."""
     metric, summaries = comparison.dataset.metric, comparison.summary()
-    factor = scale(metric)
+    factor, names = scale(metric), short_names(summaries)
     scores = {model: [factor * run.test for run in comparison.rows[model]] for model in summaries}
     intervals = {model: [factor * bound for bound in bounds(summaries[model], metric)] for model in summaries}
     span = padded(
@@ -224,7 +227,7 @@ def _runs(comparison: Comparison, number: int, level: int) -> str:
     chart = Chart(span, (float(len(scores)), 0.0), ROW * len(scores))
     chart.x_axis(f"test {metric_heading(metric)}")
     for row, (model, summary) in enumerate(summaries.items()):
-        chart.text("0", ROW * row + 15, model, kind="name")
+        chart.text("0", ROW * row + 15, names[model], kind="name")
         chart.text("100%", ROW * row + 15, percent(summary, metric), "end")
         low, high = intervals[model]
         if np.isfinite([low, high]).all():

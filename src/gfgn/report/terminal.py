@@ -17,7 +17,7 @@ from gfgn.runs import Comparison
 from gfgn.runs.advice import Advice
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import gain, heading, interval, percent, score, unit
+from gfgn.runs.text import gain, heading, interval, percent, score, short_names, unit
 from gfgn.runs.verdict import headline
 
 
@@ -31,8 +31,8 @@ def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> No
         settings = comparison.settings
     ranks = rank_models(comparisons)
     if len(comparisons) > 1 and len(ranks) > 1:
-        ordered = sorted(ranks.items(), key=lambda pair: pair[1])
-        _print(console, "\naverage rank: " + ", ".join(f"{model} {rank:.2f}" for model, rank in ordered))
+        ordered, names = sorted(ranks.items(), key=lambda pair: pair[1]), short_names(ranks)
+        _print(console, "\naverage rank: " + ", ".join(f"{names[model]} {rank:.2f}" for model, rank in ordered))
 
 
 def print_advice(console: Console, advice: Advice) -> None:
@@ -52,7 +52,8 @@ def print_advice(console: Console, advice: Advice) -> None:
 def _print_comparison(
     console: Console, comparison: Comparison, with_settings: bool, with_headline: bool = True
 ) -> None:
-    data, baseline = comparison.dataset, comparison.best_baseline
+    data, names = comparison.dataset, short_names(comparison.models)
+    baseline = comparison.best_baseline
     metric = data.metric
     standin = " (a stand-in: not comparable with published scores)" if data.standin else ""
     _print(console, f"{data.name}: {data.description}{standin}")
@@ -60,12 +61,12 @@ def _print_comparison(
         _print(console, f"Every network: {comparison.settings}.")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
-    for title in (f"test {heading(metric)}", "95% interval", *([f"against {baseline}"] if baseline else [])):
+    for title in (f"test {heading(metric)}", "95% interval", *([f"against {names[baseline]}"] if baseline else [])):
         table.add_column(literal(title), justify="right")
     for model, summary in comparison.summary().items():
         difference = comparison.gain(model)
         cells = [
-            model,
+            names[model],
             percent(summary, metric),
             interval(summary, metric),
             gain(difference, metric) if difference else "",
@@ -75,7 +76,7 @@ def _print_comparison(
     for model, selection in comparison.selections.items():
         best = selection.candidates[0]
         val = f"{score(best.val, metric)}{unit(metric)}"
-        _print(console, f"  {model}: {in_words(best.configuration, model)} (validation {val})")
+        _print(console, f"  {names[model]}: {in_words(best.configuration, model)} (validation {val})")
     if with_headline:
         _print(console, headline(comparison))
 

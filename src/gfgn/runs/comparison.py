@@ -17,7 +17,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN, MODELS
 from gfgn.runs.grid import Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
-from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn
+from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn, known_network
 from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store
@@ -144,7 +144,7 @@ class Comparison:
         model = f"two layers and {HIDDEN} hidden units unless its paper says otherwise, Adam"
         length = f"at most {config.max_epochs} epochs, early stopping after {config.patience} epochs"
         length += "".join(f", {name} {_short(value)}" for name, value in further_settings(config).items())
-        length += "".join(f"; {name} with {in_words(own)}" for name, own in plan.options.items())
+        length += "".join(f"; {name} with {in_words(own, name)}" for name, own in plan.options.items())
         if not plan.tuned:
             return f"{model} with {in_words(plan.configurations[0])}, {length}"
         names = _ordered({name for configuration in plan.configurations for name in configuration})
@@ -182,6 +182,8 @@ def make_plan(
         # The gates read means of features, which tell nothing if all are 0.
         biased: dict[str, Configuration] = {model: {"gate_bias": 0.0} for model in models if is_gfgn(model)}
         options = {model: biased.get(model, {}) | options.get(model, {}) for model in {**biased, **options}}
+    own = {model: entry.fixed for model in models if model not in CLASSICAL and (entry := find_network(model)).own}
+    options = {model: options.get(model, {}) | own.get(model, {}) for model in {**options, **own}}
     if grid is not None and trials is not None:
         raise ValueError(f"trials must not be given together with grid, got {trials}")
     if grid is not None and not grid:
@@ -214,7 +216,7 @@ def compare(
     """Trains every model on the first `splits` splits with seeds 0 … `seeds` − 1, except runs that the store has.
 
     Args:
-        models: Names of the models, see `gfgn.nn.registry.MODELS`.
+        models: Names of the models, see `gfgn.nn.find_model`; of one's own: `package.module:Class`.
         trials: Number of random configurations to tune each model on, the same for all models. They train on every
             split with seed 0; successive halving stops the worse ones early, except for models that train on samples
             of the graph. The one with the best mean validation score is trained with all seeds.
@@ -277,9 +279,11 @@ def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
 
 
 def in_words(configuration: Configuration, model: str | None = None) -> str:
-    """A configuration as text; λ is left out for a model without gates."""
-    entry = MODELS.get(model or "")
-    names = [name for name in _ordered(configuration) if name != "lam" or entry is None or entry.gated]
+    """A configuration as text, without what the model ignores."""
+    entry, hidden = known_network(model) if model else None, set()
+    if entry is not None:
+        hidden = {*(() if entry.gated else ("lam",)), *(() if entry.takes_dropout else ("dropout",))}
+    names = [name for name in _ordered(configuration) if name not in hidden]
     return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in names)
 
 

@@ -44,7 +44,8 @@ def make_replicas(
 ) -> list[Replica]:
     """Every configuration on every split with every seed, without duplicates.
 
-    For a model without gates, configurations that differ only in λ are duplicates. `splits` are indices.
+    Configurations that differ only in what the model ignores (λ without gates, the dropout rate of a model of one's own
+    whose constructor does not take it) are duplicates. `splits` are indices.
     """
     runs = itertools.product(configurations, list(splits), list(seeds))
     return list(dict.fromkeys(canonical(model, make_replica(*run)) for run in runs))

@@ -20,7 +20,7 @@ import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.data.splits import Split
-from gfgn.nn.registry import MODELS
+from gfgn.nn.registry import Model, find_model
 from gfgn.train.classical import CLASSICAL
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
@@ -207,11 +207,23 @@ def is_gfgn(model: str) -> bool:
 
 
 def canonical(model: str, replica: Replica) -> Replica:
-    """The replica without what the model ignores: λ if it has no gates, all hyperparameters if it has no network."""
+    """The replica without what the model ignores: λ if it has no gates, the dropout rate if it takes none, and all
+    hyperparameters if it has no network."""
     if model in CLASSICAL:
         return Replica(replica.split, replica.seed)
-    entry = MODELS.get(model)
-    return replica if entry is None or entry.gated else replace(replica, lam=1.0)
+    entry = known_network(model)
+    if entry is None:
+        return replica
+    lam = replica.lam if entry.gated else 1.0
+    return replace(replica, lam=lam, dropout=replica.dropout if entry.takes_dropout else 0.0)
+
+
+def known_network(model: str) -> Model | None:
+    """The network of that name; `None` if it is none, or one of the user's own that cannot be imported here."""
+    try:
+        return find_model(model)
+    except (ValueError, ImportError):
+        return None
 
 
 def further_settings(config: TrainConfig) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from gfgn.runs.plan import Result, read_result
 from gfgn.runs.record import Row, is_gfgn
 from gfgn.runs.study import Cell, Fact, Study
-from gfgn.runs.views import known_test_share
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 from gfgn.train.statistics import difference, paired_test
@@ -54,7 +53,7 @@ class Results:
 
     def test_share(self, cell: Cell) -> float:
         """The number of test nodes over that of all other nodes of a split."""
-        return known_test_share(cell.dataset, self.study.variant(cell).view)
+        return self.study.test_share(cell)
 
     def missing(self) -> list[Cell]:
         """The cells that lack runs."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from gfgn.nn.registry import MODELS
+from gfgn.data.dataset import Dataset
+from gfgn.nn.registry import find_model
 from gfgn.runs.grid import Configuration
 from gfgn.runs.plan import Plan
-from gfgn.runs.views import View, data_name
+from gfgn.runs.views import GraphFile, View, data_name, known_test_share, load_view
 from gfgn.train.config import TrainConfig
 
 # What a study can vary besides datasets and models: random edges added to the graph, as a fraction of its edges; λ; or
@@ -97,12 +99,21 @@ class Study:
     variants: Mapping[At, Variant] = field(default_factory=dict)  # by value of what is varied
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the datasets of models that do not run on all
     published: Published = field(default_factory=Published)
+    graphs: Mapping[str, GraphFile] = field(default_factory=dict)  # the datasets that are graphs of the user's own
+
+    def load(self, dataset: str, view: View, root: Path | None = None) -> Dataset:
+        """A view of one of the datasets; `root` is the folder of those of the registry."""
+        return load_view(dataset, view, root, self.graphs.get(dataset))
+
+    def test_share(self, cell: Cell) -> float:
+        """The number of test nodes of a split over that of its other nodes."""
+        return known_test_share(cell.dataset, self.variant(cell).view, self.graphs.get(cell.dataset))
 
     def cells(self, dataset: str, model: str) -> list[Cell]:
         """The cells of a model on a dataset: one per value of what is varied. λ applies to models with gates only."""
         if dataset not in self.only.get(model, self.datasets):
             return []
-        if self.vary is None or (self.vary.name == "lam" and not MODELS[model].gated):
+        if self.vary is None or (self.vary.name == "lam" and not find_model(model).gated):
             return [Cell(dataset, model)]
         return [Cell(dataset, model, value) for value in self.vary.values]
 

@@ -17,16 +17,18 @@ from typing import Any
 import torch
 
 from gfgn.data.datasets.registry import DATASETS
-from gfgn.nn.registry import MODELS
+from gfgn.nn.own import entry_points, is_import_name
+from gfgn.nn.registry import MODELS, find_model
 from gfgn.runs.grid import Configuration, grid, make_replicas
 from gfgn.runs.record import HYPER
 from gfgn.runs.study import AXES, MEASURES, At, Axis, Fact, Published, Study, StudyError, Variant
-from gfgn.runs.views import View
+from gfgn.runs.views import GraphFile, View
 from gfgn.train.config import TrainConfig
 from gfgn.train.minibatch import SAMPLING
 
 Check = Callable[[str, Any], Any]  # of the name of a part of a study in messages, and its content
 REQUIRED = ("title", "datasets", "models", "grid", "splits", "seeds", "training")
+READING = ("id", "label", "split", "drop", "undirected", "scale", "stratify", "metric", "num_splits")  # of a graph
 OPTIONAL = ("about", "training_of", "vary", "only", "published")
 
 
@@ -38,14 +40,16 @@ def read_study(path: Path) -> Study:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise StudyError(f"{path} must be a YAML file, got one that cannot be read: {error}") from None
-    return make_study(content, path.stem)
+    return make_study(content, path.stem, path.parent)
 
 
-def make_study(content: Any, name: str) -> Study:
-    """Makes a study from the content of a YAML file and checks it."""
+def make_study(content: Any, name: str, folder: Path = Path()) -> Study:
+    """Makes a study from the content of a YAML file and checks it; paths of graphs are relative to `folder`."""
     with _named(f"study {name}"):
         _check_keys("the study", content, REQUIRED, OPTIONAL)
-        datasets = _names(DATASETS, "datasets", content["datasets"])
+        graphs = _graphs(content["datasets"], folder)
+        datasets = tuple(graphs)
+        own_graphs = {name: graph for name, graph in graphs.items() if graph is not None}
         models = _models(content)
         config = _config({}, "training", content["training"])
         vary = _axis(content.get("vary"))
@@ -63,9 +67,10 @@ def make_study(content: Any, name: str) -> Study:
             config=config,
             configs=own,
             vary=vary,
-            variants={} if vary is None else _variants(vary, content, Variant(View(), models, config)),
+            variants={} if vary is None else _variants(vary, content, Variant(View(), models, config), datasets),
             only=_table(models, partial(_names, datasets), "only", content.get("only", {})),
-            published=_record(Published, PUBLISHED, (), "published", content.get("published", {})),
+            published=_published(own_graphs, content.get("published", {})),
+            graphs=own_graphs,
         )
 
 
@@ -122,10 +127,11 @@ def _each(check: Check, what: str, values: Any) -> tuple[Any, ...]:
     return tuple(check(what, value) for value in _of_kind("a list", what, values))
 
 
-def _table(names: Iterable[str], check: Check, what: str, content: Any) -> dict[str, Any]:
+def _table(names: Iterable[str] | Check, check: Check, what: str, content: Any) -> dict[str, Any]:
     """A mapping from known names to values."""
     pairs = _of_kind("a mapping", what, content).items()
-    return {_known(names, what, name): check(f"{what}.{name}", value) for name, value in pairs}
+    known = names if callable(names) else partial(_known, names)
+    return {known(what, name): check(f"{what}.{name}", value) for name, value in pairs}
 
 
 def _record(kind: Any, checks: Mapping[str, Check], required: Sequence[str], what: str, content: Any) -> Any:
@@ -146,24 +152,67 @@ def _check_keys(what: str, content: Any, required: Iterable[str], optional: Iter
         raise StudyError(f"{what} must have {', '.join(missing)}, got {', '.join(content) or 'nothing'}")
 
 
-SCORES: Check = partial(_table, MODELS, partial(_table, DATASETS, _number))
-FACT: dict[str, Check] = {
-    "measure": partial(_known, MEASURES),
-    "dataset": partial(_known, DATASETS),
-    "value": _number,
-    "model": partial(_known, MODELS),
-    "at": _number,
-}
-PUBLISHED: dict[str, Check] = {
-    "source": _text,
-    "scores": SCORES,
-    "spreads": SCORES,
-    "ranks": partial(_table, MODELS, _number),
-    "facts": partial(_each, partial(_record, Fact, FACT, ("measure", "dataset", "value"))),
-    "notes": partial(_each, _text),
-}
+def _model(what: str, name: Any) -> str:
+    """The name of a model: of the registry, or of one's own that can be imported."""
+    if isinstance(name, str) and (is_import_name(name) or name in entry_points()):
+        with _named(what):
+            find_model(name)
+        return name
+    return _known(MODELS, what, name)
+
+
+def _published(datasets: Iterable[str], content: Any) -> Published:
+    """Published results; `datasets` are the study's own, and those of the registry are known as well."""
+    known = [*DATASETS, *datasets]
+    fact: dict[str, Check] = {
+        "measure": partial(_known, MEASURES),
+        "dataset": partial(_known, known),
+        "value": _number,
+        "model": _model,
+        "at": _number,
+    }
+    scores: Check = partial(_table, _model, partial(_table, known, _number))
+    checks: dict[str, Check] = {
+        "source": _text,
+        "scores": scores,
+        "spreads": scores,
+        "ranks": partial(_table, _model, _number),
+        "facts": partial(_each, partial(_record, Fact, fact, ("measure", "dataset", "value"))),
+        "notes": partial(_each, _text),
+    }
+    made: Published = _record(Published, checks, (), "published", content)
+    return made
+
 
 # --- parts of a study -------------------------------------------------------------------------------------------------
+
+
+def _graphs(content: Any, folder: Path) -> dict[str, GraphFile | None]:
+    """The datasets by name: of the registry, or paths of graphs, relative to `folder`, with arguments of `read`."""
+    graphs: dict[str, GraphFile | None] = {}
+    if not isinstance(content, list) or not content:
+        raise StudyError(f"datasets must be a list of one or more distinct names, got {content!r}")
+    for each in content:
+        name, graph = (each, None) if isinstance(each, str) and each in DATASETS else _graph(each, folder)
+        if name in graphs:
+            raise StudyError(f"datasets must be a list of one or more distinct names, got {name!r} twice")
+        graphs[name] = graph
+    return graphs
+
+
+def _graph(content: Any, folder: Path) -> tuple[str, GraphFile]:
+    options = dict(content) if isinstance(content, dict) else {"path": content}
+    given = options.pop("path", None)
+    path = folder / given if isinstance(given, str) else None
+    if path is None or not path.exists():
+        names = ", ".join(DATASETS)
+        hint = did_you_mean(given, DATASETS)
+        raise StudyError(f"datasets must be one of {names}, or the path of a graph, got {given!r}{hint}")
+    _check_keys(f"datasets.{given}", options, (), READING)
+    name = path.resolve().stem if path.is_file() else path.resolve().name
+    if name in DATASETS:
+        raise StudyError(f"datasets must be graphs whose names are not those of known datasets, got {name!r}")
+    return name, GraphFile(path, options)
 
 
 def _models(
@@ -171,29 +220,31 @@ def _models(
 ) -> dict[str, tuple[Configuration, ...]]:
     """Each model's configurations: a model's own choices override the shared grid, a variant's override both."""
     shared = _table(HYPER, lambda what, values: values, "grid", content["grid"])
-    own = _table(MODELS, partial(_of_kind, "a mapping"), "models", content["models"])
+    own = _table(_model, partial(_of_kind, "a mapping"), "models", content["models"])
     if not own:
         raise StudyError(f"models must name at least one of {', '.join(MODELS)}, got none")
     return {model: _grid(f"{where}models.{model}", model, own[model] | dict(changes or {}), shared) for model in own}
 
 
 def _grid(where: str, model: str, own: dict[str, Any], shared: dict[str, Any]) -> tuple[Configuration, ...]:
-    entry = MODELS[model]
-    hyper = [name for name in HYPER if name != "lam" or entry.gated]
+    entry = find_model(model)
+    ignored = {*(() if entry.gated else ("lam",)), *(() if entry.takes_dropout else ("dropout",))}
+    hyper = [name for name in HYPER if name not in ignored]
     choices = {name: values for name, values in shared.items() if name in hyper} | own
     for name, values in choices.items():
-        _known([*hyper, *entry.parameters, *SAMPLING.get(model, ())], where, name)
+        if not entry.further or name in HYPER:
+            _known([*hyper, *entry.parameters, *SAMPLING.get(model, ())], where, name)
         _of_kind("a list of one or more values", f"{where}.{name}", values)
         if name in HYPER:
             choices[name] = [_number(f"{where}.{name}", value) for value in values]
     with _named(where):
         configurations = grid(**choices)
         for replica in make_replicas(model, configurations, [0]):
-            options = tuple((name, value) for name, value in replica.options if name in entry.parameters)
+            options = tuple((name, value) for name, value in replica.options if name not in SAMPLING.get(model, ()))
             settings = entry.settings(model, options, dict.fromkeys(entry.needs, 1))
             with torch.device("meta"):
                 entry.build(1, 2, 0.5, 1.0, settings)
-    return tuple(configurations)
+    return tuple(configuration | entry.fixed for configuration in configurations)
 
 
 def _config(standard: dict[str, Any], what: str, changes: Any) -> TrainConfig:
@@ -223,11 +274,12 @@ def _axis(content: Any) -> Axis | None:
     return Axis(name, numbers)
 
 
-def _variants(vary: Axis, content: dict[str, Any], standard: Variant) -> dict[At, Variant]:
+def _variants(vary: Axis, content: dict[str, Any], standard: Variant, datasets: Sequence[str]) -> dict[At, Variant]:
     """The variant of each value of what is varied: the standard with one change."""
     if vary.name == "variant":
         given = content["vary"]["variant"].items()
-        return {name: _variant(f"vary.variant.{name}", changes, content, standard) for name, changes in given}
+        what = "vary.variant"
+        return {name: _variant(f"{what}.{name}", changes, content, standard, datasets) for name, changes in given}
     if vary.name == "noise":
         return {value: standard._replace(view=View(noise=float(value))) for value in vary.values}
     models = standard.models.items()
@@ -237,11 +289,11 @@ def _variants(vary: Axis, content: dict[str, Any], standard: Variant) -> dict[At
     }
 
 
-def _variant(what: str, changes: Any, content: dict[str, Any], standard: Variant) -> Variant:
+def _variant(what: str, changes: Any, content: dict[str, Any], standard: Variant, datasets: Sequence[str]) -> Variant:
     _check_keys(what, changes, (), ("about", "data", "grid", "training"))
     grid = _of_kind("a mapping", f"{what}.grid", changes.get("grid", {}))
     return Variant(
-        _view(f"{what}.data", changes.get("data", {}), content["datasets"]),
+        _view(f"{what}.data", changes.get("data", {}), datasets),
         _models(content, grid, f"{what}.") if grid else standard.models,
         _config(asdict(standard.config), f"{what}.training", changes.get("training", {})),
         _text(f"{what}.about", changes.get("about", "")),
@@ -253,7 +305,10 @@ def _view(what: str, content: Any, datasets: Iterable[str]) -> View:
     fractions = content.get("fractions")
     with _named(what):
         view = View(**{**content, "fractions": None if fractions is None else tuple(fractions)})
-    names = ", ".join(name for name in datasets if not DATASETS[name].directed)
+    own = [name for name in datasets if name not in DATASETS]
+    if view.features != "normalized" and own:
+        raise StudyError(f"{what}: features must be normalized for {', '.join(own)}, got {view.features}")
+    names = ", ".join(name for name in datasets if name in own or not DATASETS[name].directed)
     if view.edges != "undirected" and names:
         message = f"{what}: edges must be undirected for {names}, whose files have no directions"
         raise StudyError(f"{message}, got {view.edges}")

@@ -25,7 +25,7 @@ from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS, STORE, TIMES, Time, add_time, write_study_files
 from gfgn.runs.table import read_runs
 from gfgn.runs.training import CallbackList, ProgressCallback
-from gfgn.runs.views import View, load_view
+from gfgn.runs.views import View
 from gfgn.train.replica import Status
 
 Log = Callable[[str], None]  # receives messages, one line each
@@ -181,7 +181,7 @@ def _datasets(
     for name, view in plans:
         progress.check_time()
         try:
-            data = load_view(name, view, root)
+            data = study.load(name, view, root)
         except (OSError, ImportError) as error:
             if name in named:
                 raise

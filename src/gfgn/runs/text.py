@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from gfgn.train.statistics import Summary
 
@@ -74,6 +75,13 @@ def p_value(value: float | None) -> str:
     if value is None or math.isnan(value):
         return ""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def short_names(models: Iterable[str], longest: int = 24) -> dict[str, str]:
+    """The names of models in tables: of a long `package.module:Class` the class, if no other model is called so."""
+    short = {model: model.rpartition(":")[2] if len(model) > longest else model for model in models}
+    names = list(short.values())
+    return {model: name if names.count(name) == 1 else model for model, name in short.items()}
 
 
 def count(number: int, noun: str) -> str:

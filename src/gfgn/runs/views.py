@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +15,10 @@ from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.registry import DATASETS, load
 from gfgn.data.diagnosis import connected_components
 from gfgn.data.generators.noise import add_random_edges
+from gfgn.data.io.read import read
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
+from gfgn.runs.record import measure_test_share
 from gfgn.train.statistics import TEST_SHARE
 
 NOISE_SEED = 0
@@ -54,10 +59,23 @@ class View:
                 raise ValueError(f"fractions must be positive with a sum below 1, got {self.fractions}")
 
 
+@dataclass(frozen=True)
+class GraphFile:
+    """A graph of the user's own: where it is, and the arguments of `gfgn.data.read`."""
+
+    path: Path
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def read(self, name: str) -> Dataset:
+        """The graph, under its name in the study."""
+        return replace(read(self.path, **self.options), name=name)
+
+
 def data_name(dataset: str, view: View | None = None) -> str:
-    """The name of a dataset of the registry in results: it marks stand-ins and ends with what `view` changes."""
+    """The name of a dataset in results: it marks stand-ins and ends with what `view` changes."""
     view = view or View()
-    name = f"{dataset} (stand-in)" if DATASETS[dataset].standin else dataset
+    entry = DATASETS.get(dataset)
+    name = f"{dataset} (stand-in)" if entry is not None and entry.standin else dataset
     name += f"+{100 * view.noise:g}%" if view.noise else ""
     changes = [getattr(view, part) for part, known in CHOICES.items() if getattr(view, part) != known[0]]
     if view.fractions is not None:
@@ -65,21 +83,37 @@ def data_name(dataset: str, view: View | None = None) -> str:
     return " ".join([name, *changes])
 
 
-def known_test_share(dataset: str, view: View | None = None) -> float:
+def known_test_share(dataset: str, view: View | None = None, graph: GraphFile | None = None) -> float:
     """The number of test nodes of a split over that of its other nodes, see `gfgn.train.statistics.standard_error`.
 
-    Known without loading the data, so that the tables of a study follow from its runs alone. Nodes that a view leaves
-    out are missing from all parts alike.
+    Known without loading the data, so that the tables of a study follow from its runs alone; only a graph of the user's
+    own is read. Nodes that a view leaves out are missing from all parts alike.
     """
     view = view or View()
     if view.fractions is not None:
         return 1 / sum(view.fractions) - 1
+    if graph is not None:
+        return _measured_test_share(graph)
     return TEST_SHARES.get(dataset, TEST_SHARE)
 
 
-def load_view(name: str, view: View, root: Path | None = None) -> Dataset:
-    """Loads a view of a dataset of the registry; `root` is the folder of all datasets, see `gfgn.data.load`."""
-    data = load(name, root, normalize=view.features != "raw", directed=view.edges != "undirected")
+@cache
+def _measured_test_share(graph: GraphFile) -> float:
+    if not graph.path.exists():
+        return TEST_SHARE
+    share = measure_test_share(graph.read("").splits)
+    return TEST_SHARE if share is None else share
+
+
+def load_view(name: str, view: View, root: Path | None = None, file: GraphFile | None = None) -> Dataset:
+    """Loads a view of a dataset of the registry, or of the graph in a `file` of the user's own.
+
+    `root` is the folder of all datasets, see `gfgn.data.load`.
+    """
+    if file is not None:
+        data = file.read(name)
+    else:
+        data = load(name, root, normalize=view.features != "raw", directed=view.edges != "undirected")
     if view == View():
         return data
     graph = data.graph

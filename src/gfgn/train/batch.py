@@ -24,10 +24,11 @@ from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
 from gfgn.graph import Graph
 from gfgn.ops.adam import BETAS, adam_, copy_where_
-from gfgn.ops.random import GOLDEN, mix, rate_dtype
+from gfgn.ops.keys import GOLDEN, mix, rate_dtype
 from gfgn.train import metrics
 from gfgn.train.config import TrainConfig, initial_best, update_best_
-from gfgn.train.program import Program
+from gfgn.train.messages import log_once, shorten
+from gfgn.train.program import Program, State
 from gfgn.train.replica import Replica
 from gfgn.train.task import Part, Task
 
@@ -78,16 +79,23 @@ class Batch:
         which = torch.tensor([seeds.index(replica.seed) for replica in self.replicas], device=device)
         self.layouts: dict[str, Layout] = {}
         self.tensors = self._vectors(splits)
-        for name, value in initial[0].items():
+        for name, value in initial[0].parameters.items():
             self.layouts[name] = layout = Layout(value.shape, program.is_by_feature(value.shape))
-            values = torch.stack([each[name].to(device) for each in initial]).index_select(0, which)
+            values = torch.stack([each.parameters[name].to(device) for each in initial]).index_select(0, which)
             self.tensors[f"parameter {name}"] = flat = layout.store(values)
             for kind in ("first moment", "second moment", "best"):
                 self.tensors[f"{kind} {name}"] = torch.zeros_like(flat)
+        self.buffers: dict[str, Layout] = {}
+        for name, value in initial[0].buffers.items():
+            self.buffers[name] = layout = Layout(value.shape, by_feature=False)
+            values = torch.stack([each.buffers[name].to(device) for each in initial]).index_select(0, which)
+            self.tensors[f"buffer {name}"] = flat = layout.store(values)
+            self.tensors[f"best buffer {name}"] = flat.clone()
         self.tables = self._adam_tables()
         self._train_weights = [part.weights(config.class_weights) for part in task.steps]
         self._val_weights = task.val.weights()
         self._captured: list[Any] = []
+        self._eager = False  # whether epochs cannot be captured
 
     def _vectors(self, splits: Sequence[int]) -> dict[str, Tensor]:
         """Hyperparameters and training state, one value per replica."""
@@ -123,13 +131,16 @@ class Batch:
     def train_step(self, number: int) -> None:
         """One step of every replica on part `number` of the task."""
         tensors, part = self.tensors, self.task.steps[number]
-        key = mix(tensors["seed"] + mix(tensors["step"] + 1) * GOLDEN)
-        own = {"key": key, "dropout": tensors["dropout"], "lam": tensors["lam"]}
-        leaves = {name: value.detach().requires_grad_() for name, value in self._parameters("parameter").items()}
+        own = self._own() | {"key": mix(tensors["seed"] + mix(tensors["step"] + 1) * GOLDEN)}
+        parameters, buffers = self._state("parameter")
+        leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         weight = self._train_weights[number].index_select(0, tensors["split"])
-        loss = metrics.loss(self.program(leaves, own, part, training=True), part.y, weight)
+        logits, after = self.program(State(leaves, buffers), own, part, training=True)
+        loss = metrics.loss(logits, part.y, weight)
         grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
         self._update(dict(zip(leaves, grads, strict=True)))
+        for name, value in after.items():
+            tensors[f"buffer {name}"].copy_(self.buffers[name].store(value.detach()))
         tensors["train_loss"].add_(loss.detach() / self.num_steps)
         tensors["step"].add_(1)
 
@@ -167,16 +178,25 @@ class Batch:
         better = update_best_(tensors, epoch, score, loss, self.config)
         for name in self.layouts:
             copy_where_(tensors[f"parameter {name}"], tensors[f"best {name}"], better)
+        for name in self.buffers:
+            current, best = tensors[f"buffer {name}"], tensors[f"best buffer {name}"]
+            best.copy_(torch.where(better.view(-1, 1), current, best))
         tensors["train_loss"].zero_()
         epoch.add_(1)
 
     def _forward(self, kind: str, part: Part, scores: bool = False) -> Any:
         """The program with the current (`"parameter"`) or the best (`"best"`) parameters, without dropout."""
-        own = {"key": self.tensors["seed"], "dropout": self.tensors["dropout"], "lam": self.tensors["lam"]}
-        return self.program(self._parameters(kind), own, part, training=False, scores=scores)
+        return self.program(self._state(kind), self._own(), part, training=False, scores=scores)[0]
 
-    def _parameters(self, kind: str) -> dict[str, Tensor]:
-        return {name: layout.view(self.tensors[f"{kind} {name}"]) for name, layout in self.layouts.items()}
+    def _own(self) -> dict[str, Tensor]:
+        return {"key": self.tensors["seed"], "dropout": self.tensors["dropout"], "lam": self.tensors["lam"]}
+
+    def _state(self, kind: str) -> State:
+        buffer = "buffer" if kind == "parameter" else "best buffer"
+        return State(
+            {name: layout.view(self.tensors[f"{kind} {name}"]) for name, layout in self.layouts.items()},
+            {name: layout.view(self.tensors[f"{buffer} {name}"]) for name, layout in self.buffers.items()},
+        )
 
     # --- many epochs ------------------------------------------------------------------------------
 
@@ -199,8 +219,25 @@ class Batch:
         for number in order:
             self.train_step(number)
         self.validate()
-        if self.device.type == "cuda":  # after an eager epoch, which has compiled all kernels
-            self._capture()
+        if self.device.type == "cuda" and not self._eager:  # after an eager epoch, which has compiled all kernels
+            self._capture_if_possible()
+
+    def _capture_if_possible(self) -> None:
+        """Captures an epoch, unless a module of the user's own does what cannot be captured: it then trains eagerly.
+
+        Nothing runs during a capture, so that a failed one leaves the training as it was.
+        """
+        reason = self.program.why_not_captured(self._state("parameter"), self._own(), (*self.task.steps, self.task.val))
+        try:
+            if not reason:
+                self._capture()
+        except RuntimeError as error:
+            if not self.program.model.own:
+                raise
+            reason, self._captured = str(error), []
+        self._eager = bool(reason)
+        if reason:
+            log_once(f"{type(self.program.module).__name__} trains without a CUDA graph: {shorten(reason)}")
 
     def _capture(self) -> None:
         """Captures the training steps and the validation as CUDA graphs."""
@@ -255,8 +292,9 @@ class Batch:
         return [dict(zip(HISTORY, rows, strict=True)) for rows in values]
 
     def states(self) -> list[dict[str, Tensor]]:
-        """The parameters of every replica at its best epoch, on the CPU."""
-        best = {name: value.cpu() for name, value in self._parameters("best").items()}
+        """The parameters and buffers of every replica at its best epoch, on the CPU."""
+        state = self._state("best")
+        best = {name: value.cpu() for name, value in (state.parameters | state.buffers).items()}
         return [{name: value[k].clone() for name, value in best.items()} for k in range(len(self.replicas))]
 
     @torch.no_grad()

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.nn.registry import find_model
+from gfgn.nn.own import Factory, factory_name
+from gfgn.nn.registry import Model, find_model
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.classical import CLASSICAL, find_network, train_classical
 from gfgn.train.config import TrainConfig
@@ -18,12 +19,12 @@ from gfgn.train.minibatch import is_sampled, train_minibatch
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.settings import precision
-from gfgn.train.task import check_splits, with_sparse_features
+from gfgn.train.task import check_splits, with_dense_features, with_sparse_features
 from gfgn.train.trainer import Prune, Trainer
 
 
 def train_replicas(
-    model: str,
+    model: str | Factory,
     data: Dataset,
     replicas: Sequence[Replica],
     max_epochs: int = 400,
@@ -60,7 +61,8 @@ def train_replicas(
     `TrainConfig`. Programs that train on the CPU are faster inside `keep_freed_memory()`.
 
     Args:
-        model: Name of the model, see `gfgn.nn.MODELS`.
+        model: Name of the model (see `gfgn.nn.MODELS`), or a model of one's own: `package.module:Class`, the class, or
+            a function that returns a module; see `gfgn.nn.own`.
         data: The dataset.
         replicas: The runs to train.
         device: `"cpu"`, `"cuda"` or `"mps"`.
@@ -77,7 +79,8 @@ def train_replicas(
         checkpoint_every: Epochs between two checkpoints.
     """
     config = TrainConfig(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best, tf32)
-    _check(model, data, replicas, config)
+    entry, name = find_model(model), model if isinstance(model, str) else factory_name(model)
+    _check(name, entry, data, replicas, config)
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be 1 or larger, got {batch_size}")
     if bool(rungs) != (prune is not None):
@@ -88,10 +91,11 @@ def train_replicas(
         return []
     saves = None
     if checkpoint is not None:
-        saves = Checkpoint(Path(checkpoint), model, data, replicas, config, checkpoint_every)
+        saves = Checkpoint(Path(checkpoint), name + entry.code, data, replicas, config, checkpoint_every)
     reports = Progress(len(replicas), max_epochs, progress, status)
-    moved = with_sparse_features(data.to(device))
-    trainer = Trainer(model, moved, replicas, config, reports, history, keep_state, gates, batch_size, saves)
+    moved = data.to(device)
+    moved = with_dense_features(moved) if entry.own else with_sparse_features(moved)
+    trainer = Trainer(name, entry, moved, replicas, config, reports, history, keep_state, gates, batch_size, saves)
     with precision(config, trainer.device):
         trainer.train(sorted(set(rungs)), prune)
     return [reports.runs[index] for index in range(len(replicas))]
@@ -129,8 +133,7 @@ def train_runs(
     return [runs[replica] for replica in replicas]
 
 
-def _check(model: str, data: Dataset, replicas: Sequence[Replica], config: TrainConfig) -> None:
-    entry = find_model(model)
+def _check(model: str, entry: Model, data: Dataset, replicas: Sequence[Replica], config: TrainConfig) -> None:
     if not entry.replicas:
         raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
     if data.inductive and not entry.inductive:

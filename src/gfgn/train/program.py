@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,13 @@ def seeded_module(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return model.build(data.num_features, data.num_classes, dropout, lam, settings)
+
+
+class State(NamedTuple):
+    """Values of a replica by name, or of many replicas, stacked: those that are learned, and buffers."""
+
+    parameters: dict[str, Tensor]
+    buffers: dict[str, Tensor]
 
 
 class Program:
@@ -44,10 +51,10 @@ class Program:
             if value is placeholder
         ]
 
-    def initial(self, seed: int) -> dict[str, Tensor]:
-        """The initial parameters of a replica, on the CPU."""
+    def initial(self, seed: int) -> State:
+        """The initial values of a replica, on the CPU."""
         module = seeded_module(self.model, self._data, self._settings, seed)
-        return {name: value.detach().to(self._data.x.dtype) for name, value in module.named_parameters()}
+        return State({name: value.detach().to(self._data.x.dtype) for name, value in module.named_parameters()}, {})
 
     def is_by_feature(self, shape: Sequence[int]) -> bool:
         """Whether a weight multiplies sparse features: that product reads it feature by feature."""
@@ -55,11 +62,11 @@ class Program:
         return sparse and len(shape) == 2 and shape[1] == self._data.num_features
 
     def __call__(
-        self, parameters: dict[str, Tensor], own: dict[str, Tensor], part: Part, training: bool, scores: bool = False
-    ) -> Any:
-        """`[R, N, C]` logits, and with `scores` also the gates of the first layer.
+        self, state: State, own: dict[str, Tensor], part: Part, training: bool, scores: bool = False
+    ) -> tuple[Any, dict[str, Tensor]]:
+        """`[R, N, C]` logits, with `scores` also the gates of the first layer, and the buffers afterwards.
 
-        `parameters` are `[R, …]` by name; `own` has each replica's `"key"` of random numbers, `"dropout"` and `"lam"`.
+        Values of `state` are `[R, …]`; `own` has each replica's `"key"` of random numbers, `"dropout"` and `"lam"`.
         """
         self.module.train(training)
         options = {"return_scores": True} if scores else {}
@@ -69,7 +76,11 @@ class Program:
                 out = functional_call(self.module, parameters, (part.x, part.graph), options)
             return (out[0], out[1][0]) if scores else out
 
-        return torch.vmap(one)(parameters, own)
+        return torch.vmap(one)(state.parameters, own), {}
+
+    def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
+        """Why steps on these parts cannot be captured as CUDA graphs; empty if they can."""
+        return ""
 
     @contextlib.contextmanager
     def _set(self, own: dict[str, Tensor]) -> Iterator[None]:

@@ -51,13 +51,22 @@ class Task:
 
 def with_sparse_features(data: Dataset) -> Dataset:
     """The dataset with mostly-zero features as a sparse tensor, whose products with weights and dropout are cheaper."""
-    if data.x.layout != torch.strided or data.num_features < FEW_FEATURES:
-        return data
-    if data.x.count_nonzero() > SPARSE * data.x.numel():
-        return data
+    x = sparse_if_smaller(data.x)
+    return data if x is data.x else replace(data, x=x)
+
+
+def with_dense_features(data: Dataset) -> Dataset:
+    """The dataset with dense features, as a model of the user's own expects them."""
+    return data if data.x.layout == torch.strided else replace(data, x=data.x.to_dense())
+
+
+def sparse_if_smaller(x: Tensor) -> Tensor:
+    """`[N, F]` features as a sparse tensor if they are mostly zero, else as they are."""
+    if x.layout != torch.strided or x.size(1) < FEW_FEATURES or x.count_nonzero() > SPARSE * x.numel():
+        return x
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse")  # PyTorch warns that CSR tensors are in beta
-        return replace(data, x=data.x.to_sparse_csr())
+        return x.to_sparse_csr()
 
 
 def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None = None) -> Task:

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.nn.registry import HIDDEN, find_model
+from gfgn.nn.registry import HIDDEN, Model
 from gfgn.train.batch import Batch
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.config import TrainConfig
+from gfgn.train.own import Mode, OwnProgram, choose_mode
 from gfgn.train.program import Program
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run
@@ -30,6 +31,7 @@ COMPACT_BELOW = {"cpu": 0.9, "cuda": 0.6}
 # Values of an edge-wise tensor below which replicas train as one batch: batches in several threads would mostly wait
 # for each other, because Python itself runs in one thread at a time.
 TOGETHER = 0.8 * SMALL
+TOGETHER_OWN = TOGETHER / 4  # of a model of the user's own, whose steps are longer: 20 replicas of Texas, not 80
 CACHE_BYTES = 1 << 22  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
@@ -50,6 +52,7 @@ class Trainer:
     """Trains all replicas of one call, see `train_replicas` for the attributes; `progress` has the finished runs."""
 
     name: str
+    model: Model
     data: Dataset
     replicas: Sequence[Replica]
     config: TrainConfig
@@ -61,9 +64,9 @@ class Trainer:
     checkpoint: Checkpoint | None
 
     def __post_init__(self) -> None:
-        self.model = find_model(self.name)
         self.device = self.data.y.device
         self.seconds = [0.0] * len(self.replicas)
+        self._modes: dict[Any, Mode] = {}  # of a model of the user's own, by its options
 
     def train(self, rungs: list[int], prune: Prune | None) -> None:
         """Trains all replicas; with `prune`, batches wait for each other at every rung."""
@@ -81,27 +84,40 @@ class Trainer:
     # --- groups and batches -----------------------------------------------------------------------
 
     def _same_program(self) -> list[list[int]]:
-        """Indices of replicas that can share a program: the same options and, for inductive data, the same split."""
+        """Indices of replicas that can share a program: the same options and, for inductive data, the same split.
+
+        A model of the user's own has its dropout rate as a number, and so that is the same, too.
+        """
         groups: dict[Any, list[int]] = {}
         for index, replica in enumerate(self.replicas):
-            groups.setdefault((replica.options, self.data.inductive and replica.split), []).append(index)
+            dropout = replica.dropout if self.model.own and self.model.takes_dropout else None
+            key = (replica.options, dropout, self.data.inductive and replica.split)
+            groups.setdefault(key, []).append(index)
         return list(groups.values())
 
     def _group(self, indices: list[int]) -> Group:
-        options = self.replicas[indices[0]].options
-        settings = self.model.settings(self.name, options, {"num_nodes": self.data.num_nodes})
-        program = Program(self.model, settings, self.data, self.device)
         splits = sorted({self.replicas[index].split for index in indices})
-        return Group(program, make_task(self.data, splits, self.config.graphs_per_step), splits, indices)
+        task = make_task(self.data, splits, self.config.graphs_per_step)
+        return Group(self._program(self.replicas[indices[0]], task), task, splits, indices)
+
+    def _program(self, replica: Replica, task: Task) -> Program:
+        settings = self.model.settings(self.name, replica.options, {"num_nodes": self.data.num_nodes})
+        if not self.model.own:
+            return Program(self.model, settings, self.data, self.device)
+        make = partial(OwnProgram, self.model, settings, self.data, self.device, replica.dropout)
+        if replica.options not in self._modes:
+            self._modes[replica.options] = choose_mode(make, task.steps[0], self.name)
+        return make(self._modes[replica.options])
 
     def _batch(self, group: Group, indices: Sequence[int]) -> Batch:
         replicas = [self.replicas[index] for index in indices]
         splits = [group.splits.index(replica.split) for replica in replicas]
-        return Batch(group.program, group.task, self.data, replicas, splits, self.config)
+        program = self._program(replicas[0], group.task) if self.model.own else group.program
+        return Batch(program, group.task, self.data, replicas, splits, self.config)
 
     def _train_group(self, group: Group) -> None:
         """Trains a group batch by batch, in smaller batches after the memory was not enough."""
-        size = self.batch_size or self._fitting(group)
+        size = self._size(group)
         left = group.indices
         while left:
             subset = left[:size]
@@ -121,7 +137,7 @@ class Trainer:
         batches = [
             (self._batch(group, subset), subset)
             for group in groups
-            for subset in _chunks(group.indices, self.batch_size or self._fitting(group))
+            for subset in _chunks(group.indices, self._size(group))
         ]
         for rung in [*rungs, self.config.max_epochs]:
             for batch, indices in batches:
@@ -133,15 +149,23 @@ class Trainer:
         """Trains one batch per thread: threads that divide the work of one batch would often wait for each other."""
         jobs = []
         for group in self._same_program():
-            if self.batch_size:
+            if self._is_sequential(group):
+                subsets = _chunks(group, 1)
+            elif self.batch_size:
                 subsets = _chunks(group, self.batch_size)
-            elif edge_values(self.data, len(group)) < TOGETHER:
+            elif edge_values(self.data, len(group)) < (TOGETHER_OWN if self.model.own else TOGETHER):
                 subsets = [group]
             else:
                 subsets = _even_chunks(group, self._fitting_the_cache(), threads)
             jobs += [partial(self._train_subset, group, subset) for subset in subsets]
         with num_threads(1):
             self.progress.run_in_threads(jobs, threads)
+
+    def _is_sequential(self, group: list[int]) -> bool:
+        if not self.model.own:
+            return False
+        program = self._group(group).program
+        return isinstance(program, OwnProgram) and program.mode is Mode.SEQUENTIAL
 
     def _train_subset(self, group: list[int], indices: list[int]) -> None:
         """Trains some replicas of a group, with their own program."""
@@ -151,8 +175,14 @@ class Trainer:
 
     # --- batch sizes ------------------------------------------------------------------------------
 
-    def _fitting(self, group: Group) -> int:
+    def _size(self, group: Group) -> int:
         """Number of replicas to train at a time."""
+        if isinstance(group.program, OwnProgram) and group.program.mode is Mode.SEQUENTIAL:
+            return 1
+        return self.batch_size or self._fitting(group)
+
+    def _fitting(self, group: Group) -> int:
+        """Number of replicas that fit into the memory, on a CPU into its cache."""
         count = len(group.indices)
         if self.device.type == "cpu":
             return min(count, self._fitting_the_cache())
@@ -177,7 +207,9 @@ class Trainer:
 
     def _fitting_the_cache(self) -> int:
         """Number of replicas whose hidden units fit into a CPU's cache together; at least one."""
-        return max(1, CACHE_BYTES // (4 * HIDDEN * (self.data.num_nodes + 1)))
+        # A module of the user's own makes more calls from Python per step, which larger batches share.
+        size = CACHE_BYTES * (2 if self.model.own else 1)
+        return max(1, size // (4 * HIDDEN * (self.data.num_nodes + 1)))
 
     # --- one batch --------------------------------------------------------------------------------
 

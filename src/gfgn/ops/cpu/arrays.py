@@ -36,7 +36,7 @@ def compute_dtype(x: Tensor) -> torch.dtype:
 
 
 def dropout_arrays(keys: Tensor, rate: Tensor, dtype: torch.dtype) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Keys, thresholds and scales of `R` replicas that drop values by their hash; see `gfgn.ops.random.keep`.
+    """Keys, thresholds and scales of `R` replicas that drop values by their hash; see `gfgn.ops.keys.keep`.
 
     A value is kept where its hash with the low 32 bits of the key is at least `⌊rate 2³²⌋`, and divided by `1 − rate`.
     """

@@ -29,7 +29,7 @@ Dropout = namedtuple("Dropout", "x out keys threshold scale rows replicas width 
 
 @inlined
 def mix(h: Any) -> Any:
-    """32 well mixed bits; see `gfgn.ops.random.mix`."""
+    """32 well mixed bits; see `gfgn.ops.keys.mix`."""
     h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
     h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
     return np.uint32(h ^ (h >> np.uint32(16)))

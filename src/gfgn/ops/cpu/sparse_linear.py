@@ -34,7 +34,7 @@ def lowest_bit(bits: Any) -> Any:
 
 @instruction
 def kept_bits(numbers: Any, key: Any, threshold: Any) -> Any:
-    """One bit per entry of these numbers: whether it is kept; see `gfgn.ops.random.keep`."""
+    """One bit per entry of these numbers: whether it is kept; see `gfgn.ops.keys.keep`."""
 
     def emit(llvm: Emitter, numbers: Any, key: Any, threshold: Any) -> Any:
         build = llvm.builder

@@ -51,7 +51,7 @@ def sigmoid(x):
 
 @triton.jit
 def hash_bits(entry, key):
-    """A 32-bit hash of an entry's number and a key: the random bits of dropout. See `gfgn.ops.random`."""
+    """A 32-bit hash of an entry's number and a key: the random bits of dropout. See `gfgn.ops.keys`."""
     h = entry.to(tl.uint32) ^ key
     h ^= (entry >> 32).to(tl.uint32) * 0x9E3779B1
     h ^= h >> 16

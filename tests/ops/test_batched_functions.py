@@ -1,0 +1,212 @@
+"""PyTorch's functions on replicas inside `keyed_functions`: gathers, sums and linear maps equal PyTorch's own."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gfgn.ops import batched_functions as module
+from gfgn.ops.random import computed, keyed, keyed_functions
+
+NODES, EDGES, REPLICAS = 12, 40, 3
+Function = Callable[..., Tensor]
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def edges() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    source, target = torch.randint(0, NODES, (2, EDGES), generator=generator)
+    target[target == 5] = 6  # a node without neighbors
+    return source, target
+
+
+def scatter_sum(messages: Tensor, index: Tensor, size: int = NODES) -> Tensor:
+    """As PyG does it."""
+    expanded = index.view(-1, *[1] * (messages.dim() - 1)).expand_as(messages)
+    return messages.new_zeros(size, *messages.shape[1:]).scatter_add_(0, expanded, messages)
+
+
+def compare(function: Function, *args: Tensor) -> None:
+    """Values and gradients of `function` for all replicas inside `keyed_functions` and for one after another."""
+    ours = [x.detach().clone().requires_grad_() for x in args]
+    theirs = [x.detach().clone().requires_grad_() for x in args]
+
+    def one(key: Tensor, *args: Tensor) -> Tensor:
+        with keyed(key), keyed_functions():
+            return computed(function(*args))  # type: ignore[no-any-return]
+
+    out = torch.vmap(one)(torch.arange(REPLICAS), *ours)
+    expected = torch.stack([function(*(x[k] for x in theirs)) for k in range(REPLICAS)])
+    torch.testing.assert_close(out, expected)
+    weight = normal(*out.shape, seed=9)
+    for a, b in zip(
+        torch.autograd.grad(out, ours, weight, allow_unused=True),
+        torch.autograd.grad(expected, theirs, weight, allow_unused=True),
+        strict=True,
+    ):
+        torch.testing.assert_close(torch.zeros(1) if a is None else a, torch.zeros(1) if b is None else b)
+
+
+SOURCE, TARGET = edges()
+WEIGHT = normal(EDGES, seed=2)
+WIDTH = 4
+X = normal(REPLICAS, NODES, WIDTH)
+SHARED = normal(NODES, 5, seed=5) * (normal(NODES, 5, seed=6) > 1)  # mostly 0
+HEADS = normal(REPLICAS, NODES, 2, 3)
+
+FUNCTIONS: dict[str, tuple[Function, Tensor]] = {
+    "select": (lambda x: x.index_select(0, SOURCE), X),
+    "select by a negative dimension": (lambda x: x.index_select(-2, SOURCE), X),
+    "select columns": (lambda x: x.index_select(1, torch.tensor([2, 0])), X),
+    "index": (lambda x: x[SOURCE], X),
+    "index with negative numbers": (lambda x: x[torch.tensor([-1, 0, -2])], X),
+    "index of heads": (lambda x: x[SOURCE].flatten(1), HEADS),
+    "no edges": (lambda x: scatter_sum(x[SOURCE[:0]], TARGET[:0]), X),
+    "sum of neighbors": (lambda x: scatter_sum(x[SOURCE], TARGET), X),
+    "sum of half of them": (lambda x: scatter_sum(x[SOURCE[:9]], TARGET[:9]), X),
+    "sum of neighbors with heads": (lambda x: scatter_sum(x[SOURCE], TARGET), HEADS),
+    "to fewer nodes": (lambda x: scatter_sum(x[SOURCE], TARGET % 3, 3), X),
+    "to more nodes": (lambda x: scatter_sum(x[SOURCE], TARGET, 30), X),
+    "weighted sum": (lambda x: scatter_sum(WEIGHT.view(-1, 1) * x[SOURCE], TARGET), X),
+    "weighted sum, other order": (lambda x: scatter_sum(x[SOURCE] * WEIGHT.view(-1, 1), TARGET), X),
+    "weighted twice": (lambda x: scatter_sum(WEIGHT.view(-1, 1) * (x[SOURCE] * WEIGHT.view(-1, 1)), TARGET), X),
+    "weighted by a number": (lambda x: scatter_sum(2.5 * x[SOURCE], TARGET), X),
+    "weighted by column": (lambda x: scatter_sum(x[SOURCE] * torch.arange(WIDTH), TARGET), X),
+    "both ends": (lambda x: scatter_sum(x[SOURCE] * x[TARGET] - x[SOURCE], TARGET), X),
+    "sum, square and maximum of the same": (
+        lambda x: (lambda m: scatter_sum(m, TARGET) + scatter_sum(m * m, TARGET) + m.max())(x[SOURCE]),
+        X,
+    ),
+    "into numbers": (lambda x: x.scatter_add(0, TARGET.view(-1, 1).expand(-1, WIDTH), x[SOURCE]), X),
+    "one index per column": (lambda x: x.scatter_add(0, torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0]]), x[:2]), X),
+    "index_add": (lambda x: x.index_add(0, TARGET, x[SOURCE]), X),
+    "index_add_": (lambda x: x.clone().index_add_(0, TARGET, x[SOURCE] * 2, alpha=0.5), X),
+    "one value per node": (lambda x: x[:, 0].new_zeros(NODES).scatter_add_(0, TARGET, x[:, 0][SOURCE]), X),
+    "cat": (lambda x: torch.cat([x[SOURCE], x[TARGET]], dim=-1), X),
+    "by name": (lambda x: torch.index_select(input=x, dim=0, index=SOURCE), X),
+    "without dropout": (lambda x: functional.dropout(x[SOURCE], 0.0), X),
+    "mask": (lambda x: _masked(x), X),
+    "empty": (lambda x: torch.empty(2, WIDTH, dtype=x.dtype).copy_(x[:2]), X),
+}
+
+
+def _masked(x: Tensor) -> Tensor:
+    out = x * 1
+    out[x > 0] = 3.0
+    return out
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_and_gradients(name: str) -> None:
+    function, x = FUNCTIONS[name]
+    compare(function, x)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_attention(heads: int) -> None:
+    """One weight per edge and head, of each replica's own."""
+    compare(
+        lambda x, a: scatter_sum(a.unsqueeze(-1) * x[SOURCE], TARGET), HEADS, normal(REPLICAS, EDGES, heads, seed=3)
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda w: functional.linear(SHARED, w),
+        lambda w: SHARED @ w.t(),
+        lambda w: torch.matmul(SHARED.view(4, 3, 5), w.t()),
+        lambda w: functional.linear(functional.linear(SHARED, w), w.t(), w[0]),
+    ],
+)
+def test_linear_maps(function: Function) -> None:
+    for _ in range(3):  # features that come again may be multiplied in another form
+        compare(function, normal(REPLICAS, 4, 5, seed=4))
+
+
+def test_features_that_are_mostly_zero_are_multiplied_in_compressed_rows() -> None:
+    forms, x = module._SparseForms(), SHARED.clone()
+    assert [forms(x).layout for _ in range(3)] == [torch.strided, torch.sparse_csr, torch.sparse_csr]
+    x[0, 0] = 1
+    assert [forms(x).layout for _ in range(2)] == [torch.strided, torch.sparse_csr]
+    assert torch.equal(forms(x).to_dense(), x)
+    dense = torch.ones(4, 4)
+    assert [forms(dense) is dense for _ in range(3)] == [True] * 3
+
+
+def test_messages_are_not_computed() -> None:
+    seen = []
+
+    def one(x: Tensor, key: Tensor) -> Tensor:
+        with keyed(key), keyed_functions():
+            message = WEIGHT.view(-1, 1) * x.index_select(0, SOURCE)
+            seen.append((type(message), message.shape, message.dtype, len(message)))
+            return scatter_sum(message, TARGET)
+
+    torch.vmap(one)(X, torch.arange(REPLICAS))
+    assert seen == [(module.Gathered, (EDGES, WIDTH), torch.float64, EDGES)]
+
+
+def test_dropout_of_rows() -> None:
+    def one(x: Tensor, key: Tensor, index: Tensor) -> Tensor:
+        with keyed(key), keyed_functions():
+            return functional.dropout(x[index])
+
+    keys = torch.arange(REPLICAS)
+    out = torch.vmap(one, in_dims=(0, 0, None))(X, keys, SOURCE)
+    for k in range(REPLICAS):
+        torch.testing.assert_close(out[k], one(X[k], keys[k], SOURCE))
+
+
+def test_numbers_out_of_range() -> None:
+    with pytest.raises(IndexError, match="index must be at least 0 and below 12, got values from 3 to 12"):
+        compare(lambda x: scatter_sum(x[torch.tensor([3, 12])], torch.tensor([0, 1])), X)
+
+
+def test_a_change_after_the_gather_is_noticed() -> None:
+    def one(x: Tensor, key: Tensor) -> Tensor:
+        with keyed(key), keyed_functions():
+            x = x * 1
+            message = x[SOURCE]
+            x.zero_()
+            return message + 0
+
+    with pytest.raises(RuntimeError, match="modified in place after rows of it were selected"):
+        torch.vmap(one)(X, torch.arange(REPLICAS))
+
+
+def test_equal_indices_are_sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    def build(index: Tensor, size: int) -> list[Tensor]:
+        built.append(index.tolist())
+        return module._build_ends(index, size)
+
+    patterns = module._Patterns(build)
+    monkeypatch.setattr(module, "_ends", patterns)
+    index = SOURCE.clone()
+    for _ in range(2):
+        compare(lambda x: x[index] + 0, X)
+    assert len(built) == 1
+    index[3] = (index[3] + 1) % NODES  # the same tensor with other values
+    compare(lambda x: x[index] + 0, X)
+    assert len(built) == 2
+    for k in range(2 * module.MOST_REMEMBERED):
+        patterns(torch.tensor([k]), size=k + 1)
+    assert len(patterns._known) == module.MOST_REMEMBERED
+
+
+def test_layers_of_pytorch() -> None:
+    layer = nn.Sequential(nn.Linear(WIDTH, 6), nn.ReLU(), nn.LayerNorm(6), nn.Linear(6, 2)).double()
+    names = dict(layer.named_parameters())
+
+    def function(x: Tensor, *values: Tensor) -> Tensor:
+        given = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(layer, given, (scatter_sum(x[SOURCE], TARGET),))
+
+    compare(function, X, *[normal(REPLICAS, *value.shape, seed=6) for value in names.values()])

@@ -1,0 +1,259 @@
+"""Models of one's own in the engine: the result of a textbook loop, independence, buffers, and the ways to run."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import nets
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch_geometric.nn import ChebConv, GATConv, GINConv, SAGEConv
+
+from gfgn import Graph
+from gfgn.data import Dataset, dimensions
+from gfgn.nn import find_model
+from gfgn.train import Replica, Run, messages, train_replicas
+from gfgn.train.constants import Constants, Messages
+from gfgn.train.own import Mode, OwnProgram, choose_mode
+from gfgn.train.program import State
+from gfgn.train.task import make_task
+
+REPLICAS = [Replica(split=k % 2, seed=k, lr=0.01 * (k + 1), dropout=0.5) for k in range(4)]
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return dimensions(60, degree=6, splits=2, seed=1)
+
+
+def textbook(factory: Callable[..., nn.Module], data: Dataset, replica: Replica, epochs: int) -> list[float]:
+    """The validation losses of a plain loop."""
+    torch.manual_seed(replica.seed)
+    model = find_model(factory).build(data.num_features, data.num_classes, replica.dropout)
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(learned, lr=replica.lr, weight_decay=replica.weight_decay)
+    train, val, _ = data.splits[replica.split]
+    losses = []
+    for _ in range(epochs):
+        model.train()
+        optimizer.zero_grad()
+        F.cross_entropy(model(data.x, data.graph.edge_index)[train], data.y[train]).backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            losses.append(F.cross_entropy(model(data.x, data.graph.edge_index)[val], data.y[val]).item())
+    return losses
+
+
+@pytest.mark.parametrize("factory", [nets.Net, nets.Branching, nets.Changing, nets.Counting])
+def test_training_without_dropout_is_that_of_a_textbook_loop(data: Dataset, factory: Any) -> None:
+    replicas = [Replica(split=k % 2, seed=k, lr=0.02, dropout=0.0) for k in range(3)]
+    runs = train_replicas(factory, data, replicas, 8, 8)
+    for run in runs:
+        assert run.history["val_loss"] == pytest.approx(textbook(factory, data, run.replica, 8), rel=2e-4)
+
+
+def without_dropout(in_channels: int, out_channels: int) -> nn.Module:
+    module = nets.Normalized(in_channels, out_channels, 8)
+    module.forward = partial(_normalized, module)  # type: ignore[method-assign]
+    return module
+
+
+def _normalized(module: nets.Normalized, x: Tensor, edge_index: Tensor) -> Tensor:
+    out: Tensor = module.out(module.norm(module.conv(x, edge_index)).relu())
+    return out
+
+
+def test_buffers_and_frozen_parameters_are_those_of_a_textbook_loop(data: Dataset) -> None:
+    replica = Replica(seed=3, lr=0.05)
+    (run,) = train_replicas(without_dropout, data, [replica], 6, 6, keep_state=True)
+    assert run.history["val_loss"] == pytest.approx(textbook(without_dropout, data, replica, 6), rel=1e-4)
+    assert run.state is not None
+    torch.manual_seed(3)
+    start = without_dropout(data.num_features, data.num_classes)
+    assert torch.equal(run.state["out.bias"], start.out.bias)  # type: ignore[union-attr,arg-type]
+    assert int(run.state["norm.module.num_batches_tracked"]) == run.epoch + 1
+    start.load_state_dict(run.state)
+    start.eval()
+    test = data.splits[0].test
+    with torch.no_grad():
+        right = start(data.x, data.graph.edge_index).argmax(1) == data.y
+    assert run.test == pytest.approx(right[test].float().mean().item())
+
+
+@pytest.mark.parametrize("factory", [nets.Net, nets.Normalized, nets.Gated, nets.Branching, nets.Counting])
+def test_a_replica_is_independent_of_its_company(data: Dataset, factory: Any) -> None:
+    together = train_replicas(factory, data, REPLICAS, 6, 6)
+    (alone,) = train_replicas(factory, data, REPLICAS[2:3], 6, 6)
+    assert alone.history["val_loss"] == pytest.approx(together[2].history["val_loss"], rel=1e-4)
+    assert alone.history["train_loss"] == pytest.approx(together[2].history["train_loss"], rel=1e-4)
+
+
+def test_dropout_differs_between_seeds_and_rates(data: Dataset) -> None:
+    replicas = [Replica(seed=0, dropout=rate) for rate in (0.0, 0.5, 0.8)]
+    losses = [run.history["train_loss"] for run in train_replicas(nets.Net, data, replicas, 3, 3)]
+    assert losses[0] != losses[1] != losses[2]
+
+
+def mode_of(factory: Any, data: Dataset) -> Mode:
+    model, part = find_model(factory), make_task(data, [0]).steps[0]
+    settings = model.settings("net", [], {"num_nodes": data.num_nodes})
+    return choose_mode(partial(OwnProgram, model, settings, data, torch.device("cpu"), 0.5), part, "net")
+
+
+class Convolution(nn.Module):
+    """One of PyG's convolutions."""
+
+    def __init__(self, conv: nn.Module) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.conv(F.dropout(x, 0.2, self.training), edge_index)
+        return out
+
+
+CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
+    "GATConv": lambda i, o: GATConv(i, o, heads=2, concat=False, dropout=0.3),
+    "SAGEConv": lambda i, o: SAGEConv(i, o),
+    "GINConv": lambda i, o: GINConv(nn.Sequential(nn.Linear(i, 8), nn.ReLU(), nn.Linear(8, o))),
+    "ChebConv": lambda i, o: ChebConv(i, o, K=3),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_of_pyg_are_batched_with_constants(data: Dataset, name: str) -> None:
+    def network(in_channels: int, out_channels: int) -> nn.Module:
+        return Convolution(CONVOLUTIONS[name](in_channels, out_channels))
+
+    assert mode_of(network, data) is Mode.CONSTANTS
+
+
+@pytest.mark.parametrize(
+    ("factory", "mode"),
+    [
+        (nets.Net, Mode.CONSTANTS),
+        (nets.Normalized, Mode.CONSTANTS),
+        (nets.Gated, Mode.CONSTANTS),
+        (nets.Branching, Mode.SEQUENTIAL),
+        (nets.Counting, Mode.SEQUENTIAL),
+    ],
+)
+def test_the_mode_is_the_fastest_with_the_results_of_each_alone(data: Dataset, factory: Any, mode: Mode) -> None:
+    assert mode_of(factory, data) is mode
+
+
+def test_the_reason_is_logged_once(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+    messages._logged.clear()
+    with caplog.at_level(logging.INFO, "gfgn"):
+        for _ in range(2):
+            train_replicas(nets.Branching, data, REPLICAS[:1], 1, 1)
+    (message,) = [record.getMessage() for record in caplog.records if "one run at a time" in record.getMessage()]
+    assert message.startswith("nets:Branching trains one run at a time, because it cannot be batched: ")
+    assert "control flow" in message
+
+
+def test_errors_of_a_model_are_raised(data: Dataset) -> None:
+    with pytest.raises(ValueError, match=r"forward of WrongShape must return shape \[60, \d\], nodes by classes, got"):
+        train_replicas(nets.WrongShape, data, REPLICAS, 2, 2)
+    with pytest.raises(ValueError, match=r"options of nets:Net must be among hidden_channels, got 'hidden'"):
+        train_replicas("nets:Net", data, [Replica(options=(("hidden", 3),))], 2, 2)
+
+
+def test_sparse_features_are_given_as_dense_ones(data: Dataset) -> None:
+    x = torch.where(torch.rand(60, 40) < 0.1, 1.0, 0.0)
+    dense = Dataset("d", data.graph, x, data.y, data.num_classes, "accuracy", [str(k) for k in range(40)], data.splits)
+    sparse = Dataset(
+        "s", data.graph, x.to_sparse_csr(), data.y, data.num_classes, "accuracy", dense.feature_names, data.splits
+    )
+    runs = [train_replicas(nets.Net, each, REPLICAS[:2], 4, 4) for each in (dense, sparse)]
+    for run, other in zip(*runs, strict=True):
+        assert run.history == other.history
+    replica = Replica(dropout=0.0)
+    (run,) = train_replicas(nets.Net, sparse, [replica], 4, 4)  # products with the sparse matrix
+    assert run.history["val_loss"] == pytest.approx(textbook(nets.Net, dense, replica, 4), rel=1e-4)
+
+
+def test_weights_of_edges_reach_a_model_that_takes_them(data: Dataset) -> None:
+    weight = torch.rand(data.graph.num_edges) + 0.5
+    graph = Graph.from_edge_index(data.graph.edge_index, 60, weight)
+    weighted = Dataset("w", graph, data.x, data.y, data.num_classes, data.metric, data.feature_names, data.splits)
+    losses = [train_replicas(nets.Normalized, each, REPLICAS[:1], 3, 3)[0].history for each in (data, weighted)]
+    assert losses[0] != losses[1]
+
+
+class Stop(Exception):
+    """Interrupts the training of a test."""
+
+
+@pytest.mark.parametrize("factory", [nets.Normalized, nets.Branching])
+def test_checkpoints_hold_buffers(data: Dataset, tmp_path: Path, factory: Any) -> None:
+    calls = iter(range(5))
+
+    def interrupt(_: Any) -> None:
+        if next(calls, None) is None:
+            raise Stop
+
+    settings: dict[str, Any] = {"max_epochs": 12, "patience": 12, "keep_state": True}
+    saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 1}
+    whole = train_replicas(factory, data, REPLICAS, **settings)
+    with pytest.raises(Stop):
+        train_replicas(factory, data, REPLICAS, **settings, **saves, status=interrupt)
+    resumed: list[Run] = train_replicas(factory, data, REPLICAS, **settings, **saves)
+    for run, other in zip(whole, resumed, strict=True):
+        assert run.history == other.history
+        assert run.state is not None
+        assert other.state is not None
+        assert all(torch.equal(run.state[name], other.state[name]) for name in run.state)
+
+
+def test_a_module_that_remembers_numbers_is_not_captured(data: Dataset) -> None:
+    part = make_task(data, [0]).val
+    for factory, reason in ((nets.Net, ""), (nets.Counting, "its attributes change from step to step")):
+        program = OwnProgram(find_model(factory), {}, data, torch.device("cpu"), 0.5, Mode.SEQUENTIAL)
+        before = program._remembered()
+        initial = program.initial(0)
+        state = State(*({name: value.unsqueeze(0) for name, value in values.items()} for values in initial))
+        assert program.why_not_captured(state, {"key": torch.tensor([1])}, [part]) == reason
+        assert program._remembered() == before
+
+
+# --- constants --------------------------------------------------------------------------------------------------------
+
+
+def test_constants_are_computed_once_and_messages_not_at_all(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Messages, "calculate", lambda self: pytest.fail("a tensor of messages was computed"))
+    net, x, edge_index = nets.Net(data.num_features, 3, dropout=0.0), data.x, data.graph.edge_index
+    expected = net(x, edge_index)
+    weights = {name: torch.stack([value.detach()] * 2) for name, value in net.named_parameters()}
+    constants = Constants()
+    sizes = []
+    for _ in range(3):
+        with constants.of((x, edge_index)):
+            out = torch.vmap(lambda values: torch.func.functional_call(net, values, (x, edge_index)))(weights)
+        sizes.append(len(constants._results))
+        assert torch.allclose(out, expected.expand_as(out), atol=1e-5)
+    assert sizes[0] > 5
+    assert len(set(sizes)) == 1
+
+
+def test_results_changed_in_place_keep_their_former_value() -> None:
+    index, constants = torch.tensor([0, 1, 1, 2]), Constants()
+    weight = torch.rand(2, 3)
+
+    def function(weight: Tensor) -> Tensor:
+        degree = torch.zeros(3).scatter_add_(0, index, torch.ones(4))
+        before = degree.sum()
+        degree.mul_(10).add_(1)
+        after = degree.sum()
+        degree[0] = 5.0
+        return weight * degree + before + 100 * after
+
+    expected = torch.vmap(function)(weight)
+    for _ in range(3):
+        with constants.of((index,)):
+            assert torch.equal(torch.vmap(function)(weight), expected)
