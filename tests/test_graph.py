@@ -181,6 +181,28 @@ def test_undirected_networkx_gives_both_directions() -> None:
     assert graph.weight is None
 
 
+@pytest.mark.parametrize(("weights", "got"), [([3e38, 3e38], "inf at node 1"), ([1e-40, 0.0], "1.0e-40 at node 1")])
+def test_degrees_outside_the_range_of_their_type(weights: list[float], got: str) -> None:
+    """They would silently give weights of 0, or infinite ones."""
+    edges, weight = torch.tensor([[0, 2], [1, 1]]), torch.tensor(weights)
+    message = f"edge_weight must add up to 0, or 1.2e-38 to 3.4e\\+38, at every node .* got {got}"
+    for build in (
+        lambda: Graph.from_edge_index(edges, 3, weight),
+        lambda: Graph.bipartite(edges, (3, 2), weight),
+        lambda: Graph.from_csr(merge_edges(*edges.numpy(), weight.numpy(), 3)),
+        lambda: Graph.from_edge_index(edges, 3, weight.double()).to(torch.float32),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build()
+    assert Graph.from_edge_index(edges, 3, weight.double()).norm.isfinite().all()
+
+
+def test_degrees_outside_the_range_of_half_precision() -> None:
+    star = torch.stack([torch.arange(1, 70_001), torch.zeros(70_000, dtype=torch.int64)])
+    with pytest.raises(ValueError, match=r"to 6.6e\+04, at every node \(the range of float16\), got inf at node 0"):
+        Graph.from_edge_index(star).to(torch.float16)
+
+
 def test_integer_matrix_values_are_weights() -> None:
     graph = Graph.from_scipy(sp.csr_array(np.array([[0, 2], [3, 0]])))
     assert graph.weight is not None

@@ -509,7 +509,7 @@ def _normalization(
         degree = kernels.sum_rows(by_target.ptr, weight)
     else:
         degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
-    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
+    inverse = _inverse(degree, weight is not None)
     root = inverse.sqrt()
     if target is None:
         by_order: dict[str, Tensor] = kernels.normalize(
@@ -527,6 +527,21 @@ def _normalization(
     reverse_norm = norm if symmetric else norm.index_select(0, transpose)
     reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
     return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
+
+
+def _inverse(degree: Tensor, weighted: bool) -> Tensor:
+    """`1 / d`, 0 where a degree is 0; an error where one, or its inverse, is too large for its dtype."""
+    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
+    if (weighted or degree.dtype == torch.float16) and not torch.compiler.is_compiling():
+        bad = degree.detach().isinf() | inverse.detach().isinf()
+        if bad.any():
+            node = int(bad.nonzero()[0])
+            low, high = torch.finfo(degree.dtype).tiny, torch.finfo(degree.dtype).max
+            raise ValueError(
+                f"edge_weight must add up to 0, or {low:.1e} to {high:.1e}, at every node (the range of "
+                f"{str(degree.dtype).removeprefix('torch.')}), got {float(degree[node]):.1e} at node {node}"
+            )
+    return inverse
 
 
 def _sum_weights(weight: Tensor, edge_position: Tensor, size: int) -> Tensor:
@@ -695,10 +710,10 @@ def _bipartite_normalization(
     by_target: CSR, transpose: Tensor, weight: Tensor | None, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """What `_normalization` returns, with degrees of incoming edges for targets and of outgoing edges for sources."""
-    source, target = by_target.idx.long(), by_target.row_of_each_entry()
+    source, target, weighted = by_target.idx.long(), by_target.row_of_each_entry(), weight is not None
     weight = torch.ones_like(source, dtype=dtype) if weight is None else weight
     degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight).index_add(0, source, weight)
-    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
+    inverse = _inverse(degree, weighted)
     root = inverse.sqrt()
     norm, row_norm = weight * root[target] * root[source], weight * inverse[target]
     reverse = {"reverse_norm": norm[transpose], "reverse_row_norm": row_norm[transpose]}

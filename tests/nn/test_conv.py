@@ -4,6 +4,7 @@ import copy
 import io
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.nn import GCNConv
 
 from gfgn import GFGNConv, Graph
+from gfgn.ops import pair_aggregate
 
 LEVELS = ["graph", "neighbor", "pair"]
 every_level = pytest.mark.parametrize("level", LEVELS)
@@ -403,7 +405,16 @@ BAD_INPUT = {
     "channels": (lambda: GFGNConv(5, 0), ValueError, "out_channels must be a positive integer, got 0"),
     "in_channels": (lambda: GFGNConv(0, 4), ValueError, "in_channels must be a positive integer, got 0"),
     "heads": (lambda: GFGNConv(5, 4, heads=2.0), ValueError, "heads must be a positive integer, got 2.0"),
-    "lam": (lambda: GFGNConv(5, 4, lam=-1.0), ValueError, "lam must be a finite number"),
+    "lam": (lambda: GFGNConv(5, 4, lam=-1.0), ValueError, "lam must be finite, 0 or larger, got -1.0"),
+    "lam nan": (lambda: GFGNConv(5, 4, lam=float("nan")), ValueError, "lam must be finite, 0 or larger, got nan"),
+    "lam numpy": (lambda: GFGNConv(5, 4, lam=np.float32("nan")), ValueError, "lam must be finite"),
+    "lam tensor": (lambda: GFGNConv(5, 4, lam=torch.tensor([1, torch.nan])), ValueError, r"got tensor\(\[1., nan\]\)"),
+    "lam infinite": (lambda: GFGNConv(5, 4, lam=torch.tensor(torch.inf)), ValueError, "lam must be finite"),
+    "lam of an operator": (
+        lambda: pair_aggregate(X, X, X, Graph.from_edge_index(EDGES, 3), float("nan")),
+        ValueError,
+        "lam must be finite, 0 or larger, got nan",
+    ),
     "x type": (lambda: conv(X.numpy(), EDGES), TypeError, r"Tensor or a pair of Tensors \(x_src, x_dst\), got ndarray"),
     "x pair": (lambda: conv((X, None), EDGES), TypeError, r"\(x_src, x_dst\), got \(Tensor, NoneType\)"),
     "x pair width": (lambda: conv((X, X[:, 1:]), EDGES), ValueError, r"x_dst must have shape \[N, 5\], got \[3, 4\]"),

@@ -80,11 +80,11 @@ def test_a_study_resumes_from_its_table(done: Path, tmp_path: Path) -> None:
     assert scores(tmp_path / "small") == scores(done)
 
 
-def test_only_the_standard_is_reused_from_a_sibling(done: Path, tmp_path: Path) -> None:
+def test_only_the_standard_is_reused(done: Path, tmp_path: Path) -> None:
     plain = write_study(tmp_path, STUDY[: STUDY.index("vary:")], "plain")
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "runs.csv.gz").write_bytes((done / "runs.csv.gz").read_bytes())
-    assert run(plain, tmp_path / "plain").made == 0
+    assert run(plain, tmp_path / "plain", reuse=[tmp_path / "small"]).made == 0
     reused = read_runs(tmp_path / "plain" / "runs.csv.gz")
     assert len(reused) == 2 * 3 + 3 + 3 * 2
     assert {row.config.best for row in reused} == {"score"}

@@ -174,22 +174,36 @@ def test_training_that_is_nearly_done_may_exceed_the_limit(monkeypatch: pytest.M
     assert [progress.is_time_to_write(), progress.is_time_to_write()] == [True, False]
 
 
-def test_runs_of_sibling_folders_are_reused(copied: Path, tmp_path: Path) -> None:
+def test_runs_of_named_folders_are_reused(copied: Path, tmp_path: Path) -> None:
     fewer = STUDY.replace("seeds: 3", "seeds: 1").replace("dropout: [0.5, 0.8]}", "dropout: [0.5]}")
     lines: list[str] = []
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "runs.csv.gz").write_text("a,b\n1,2\n")  # not a table of runs
-    outcome = run(write_study(tmp_path, fewer, "fewer"), tmp_path / "fewer", log=lines.append)
+    outcome = run(write_study(tmp_path, fewer, "fewer"), tmp_path / "fewer", reuse=[copied], log=lines.append)
     assert outcome.made == 0
-    assert "6 runs from small/runs.csv.gz" in lines
+    assert outcome.reused == [f"6 runs from {copied / 'runs.csv.gz'}"]
+    assert f"reused: {outcome.reused[0]}" in lines
     assert len(read_runs(tmp_path / "fewer" / "runs.csv.gz")) == 2 * 2 + 2  # and no others
-    again = run(tmp_path / "fewer.yaml", tmp_path / "again", train=False)
+    again = run(tmp_path / "fewer.yaml", tmp_path / "again", reuse=[tmp_path / "fewer"], train=False)
     assert (again.made, again.missing) == (0, [])
     shorter = fewer.replace("max_epochs: 3", "max_epochs: 2")
-    assert run(write_study(tmp_path, shorter, "shorter"), tmp_path / "shorter").made == 6
-    with pytest.raises(FileNotFoundError, match=r"out must be the folder of a study with runs.csv.gz, or next to one"):
+    assert run(write_study(tmp_path, shorter, "shorter"), tmp_path / "shorter", reuse=[copied]).made == 6
+    with pytest.raises(FileNotFoundError, match=r"out must be the folder of a study with runs.csv.gz, got .*nowhere"):
         run(tmp_path / "fewer.yaml", tmp_path / "deep" / "nowhere", train=False)
     assert not (tmp_path / "deep").exists()
+
+
+def test_folders_beside_a_study_are_not_read(copied: Path, tmp_path: Path) -> None:
+    """Neither forged runs nor an unreadable file there change anything."""
+    fewer = write_study(tmp_path, STUDY.replace("seeds: 3", "seeds: 1"), "fewer")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "runs.csv.gz").write_bytes((copied / "runs.csv.gz").read_bytes()[:100])
+    forged = [replace(row, test=1.0, val=1.0) for row in read_runs(copied / "runs.csv.gz")]
+    write_runs(tmp_path / "forged" / "runs.csv.gz", forged)
+    outcome = run(fewer, tmp_path / "fewer")
+    assert outcome.made > 0
+    assert not outcome.reused
+    assert all(row.test < 1 for row in read_runs(tmp_path / "fewer" / "runs.csv.gz"))
+    with pytest.raises(ValueError, match=r"other/runs\.csv\.gz must be a table of runs"):
+        run(fewer, tmp_path / "again", reuse=[tmp_path / "other"])
 
 
 def test_noise(tmp_path: Path) -> None:

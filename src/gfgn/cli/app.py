@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 import gfgn
+from gfgn.literal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +40,7 @@ def main() -> None:
             raise
         message = " ".join(format_message().split())
         if message:
-            print(f"gfgn: {message}", file=sys.stderr)
+            print(f"gfgn: {visible(message)}", file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 2))
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -73,7 +74,7 @@ class _StderrHandler(logging.Handler):
         warning = record.levelno >= logging.WARNING and not record.name.startswith(NEWS)
         if warning or not self.quiet:
             prefix = f"{record.levelname.lower()}: " if warning else ""
-            print(prefix + record.getMessage(), file=sys.stderr, flush=True)
+            print(prefix + visible(record.getMessage()), file=sys.stderr, flush=True)
 
 
 _STDERR = _StderrHandler()
@@ -99,8 +100,13 @@ def user_errors(*more: type[Exception]) -> Iterator[None]:
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """Prints one line on stderr and exits."""
-    typer.echo(f"gfgn: {' '.join(message.split())}", err=True)
+    echo(f"gfgn: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
+
+
+def echo(text: str = "", err: bool = False) -> None:
+    """Prints text; what a terminal would act on, such as an escape sequence in a name, is shown instead."""
+    typer.echo(visible(text), err=err)
 
 
 def split_names(text: str) -> list[str]:
@@ -119,9 +125,11 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: S
     """Prints a table without lines whose first column does not wrap; the columns in `right` are right-aligned."""
     from rich.table import Table
 
+    from gfgn.report.terminal import literal
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, no_wrap=heading == headings[0], justify="right" if heading in right else "left")
     for row in rows:
-        table.add_row(*row)
-    stdout().print(table, highlight=False)
+        table.add_row(*map(literal, row))
+    stdout().print(table)

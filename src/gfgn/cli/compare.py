@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, fail, notes, split_names, stdout, user_errors
+from gfgn.cli.app import Device, app, echo, fail, notes, split_names, stdout, user_errors
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 if TYPE_CHECKING:
@@ -150,18 +150,19 @@ def _plans_in_time(
     console: Console,
 ) -> list[Any]:
     """The plans with as many trials as fit; every dataset gets the same time."""
+    from gfgn.report.terminal import literal
     from gfgn.runs.budget import plan_in_time
     from gfgn.runs.text import count, duration
 
     plans, each = [], minutes / len(datasets)
     for dataset, request in zip(datasets, requests, strict=True):
         own = {name: value for name, value in request.items() if name not in ("grid", "trials")}
-        with console.status(f"{dataset.name}: measuring the cost of an epoch of every model"):
+        with console.status(literal(f"{dataset.name}: measuring the cost of an epoch of every model")):
             plan, budget = plan_in_time(store, dataset, each, device, **own)
         plans.append(plan)
         chosen = f"{count(budget.trials, 'configuration')} per model, at most {duration(sum(budget.seconds.values()))}"
         limit = "" if budget.fits else f", more than the {duration(60 * each)} that --minutes allows"
-        console.print(f"{dataset.name}: {chosen}{limit}", highlight=False, soft_wrap=True)
+        console.print(literal(f"{dataset.name}: {chosen}{limit}"), soft_wrap=True)
     return plans
 
 
@@ -175,6 +176,7 @@ def _train(
 ) -> tuple[int, int]:
     """Trains what the store lacks, dataset by dataset; the number of runs trained, and of those that were there."""
     from gfgn.report.progress import RunProgress, expected_work
+    from gfgn.report.terminal import literal
     from gfgn.runs import CallbackList, explain
     from gfgn.runs.comparison import read_comparison, run_comparison
     from gfgn.train import keep_freed_memory
@@ -189,7 +191,7 @@ def _train(
         runs = f"{progress.trained} finished runs are kept in {store.path}"
         fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
     for dataset, plan in zip(datasets, plans, strict=True):
-        with console.status(f"explaining {dataset.name}"):
+        with console.status(literal(f"explaining {dataset.name}")):
             explain(store, dataset, read_comparison(store, plan), device)
     return progress.trained, progress.kept
 
@@ -197,8 +199,8 @@ def _train(
 def print_files(outcome: Outcome, seconds: float) -> None:
     """Prints the number of runs, the time and the files."""
     kept = f", {outcome.kept:,} more from the store" if outcome.kept else ""
-    typer.echo(f"{outcome.trained:,} runs{kept}, {seconds:.1f} s in all")
-    typer.echo(f"report: {outcome.report}    all runs: {outcome.table}")
+    echo(f"{outcome.trained:,} runs{kept}, {seconds:.1f} s in all")
+    echo(f"report: {outcome.report}    all runs: {outcome.table}")
 
 
 def check_table(path: Path) -> None:

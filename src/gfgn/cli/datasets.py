@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gfgn.cli.app import app, print_table, user_errors
+from gfgn.cli.app import app, echo, print_table, user_errors
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 datasets = typer.Typer(help="List the named datasets, or describe one of them or a graph of your own.")
@@ -47,4 +47,4 @@ def describe(
         if png is not None:
             description_figure(description).savefig(png, format="png", dpi=160)
     lines = [f"histograms: {png}"] if png is not None else histograms(description)
-    typer.echo("\n".join([*statistics(description, DATASETS.get(data.lower())), "", *lines]))
+    echo("\n".join([*statistics(description, DATASETS.get(data.lower())), "", *lines]))

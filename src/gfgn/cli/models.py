@@ -1,8 +1,6 @@
 """`gfgn models`: lists the models."""
 
-import typer
-
-from gfgn.cli.app import app, print_table
+from gfgn.cli.app import app, echo, print_table
 
 
 @app.command()
@@ -21,7 +19,7 @@ def models() -> None:
         options = ", ".join(f"{option} {parameter.default}" for option, parameter in entry.parameters.items())
         rows.append((name, entry.reference, options))
     print_table(("name", "paper", "options"), rows)
-    typer.echo()
+    echo()
     print_table(
         ("without a network", "reference", "what it is"),
         [(name, model.reference, model.description) for name, model in CLASSICAL.items()],

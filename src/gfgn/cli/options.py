@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gfgn.cli.app import fail, user_errors
+from gfgn.cli.app import echo, fail, user_errors
+from gfgn.literal import INVISIBLE
 
 if TYPE_CHECKING:
     from gfgn.runs import Tracker
@@ -154,7 +155,7 @@ def write_config(context: typer.Context, path: Path, given: Sequence[str]) -> No
         content["set"] = {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in given)}
     with user_errors():
         path.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    typer.echo(f"options: {path}")
+    echo(f"options: {path}")
 
 
 def all_settings(context: typer.Context, given: Sequence[str] | None) -> list[str]:
@@ -164,7 +165,8 @@ def all_settings(context: typer.Context, given: Sequence[str] | None) -> list[st
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Prints JSON on stdout; NaN and infinity become null."""
-    typer.echo(json.dumps(_finite(content), indent=2, ensure_ascii=False))
+    text = json.dumps(_finite(content), indent=2, ensure_ascii=False)
+    typer.echo(INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def open_in_browser(path: Path) -> None:
@@ -172,7 +174,7 @@ def open_in_browser(path: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(path.resolve().as_uri()):
-        typer.echo(f"gfgn: no browser could be opened for {path}", err=True)
+        echo(f"gfgn: no browser could be opened for {path}", err=True)
 
 
 def _saved(name: str | None) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, notes, user_errors
+from gfgn.cli.app import Device, app, echo, notes, user_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,13 +67,14 @@ def predict(
         options.print_json(result | {"seconds": round(seconds, 3)})
         return
     shown = ", ".join(f"{name} {count:,}" for name, count in list(result["predictions"].items())[:10])
-    typer.echo(f"{len(frame):,} nodes predicted: {shown}{', …' if len(counts) > 10 else ''}")
-    typer.echo(f"mean confidence {result['mean_confidence']:.2f}; {seconds:.1f} s in all; predictions: {out}")
+    echo(f"{len(frame):,} nodes predicted: {shown}{', …' if len(counts) > 10 else ''}")
+    echo(f"mean confidence {result['mean_confidence']:.2f}; {seconds:.1f} s in all; predictions: {out}")
 
 
 def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], console: Console) -> Dataset:
     """The graph, encoded as the model expects; what differs from its columns and classes is an error."""
     from gfgn.data import DATASETS, load, read_with_notes
+    from gfgn.report.terminal import literal
 
     path, classes = Path(source), [str(name) for name in classifier.classes_.tolist()]
     if source.lower() in DATASETS or not path.exists():
@@ -89,12 +90,12 @@ def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], consol
         return dataset
     reading = dict(classifier._facts.get("reading", {})) | given
     directed = bool(reading.pop("directed", classifier.directed))
-    with console.status(f"reading {source}"):
+    with console.status(literal(f"reading {source}")):
         found = read_with_notes(
             source, **reading, undirected=not directed, encoder=classifier.encoder_, class_names=classes
         )
     for note in found.notes:
-        console.print(f"{source}: {note}", highlight=False, markup=False, soft_wrap=True)
+        console.print(literal(f"{source}: {note}"), soft_wrap=True)
     return found.dataset
 
 
@@ -115,9 +116,12 @@ def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Any) -> pd.Da
 
 def _write(frame: pd.DataFrame, path: Path) -> None:
     from gfgn.data.files import atomic_write
+    from gfgn.literal import csv_cell
 
     with atomic_write(path) as unfinished:
         if path.suffix == ".csv":
-            frame.to_csv(unfinished, index=False, float_format="%.6g")
+            text = frame.select_dtypes(exclude="number").map(csv_cell)
+            safe = frame.assign(**text).rename(columns=csv_cell)
+            safe.to_csv(unfinished, index=False, float_format="%.6g")
         else:
             frame.to_parquet(unfinished, engine="pyarrow", index=False)

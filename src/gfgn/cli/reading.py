@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from gfgn.cli.app import echo
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -78,19 +80,20 @@ def open_data(source: str, options: ReadOptions, console: Console, check: bool =
     `more` are further arguments of `gfgn.data.read`, which do not matter to a dataset with a name.
     """
     from gfgn.data import DATASETS, describe_reading, read_with_notes
+    from gfgn.report.terminal import literal
 
     path = Path(source)
     if source.lower() in DATASETS or not path.exists():
         if path.name != source:
             raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
         return _load_named(source, options, check)
-    with console.status(f"reading {source}"):
+    with console.status(literal(f"reading {source}")):
         reading = read_with_notes(source, **options.arguments(), **more)
     if check:
-        typer.echo(describe_reading(reading))
+        echo(describe_reading(reading))
     else:
         for note in reading.notes:
-            console.print(f"{source}: {note}", highlight=False, markup=False, soft_wrap=True)
+            console.print(literal(f"{source}: {note}"), soft_wrap=True)
     return reading.dataset
 
 

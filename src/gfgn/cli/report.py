@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import app, fail, user_errors
+from gfgn.cli.app import app, echo, fail, user_errors
 
 
 @app.command()
@@ -47,7 +47,7 @@ def report(
         written = write_report(comparisons, out or path.parent / "report.html")
     for comparison in comparisons:
         for model, (have, need) in comparison.incomplete.items():
-            typer.echo(f"left out: {model} on {comparison.dataset.name}, which has {have:,} of {need:,} runs so far")
-    typer.echo(f"report: {written}")
+            echo(f"left out: {model} on {comparison.dataset.name}, which has {have:,} of {need:,} runs so far")
+    echo(f"report: {written}")
     if open_:
         options.open_in_browser(written)

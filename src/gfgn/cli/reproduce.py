@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, fail, split_names, user_errors
+from gfgn.cli.app import Device, app, echo, fail, split_names, user_errors
 
 if TYPE_CHECKING:
     from gfgn.runs.study_runner import Outcome
@@ -25,6 +25,9 @@ def reproduce(
     models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
     datasets: Annotated[str, typer.Option(help="Only these datasets, separated by commas.", show_default="all")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default="results/NAME")] = None,
+    reuse: Annotated[
+        list[Path] | None, typer.Option(help="Folder of a study whose runs may be taken; repeat it for several.")
+    ] = None,
     limit_minutes: Annotated[float | None, typer.Option(help="Stop after this time; run again to continue.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Largest number of runs that train together.")] = None,
     track: options.Track = None,
@@ -45,6 +48,7 @@ def reproduce(
         return
     part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets)}
     settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
+    settings["reuse"] = reuse or []
     try:
         with user_errors(), keep_freed_memory():
             if check:
@@ -71,21 +75,23 @@ def report_study(folder: Path) -> None:
 
 def print_outcome(outcome: Outcome) -> int:
     """Prints what `reproduce` did and returns the exit code: 1 if something was left out, else 0."""
+    for line in outcome.reused:
+        echo(f"reused: {line}")
     for line in outcome.left_out:
-        typer.echo(f"left out: {line}")
+        echo(f"left out: {line}")
     if outcome.missing:
         count = len(outcome.missing)
-        typer.echo(f"{count:,} {'cell lacks' if count == 1 else 'cells lack'} runs; run again to continue")
+        echo(f"{count:,} {'cell lacks' if count == 1 else 'cells lack'} runs; run again to continue")
     stopped = "stopped at the time limit; " if outcome.stopped else ""
-    typer.echo(f"{stopped}{outcome.made:,} new runs; {', '.join(map(str, outcome.files))}")
+    echo(f"{stopped}{outcome.made:,} new runs; {', '.join(map(str, outcome.files))}")
     return 1 if outcome.left_out else 0
 
 
 def print_differences(differences: list[str]) -> int:
     """Prints what `check` returned and returns the exit code: 1 if there are differences, else 0."""
     for line in differences:
-        typer.echo(f"differs: {line}")
-    typer.echo("differs from the committed results" if differences else "same as the committed results")
+        echo(f"differs: {line}")
+    echo("differs from the committed results" if differences else "same as the committed results")
     return 1 if differences else 0
 
 
@@ -95,7 +101,7 @@ def _list_studies() -> None:
 
     studies, width = study_names(), max(map(len, names())) + 2
     for name in names():
-        typer.echo(f"{name:<{width}}{load_study(name).title if name in studies else 'an analysis'}")
+        echo(f"{name:<{width}}{load_study(name).title if name in studies else 'an analysis'}")
 
 
 @contextmanager

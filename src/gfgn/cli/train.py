@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, notes, print_table, user_errors
+from gfgn.cli.app import Device, app, echo, notes, print_table, user_errors
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def _train(
 def _make_progress(console: Console, spinner: Any) -> ProgressCallback:
     """Shows the progress of training: on a terminal beside the spinner, elsewhere as a line now and then."""
     from gfgn.report.progress import SECONDS_BETWEEN_LINES, describe_status
+    from gfgn.report.terminal import literal
     from gfgn.runs import ProgressCallback
 
     class Progress(ProgressCallback):
@@ -150,10 +151,10 @@ def _make_progress(console: Console, spinner: Any) -> ProgressCallback:
 
         def on_status(self, status: Status) -> None:
             text = f"{self.model}: {describe_status(status)}"
-            spinner.update(text)
+            spinner.update(literal(text))
             if not console.is_terminal and time.monotonic() - self.last > SECONDS_BETWEEN_LINES:
                 self.last = time.monotonic()
-                console.print(text, highlight=False, soft_wrap=True)
+                console.print(literal(text), soft_wrap=True)
 
     return Progress()
 
@@ -162,6 +163,7 @@ def _trials_in_time(
     dataset: Dataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
 ) -> int | None:
     """The number of trials per level that fits."""
+    from gfgn.report.terminal import literal
     from gfgn.runs import Store
     from gfgn.runs.budget import plan_in_time
     from gfgn.runs.text import count
@@ -171,7 +173,7 @@ def _trials_in_time(
     with Store(":memory:") as store, console.status("measuring the cost of an epoch of every level"):
         device = choose_device(parameters["device"])
         _, budget = plan_in_time(store, dataset, minutes, device, seeds=1 + parameters["replicas"], **request)
-    console.print(f"{dataset.name}: {count(budget.trials, 'configuration')} per level", highlight=False)
+    console.print(literal(f"{dataset.name}: {count(budget.trials, 'configuration')} per level"))
     return budget.trials if budget.trials > 1 else None
 
 
@@ -201,11 +203,11 @@ def _print(result: dict[str, Any], classifier: GFGNClassifier, data: str, second
     from gfgn.data.datasets.registry import DATASETS
     from gfgn.estimator.report import headline, score_rows
 
-    typer.echo(headline(classifier))
+    echo(headline(classifier))
     rows = score_rows(result)
     if rows:
         print_table(("class", "precision", "recall", "F1", "nodes"), rows, right=("precision", "recall", "F1", "nodes"))
     files = result["files"]
-    typer.echo(f"{seconds:.1f} s in all; model: {files['model']}    card: {files['card']}    report: {files['report']}")
+    echo(f"{seconds:.1f} s in all; model: {files['model']}    card: {files['card']}    report: {files['report']}")
     if data.lower() not in DATASETS:
-        typer.echo(f"next: gfgn predict {files['model']} {data} --out predictions.csv")
+        echo(f"next: gfgn predict {files['model']} {data} --out predictions.csv")

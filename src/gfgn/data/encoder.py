@@ -208,7 +208,7 @@ class FeatureEncoder:
             mean, std = (tuple(map(float, content[name])) for name in ("mean", "std"))
             missing = tuple(map(int, content["missing"]))
             return cls(columns, content["scale"], mean, std, missing, int(content["nodes"]), bool(content["sparse"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"content must be the JSON of a FeatureEncoder, got one with {error!r}") from error
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gfgn.literal import one_line, visible
 from gfgn.runs.text import METRICS
 
 TITLES = METRICS | {"log_loss": "log loss"}  # which is not negated here
@@ -15,7 +16,7 @@ EXTREMES = 10  # features shown with the largest and with the smallest gates
 def model_card(content: dict[str, Any], feature_names: Sequence[str]) -> str:
     """The card of the content of `model.json`."""
     sections = [_summary(content), _data(content), _scores(content), _features(content, feature_names), _use(content)]
-    return "\n\n".join(sections) + "\n"
+    return visible("\n\n".join(sections)) + "\n"
 
 
 def _summary(content: dict[str, Any]) -> str:
@@ -24,7 +25,7 @@ def _summary(content: dict[str, Any]) -> str:
     networks = "one network" if count == 1 else f"an ensemble of {count} networks"
     versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
     kind = "labels, several per node" if network["multilabel"] else "classes"
-    names = ", ".join(f"`{name}`" for name in content["classes"]["values"][:20])
+    names = ", ".join(_code(name) for name in content["classes"]["values"][:20])
     more = " and more" if len(content["classes"]["values"]) > 20 else ""
     return (
         f"# {content['facts'].get('name', 'Node classifier')}\n\n"
@@ -68,7 +69,9 @@ def _scores(content: dict[str, Any]) -> str:
 def _classes(classes: dict[str, Any]) -> str:
     """Precision, recall and F1 of each class."""
     columns = [classes[name] for name in ("class_names", "precision", "recall", "f1", "support")]
-    rows = [f"| `{n}` | {p:.3f} | {r:.3f} | {f:.3f} | {k:,} |" for n, p, r, f, k in zip(*columns, strict=True)]
+    rows = [
+        f"| {_code(str(n))} | {p:.3f} | {r:.3f} | {f:.3f} | {k:,} |" for n, p, r, f, k in zip(*columns, strict=True)
+    ]
     return "\n".join(["| class | precision | recall | F1 | nodes |", "|---|--:|--:|--:|--:|", *rows])
 
 
@@ -77,7 +80,9 @@ def _features(content: dict[str, Any], names: Sequence[str]) -> str:
     scores = content["fitted"]["smoothing_scores_"]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])
     few = len(order) <= 2 * EXTREMES
-    rows = [f"| `{names[k]}` | {scores[k]:.2f} |" for k in (order if few else [*order[:EXTREMES], *order[-EXTREMES:]])]
+    rows = [
+        f"| {_code(names[k])} | {scores[k]:.2f} |" for k in (order if few else [*order[:EXTREMES], *order[-EXTREMES:]])
+    ]
     which = "" if few else f"; the {EXTREMES} largest and the {EXTREMES} smallest values"
     intro = f"How much of a feature a node takes from its neighbors (0: nothing){which}:"
     return "\n".join(["## What the graph smooths", "", intro, "", "| feature | smoothing score |", "|---|--:|", *rows])
@@ -90,6 +95,11 @@ def _use(content: dict[str, Any]) -> str:
         "Predictions hold for graphs like the one above: the same columns, and edges that mean the same. "
         f"Probabilities were calibrated on the validation nodes (temperature {content['fitted']['temperature_']:.2f})."
     )
+
+
+def _code(name: object) -> str:
+    """A name as code in Markdown, where nothing in it is markup, in a table too."""
+    return f"`{one_line(str(name)).replace('`', 'ʼ').replace('|', chr(92) + '|')}`"
 
 
 def _number(value: float) -> str:

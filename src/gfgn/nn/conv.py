@@ -108,8 +108,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         check_in_channels(in_channels)
         check_positive("out_channels", out_channels)
         check_positive("heads", heads)
-        if isinstance(lam, int | float) and not (math.isfinite(lam) and lam >= 0):
-            raise ValueError(f"lam must be a finite number, 0 or larger, got {lam!r}")
+        check_lam(lam)
         if gate_bias is not None and not math.isfinite(gate_bias):
             raise ValueError(f"gate_bias must be a finite number or None, got {gate_bias!r}")
         if not 0 <= dropout < 1:
@@ -350,6 +349,15 @@ def check_size(size: tuple[int, int] | None, expected: tuple[int, int]) -> None:
     """Raises a `ValueError` for a `size` that does not agree with the features."""
     if size is not None and tuple(size) != expected:
         raise ValueError(f"size must be {expected}, the rows of the sources and targets in x, got {tuple(size)}")
+
+
+def check_lam(lam: Lam) -> None:
+    """Raises a `ValueError` for a λ that is negative or not finite."""
+    values = lam.detach() if isinstance(lam, Tensor) else torch.tensor(float(lam))
+    if values.is_meta or torch.compiler.is_compiling():
+        return
+    if not (values.isfinite() & (values >= 0)).all():
+        raise ValueError(f"lam must be finite, 0 or larger, got {lam!r}")
 
 
 def check_positive(name: str, value: Any) -> None:

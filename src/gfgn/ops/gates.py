@@ -8,6 +8,7 @@ differentiated again is that of the reference, since the kernels of the backward
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +53,7 @@ def gated_neighbor(
         gate: `[heads, 2d, d]`, one `W_s` per head.
         lam: λ, one number or a `[heads·d]` tensor with one value per column.
     """
+    check_lam(lam)
     _check_gate("gated_neighbor", z, gate)
     for name, value in (("propagated", propagated), ("mean", mean)):
         if value.shape != z.shape:
@@ -76,6 +78,7 @@ def gated_pair(
         gate: `[heads, 2d, d]`, `U` above `V` for each head.
         lam: λ, one number or a `[heads·d]` tensor with one value per column.
     """
+    check_lam(lam)
     check_features("gated_pair", graph, z=z)
     _check_gate("gated_pair", z, gate)
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
@@ -99,6 +102,7 @@ def pair_aggregate(
         z: `[N, D]`, the features that are gated.
         lam: λ, one number or a `[D]` tensor with one value per column.
     """
+    check_lam(lam)
     check_features("pair_aggregate", graph, z=z, a=a, b=b)
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
     if backend == "reference":
@@ -110,6 +114,7 @@ def pair_aggregate(
 def pair_scores(a: Tensor, b: Tensor, graph: Adjacency, lam: float | Tensor = 1.0) -> Tensor:
     """The gates `s_ij = λ σ(a_i + b_j)` themselves: `[E, D]` in the order of the edges that the graph was built from,
     0 for a removed self-loop."""
+    check_lam(lam)
     s = reference.pair_gate(a, b, lam, graph.by_target.idx, graph.targets)
     zero = s.new_zeros(1, s.size(1))  # the row that edge_position −1, a removed self-loop, reads
     return torch.cat([s, zero]).index_select(0, graph.edge_position % (s.size(0) + 1))
@@ -120,6 +125,14 @@ def _pair_edges(lam: float | Tensor, z: Tensor, graph: Adjacency) -> tuple[Tenso
     by_target = [*graph.by_target, graph.norm, graph.row_norm]
     by_source = [*graph.by_source, graph.reverse_norm, graph.reverse_row_norm]
     return _lam_by_column(lam, z, graph.norm.dtype), by_target, by_source
+
+
+def check_lam(lam: float | Tensor) -> None:
+    """Raises for a λ that is negative or not finite; the values of a tensor are not read."""
+    if isinstance(lam, Tensor) or torch.compiler.is_compiling():
+        return
+    if not (math.isfinite(lam) and lam >= 0):
+        raise ValueError(f"lam must be finite, 0 or larger, got {lam!r}")
 
 
 def _lam_by_column(lam: float | Tensor, z: Tensor, dtype: torch.dtype) -> Tensor:

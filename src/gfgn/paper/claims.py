@@ -76,6 +76,7 @@ def judge(claim: Claim, evidence: Evidence) -> Verdict:
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
     """Judges every claim by the results in the folders next to `out` and writes a page and JSON."""
     progress("claims: homophily of the graphs")
+    progress(f"claims: runs of the studies in {out.parent}")
     evidence = read_evidence(out.parent, homophily(root, progress))
     progress("claims: judging")
     return write(out, [judge(claim, evidence) for claim in CLAIMS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from gfgn.runs.study import Study
 from gfgn.runs.study_file import did_you_mean
 from gfgn.runs.study_files import CHOSEN, RUNS, TIMES, chosen_csv, read_times, write_study_files
 from gfgn.runs.study_runner import LOG, Log, Outcome, run_study
-from gfgn.runs.table import read_runs
+from gfgn.runs.table import RunsError, read_runs
 from gfgn.train.settings import choose_device
 
 PAGE = "README.md"
+RESULTS = Path("results")
 
 
 def names() -> list[str]:
@@ -30,21 +32,25 @@ def reproduce(
     *,
     device: str = "auto",
     train: bool = True,
+    reuse: Sequence[Path] = (),
     root: Path | None = None,
     log: Log = LOG,
     **settings: Any,
 ) -> Outcome:
     """Runs a study, or a part of it, and the analysis with the same name if there is one, and writes the files.
 
-    Runs that the folder, or a study in a sibling folder, already has are not trained again.
+    Runs that the folder already has are not trained again. A study of the paper in its own folder, `results/NAME`, also
+    takes runs from those of the other studies in `results`; anything else takes them from the folders in `reuse` only.
 
     Args:
         name: One of `names()`, or the path of a YAML file with a study.
         out: Folder for the files; `results/NAME` by default.
+        reuse: Folders of studies whose runs are taken where this one lacks them.
         device: The device to train on; `"auto"` is a GPU if there is one.
         **settings: See `run_study`.
     """
-    out, device = out or Path("results") / Path(name).stem, choose_device(device)
+    own = out is None and str(name) in study_names()
+    out, device = out or RESULTS / Path(name).stem, choose_device(device)
     if str(name) not in names() and Path(name).suffix not in (".yaml", ".yml"):
         hint = did_you_mean(name, names())
         raise ValueError(f"name must be one of {', '.join(names())} or a YAML file, got {str(name)!r}{hint}")
@@ -52,11 +58,34 @@ def reproduce(
     if analysis is not None and str(name) not in study_names():
         return Outcome(files=analysis(out, root=root, device=device, progress=log))
     study = load_study(name)
-    outcome = run_study(study, out, device=device, train=train, root=root, log=log, write=_write, **settings)
+    reuse = [*reuse, *(_other_studies(str(name), log) if own else ())]
+    options: dict[str, Any] = {
+        "device": device,
+        "train": train,
+        "reuse": reuse,
+        "root": root,
+        "log": log,
+        "write": _write,
+    }
+    outcome = run_study(study, out, **options, **settings)
     if analysis is not None and not outcome.stopped:
         outcome.files += analysis(out, root=root, device=device, progress=log) if train else redraw(str(name), out)
         (out / PAGE).write_text(render(study, out)[PAGE], encoding="utf-8")  # shows the figures of the analysis
     return outcome
+
+
+def _other_studies(name: str, log: Log) -> list[Path]:
+    """The folders of the other studies of the paper in `results`; one that cannot be read is left out."""
+    folders = []
+    for folder in (RESULTS / other for other in study_names() if other != name):
+        if (folder / RUNS).is_file():
+            try:
+                read_runs(folder / RUNS)
+            except RunsError as error:
+                log(f"not reused: {error}")
+            else:
+                folders.append(folder)
+    return folders
 
 
 def render(study: Study, out: Path) -> dict[str, str]:

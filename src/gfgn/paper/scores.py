@@ -204,7 +204,10 @@ def analyze(
     """
     from gfgn.data import load
 
-    chosen = read_chosen(out.parent / "table1" / "chosen.csv") | read_chosen(out / "chosen.csv")
+    table1 = out.parent / "table1" / "chosen.csv"
+    chosen = read_chosen(table1) | read_chosen(out / "chosen.csv")
+    if table1.is_file():
+        progress(f"scores: configurations that {out / 'chosen.csv'} lacks are taken from {table1}")
     cells = [(SUMMARY_FILE, model, name) for model, names in figures.items() for name in names]
     cells += [(RAW_FILE, model, name) for model, names in raw.items() for name in names]
     skipped = [name for _, model, name in cells if chosen and (name, model) not in chosen]

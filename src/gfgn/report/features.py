@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gfgn.data.files import atomic_write
+from gfgn.literal import csv_cell
 from gfgn.report.charts import Chart, legend, padded
 from gfgn.report.elements import data, figure, heading, hidden_caption, number, row_head, scrolling
 from gfgn.runs import Comparison
@@ -53,7 +54,7 @@ def write_features(features: dict[str, Any], path: Path) -> None:
     with atomic_write(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        writer.writerows(map(csv_cell, row) for row in zip(*columns.values(), strict=True))
 
 
 def features_section(features: dict[str, Any], metric: str, number: int, level: int, file: str | None) -> str:

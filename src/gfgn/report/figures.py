@@ -52,7 +52,8 @@ def description_figure(description: Description) -> Figure:
         above.bar(range(len(bins)), [count for _, _, count in bins], color=ORANGE, width=0.85)
         above.set_xticks(range(len(bins)), [str(low) for low, _, _ in bins])
         above.set(xlabel="degree of a node (each bar reaches to the next label)", ylabel="nodes")
-        above.set_title(f"{description.name}: {description.num_nodes:,} nodes, {description.num_edges:,} edges")
+        title = f"{description.name}: {description.num_nodes:,} nodes, {description.num_edges:,} edges"
+        above.set_title(title, parse_math=False)
         counts, edges = description.smoothness_histogram(24)
         below.bar(edges[:-1].numpy(), counts.numpy(), width=0.92 * edges.diff().numpy(), align="edge", color=BLUE)
         below.set(xlabel=f"smoothness {SMOOTHNESS}", ylabel="dimensions")

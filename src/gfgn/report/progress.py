@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from gfgn.literal import one_line
 from gfgn.runs import ProgressCallback, Row
 from gfgn.runs.comparison import ComparisonPlan
 from gfgn.runs.text import duration, score
@@ -79,7 +80,9 @@ class RunProgress(ProgressCallback):
         self.trained = self.kept = 0
         self.remaining = Remaining(work or {})
         self._quiet = console.quiet
-        name = TextColumn("{task.description}", table_column=Column(max_width=26, no_wrap=True, overflow="ellipsis"))
+        name = TextColumn(
+            "{task.description}", markup=False, table_column=Column(max_width=26, no_wrap=True, overflow="ellipsis")
+        )
         details = TextColumn("{task.fields[details]}", style="dim", table_column=Column(no_wrap=True, min_width=22))
         columns = (name, BarColumn(None), MofNCompleteColumn(), TimeElapsedColumn(), details)
         shown = console.is_terminal and not console.quiet
@@ -89,7 +92,7 @@ class RunProgress(ProgressCallback):
     def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
         self.kept += kept
         self.remaining.begin(dataset, model, 1 - kept / max(1, runs))
-        self._name = f"{dataset} {model}"
+        self._name = one_line(f"{dataset} {model}")
         self._runs = f"{runs:,} runs" + (f", {kept:,} of them from the store" if kept else "")
         self._start = self._last_line = time.monotonic()
         self._model = self.bars.add_task(self._name, total=runs, completed=kept, details="")

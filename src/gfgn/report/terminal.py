@@ -8,9 +8,11 @@ from itertools import pairwise
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gfgn.data.datasets.registry import Entry
 from gfgn.data.diagnosis import Description
+from gfgn.literal import visible
 from gfgn.runs import Comparison
 from gfgn.runs.advice import Advice
 from gfgn.runs.comparison import in_words, rank_models
@@ -60,7 +62,7 @@ def _print_comparison(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("model")
     for title in (f"test {heading(metric)}", "95% interval", *([f"against {names[baseline]}"] if baseline else [])):
-        table.add_column(title, justify="right")
+        table.add_column(literal(title), justify="right")
     for model, summary in comparison.summary().items():
         difference = comparison.gain(model)
         cells = [
@@ -69,8 +71,7 @@ def _print_comparison(
             interval(summary, metric),
             gain(difference, metric) if difference else "",
         ]
-        cells = [cell.replace("[", r"\[") for cell in cells[: len(table.columns)]]  # not markup
-        table.add_row(*cells, style="bold" if is_gfgn(model) else None)
+        table.add_row(*map(literal, cells[: len(table.columns)]), style="bold" if is_gfgn(model) else None)
     console.print(table)
     for model, selection in comparison.selections.items():
         best = selection.candidates[0]
@@ -82,7 +83,12 @@ def _print_comparison(
 
 def _print(console: Console, text: str) -> None:
     """Prints text that wraps between words on a terminal, and is one line elsewhere."""
-    console.print(text, soft_wrap=not console.is_terminal, highlight=False, markup=False)
+    console.print(literal(text), soft_wrap=not console.is_terminal)
+
+
+def literal(text: str) -> Text:
+    """Text that is shown as it is: no markup, no emoji, and no character that a terminal would act on."""
+    return Text(visible(text))
 
 
 def smoothness_quartiles(description: Description) -> list[float]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gfgn.data.files import atomic_write
+from gfgn.literal import csv_cell
 from gfgn.runs.record import NESTED, DatasetRecord, Row, canonical, identify
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
@@ -145,7 +146,7 @@ class Store:
         with atomic_write(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(header)
-            writer.writerows(table)
+            writer.writerows(map(csv_cell, row) for row in table)
         return path
 
     def to_pandas(self, *, dropped: bool = False, **filters: Any) -> pd.DataFrame:

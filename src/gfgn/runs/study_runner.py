@@ -50,6 +50,7 @@ class Outcome:
     missing: list[Cell] = field(default_factory=list)  # requested cells that lack runs
     left_out: list[str] = field(default_factory=list)  # datasets or models, with the reason
     stopped: bool = False  # at the time limit
+    reused: list[str] = field(default_factory=list)  # what was taken from which other folder
     files: list[Path] = field(default_factory=list)
 
 
@@ -63,30 +64,32 @@ def run_study(
     limit_minutes: float | None = None,
     batch_size: int | None = None,
     train: bool = True,
+    reuse: Sequence[Path] = (),
     root: Path | None = None,
     callback: ProgressCallback | None = None,
     log: Log = LOG,
     write: Write = lambda results, out, ended: write_study_files(results, out),
 ) -> Outcome:
-    """Trains the missing runs of a study and writes its files. Runs of studies in sibling folders are reused.
+    """Trains the missing runs of a study and writes its files.
 
     Args:
         models, datasets: Names of what to train; all by default.
         limit_minutes: Minutes after which training stops; finished runs are kept.
         batch_size: Largest number of runs that train together; by default as many as fit into memory.
         train: Whether to train; if not, files are written from the runs there are.
+        reuse: Folders of other studies, whose runs are taken where this one lacks them; `Outcome.reused` says which.
         root: Folder of all datasets, see `gfgn.data.load`.
         callback: Receives progress events, such as a tracker.
     """
     cells, outcome = select_cells(study, models, datasets), Outcome()
     if limit_minutes is not None and not limit_minutes > 0:
         raise ValueError(f"limit_minutes must be above 0, got {limit_minutes}")
-    if not train and not (out / STORE).is_file() and not any(out.resolve().parent.glob(f"*/{RUNS}")):
-        raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, or next to one, got {out}")
+    if not train and not (out / STORE).is_file() and not any((folder / RUNS).is_file() for folder in (out, *reuse)):
+        raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     progress = _Progress(outcome, limit_minutes, log)
     options = {"callback": CallbackList(progress, callback or ProgressCallback()), "batch_size": batch_size}
     with Store(out / STORE) as store:
-        _fill(store, study, out, log)
+        outcome.reused = _fill(store, study, out, reuse, log)
         try:
             for data, plans in _datasets(study, cells, datasets, root, progress) if train else ():
                 _check_graph(store, data, out)
@@ -214,29 +217,32 @@ def _check_graph(store: Store, data: Dataset, out: Path) -> None:
             )
 
 
-def _fill(store: Store, study: Study, out: Path, log: Log) -> None:
-    """Adds the runs of the folder's table to the store, and those of sibling folders that the study lacks."""
+def _fill(store: Store, study: Study, out: Path, reuse: Sequence[Path], log: Log) -> list[str]:
+    """Adds the runs of the folder's table to the store, and those of the named folders that the study lacks.
+
+    Returns what was taken from which folder.
+    """
     if (out / RUNS).is_file():
         added = store.add(read_runs(out / RUNS))
         if added:
             log(f"{added:,} runs from {out / RUNS}")
     if not Results(study, _own_rows(store, study)).missing():
-        return
+        return []
     needed = set()
     for cell in study.all_cells():
         plan, name = study.plan(cell), study.data_name(cell)
         replicas = make_replicas(plan.model, plan.configurations, range(plan.splits), range(plan.seeds))
         needed |= {(name, plan.model, replica, plan.config) for replica in replicas}
-    for path in sorted(out.resolve().parent.glob(f"*/{RUNS}")):
-        if path.parent == out.resolve():
+    taken = []
+    for folder in reuse:
+        if folder.resolve() == out.resolve():
             continue
-        try:
-            rows = read_runs(path)
-        except ValueError:  # another kind of table
-            continue
+        rows = read_runs(folder / RUNS)
         added = store.add(row for row in rows if (row.dataset, row.model, row.replica, row.config) in needed)
         if added:
-            log(f"{added:,} runs from {path.parent.name}/{RUNS}")
+            taken.append(f"{added:,} runs from {folder / RUNS}")
+            log(f"reused: {taken[-1]}")
+    return taken
 
 
 def _own_rows(store: Store, study: Study) -> list[Row]:

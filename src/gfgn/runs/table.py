@@ -12,12 +12,14 @@ import gzip
 import io
 import json
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gfgn.data.files import atomic_write
+from gfgn.data.limits import FREE, RATIO
 from gfgn.runs.record import HYPER, NESTED, VERSIONS, DatasetRecord, Row, identify
 
 FIRST = ("dataset", "model", "split", "seed", *HYPER)
@@ -57,11 +59,16 @@ def write_runs(path: Path, rows: Sequence[Row]) -> Path:
 def read_runs(path: Path) -> list[Row]:
     """The runs of a file that `write_runs` wrote, in order."""
     try:
-        with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
-            comment, lines = file.readline(), list(csv.reader(file))
+        with gzip.open(path, "rb") as file:
+            limit = max(FREE, RATIO * path.stat().st_size)
+            text = file.read(limit + 1)
+        if len(text) > limit:
+            raise ValueError(f"it unpacks to more than {limit:,} bytes")
+        with io.StringIO(text.decode("utf-8"), newline="") as content:
+            comment, lines = content.readline(), list(csv.reader(content))
         header = json.loads(comment.removeprefix("# "))
         constants, fingerprints = header["constants"], header["fingerprints"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, EOFError, zlib.error, csv.Error) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise RunsError(f"{path} must be a table of runs, got a file that cannot be read as one: {error}") from None

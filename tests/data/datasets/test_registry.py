@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch_geometric
 from torch import Tensor
 
 from gfgn import Graph
@@ -222,6 +223,28 @@ def test_directed_edges(name: str, links: int, tmp_path: Path) -> None:
             assert torch.equal(row_normalize(raw.x).to_dense(), both.x.to_dense())
 
 
+@pytest.mark.parametrize(
+    ("name", "cls", "folder", "options"),
+    [
+        ("texas", "WebKB", "", {"name": "texas"}),
+        ("actor", "Actor", "actor", {}),
+        ("cora", "Planetoid", "", {"name": "Cora", "split": "geom-gcn"}),
+        ("citeseer", "Planetoid", "", {"name": "CiteSeer", "split": "geom-gcn"}),
+    ],
+)
+def test_loaders_equal_those_of_pyg(name: str, cls: str, folder: str, options: dict[str, str], tmp_path: Path) -> None:
+    stage(name, tmp_path)
+    raw: Any = DATASETS[name].loader(tmp_path)
+    data = getattr(torch_geometric.datasets, cls)(str(tmp_path / folder), **options)[0]
+    assert torch.equal(raw.x, data.x)
+    assert torch.equal(raw.y, data.y)
+    for part in ("train", "val", "test"):
+        assert torch.equal(torch.stack([getattr(split, part) for split in raw.splits], 1), data[f"{part}_mask"].bool())
+    edge_index = torch_geometric.utils.to_undirected(data.edge_index)
+    graph = Graph.from_edge_index(edge_index, data.num_nodes)
+    assert torch.equal(raw.graph.edge_index, graph.edge_index)
+
+
 def test_undirected_datasets_have_no_directed_edges() -> None:
     for name in ("cora", "karate"):
         with pytest.raises(ValueError, match=rf"unless name is one of 'actor', .* are directed, got '{name}'"):
@@ -309,8 +332,14 @@ def test_filtered_wikipedia(tmp_path: Path) -> None:
     path.unlink()
     path.parent.rmdir()
     wikipedia(tmp_path / "objects", node_labels=np.array([0, 1, None, 3, 4, 0], dtype=object))
-    with pytest.raises(ValueError, match=r"could not be read .*allow_pickle=False"):
+    with pytest.raises(ValueError, match=r"could not be read .*node_labels is an array of Python objects"):
         load("chameleon-filtered", tmp_path / "objects")
+
+
+def test_masks_of_other_shapes(tmp_path: Path) -> None:
+    wikipedia(tmp_path, val_masks=np.zeros((2, 6, 1), dtype=bool))
+    with pytest.raises(ValueError, match=r"val of split 0 must have one row for each of 6 nodes, got shape \[6, 1\]"):
+        load("chameleon-filtered", tmp_path)
 
 
 def table(path: Path, rows: Any) -> None:
@@ -380,11 +409,23 @@ def other_keys(path: Path) -> None:
     np.savez(path, y=np.zeros(3))
 
 
+def outside(key: str, value: int) -> Callable[[Path], None]:
+    """Points an index of the cache outside the arrays."""
+
+    def damage(path: Path) -> None:
+        arrays = dict(np.load(path))
+        arrays[key].reshape(-1)[1] = value
+        np.savez(path, **arrays)
+
+    return damage
+
+
 def test_a_damaged_cache_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage("texas", tmp_path)
     calls = counted(monkeypatch, "texas")
     first = load("texas", tmp_path)
     damages: list[Callable[[Path], Any]] = [cut, flip, objects, other_keys, lambda path: path.write_bytes(b"")]
+    damages += [outside("indices", 10**6), outside("indptr", -5), outside("transpose", 0), outside("x_indices", -1)]
     for count, damage in enumerate(damages, 2):
         damage(tmp_path / "gfgn-cache" / "texas-v1.npz")
         assert_same(first, load("texas", tmp_path))
@@ -396,18 +437,16 @@ def test_a_damaged_cache_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_cache_older_than_the_files_is_rebuilt_and_outlives_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: None
 ) -> None:
-    stage("texas", tmp_path)
-    calls = counted(monkeypatch, "texas")
-    load("texas", tmp_path)
-    edges = tmp_path / "texas" / "raw" / "out1_graph_edges.txt"
-    lines = edges.read_text().splitlines(keepends=True)
-    edges.unlink()
-    edges.write_text("".join(lines[:-20]))
-    second = load("texas", tmp_path)
+    path = wikipedia(tmp_path)
+    calls = counted(monkeypatch, "chameleon-filtered")
+    load("chameleon-filtered", tmp_path)
+    shutil.rmtree(path.parent)
+    wikipedia(tmp_path, edges=np.array([[0, 1]]))
+    second = load("chameleon-filtered", tmp_path)
     assert len(calls) == 2
-    assert second.graph.num_edges < 2 * 279
-    shutil.rmtree(tmp_path / "texas")
-    assert_same(second, load("texas", tmp_path))
+    assert second.graph.num_edges == 2
+    shutil.rmtree(path.parent)
+    assert_same(second, load("chameleon-filtered", tmp_path))
     assert len(calls) == 2
 
 
@@ -443,11 +482,25 @@ def test_missing_files_error_names_files_source_and_folder(
 
 
 def test_damaged_raw_files_error_names_the_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "minesweeper" / "raw"
-    folder.mkdir(parents=True)
-    (folder / "minesweeper.npz").write_bytes(b"not an archive")
-    with pytest.raises(ValueError, match=r"minesweeper: the files in .*raw could not be read .*download them again"):
-        load("minesweeper", tmp_path)
+    wikipedia(tmp_path).write_bytes(b"not an archive")
+    with pytest.raises(ValueError, match=r"chameleon-filtered: the files in .*raw could not be read .*download them"):
+        load("chameleon-filtered", tmp_path)
+
+
+def test_known_files_are_verified_before_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage("cora", tmp_path)
+    calls = counted(monkeypatch, "cora")
+    for file in ("ind.cora.x", "ind.cora.test.index", "cora_split_0.6_0.2_9.npz"):
+        path = tmp_path / "Cora" / "geom-gcn" / "raw" / file
+        target = path.readlink()
+        path.unlink()
+        path.write_bytes(target.read_bytes() + b" ")
+        with pytest.raises(ValueError, match=rf"{file} has the SHA-256 \w{{64}}, expected \w{{64}}; delete it"):
+            load("cora", tmp_path)
+        path.unlink()
+        path.symlink_to(target)
+    assert not calls
+    assert load("cora", tmp_path).num_nodes == 2_708
 
 
 def test_root_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offline: None) -> None:

@@ -544,7 +544,18 @@ def test_bad_zip(tmp_path: Path) -> None:
     for content, message in (
         ({"edges": EDGES}, r"graph\.zip has no nodes\.csv or nodes\.parquet"),
         ({"nodes": NODES}, r"graph\.zip has no edges\.csv or edges\.parquet"),
-        ({"a__nodes": NODES, "b__nodes": NODES}, r"graph\.zip has nodes\.csv more than once"),
+        (
+            {"a__nodes": NODES, "b__nodes": NODES},
+            r"graph\.zip has a/nodes\.csv and b/nodes\.csv, expected one graph in one",
+        ),
+        (
+            {"a__nodes": NODES, "b__edges": EDGES},
+            r"graph\.zip has a/nodes\.csv and b/edges\.csv, expected one graph in one",
+        ),
+        (
+            {"nodes": NODES, "b__edges": EDGES},
+            r"graph\.zip has nodes\.csv and b/edges\.csv, expected one graph in one folder",
+        ),
         ({"a__b__nodes": NODES, "edges": EDGES}, r"graph\.zip has no nodes\.csv"),
         ({"nodes": "", "edges": EDGES}, r"graph\.zip/nodes\.csv is empty"),
         ({"nodes": NODES, "edges": EDGES + "a,zz,1\n"}, r"graph\.zip/edges\.csv row 4: target 'zz' is unknown"),

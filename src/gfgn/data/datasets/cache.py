@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,8 @@ from torch import Tensor
 
 from gfgn.data.datasets.loaders import RawData
 from gfgn.data.files import atomic_write
+from gfgn.data.limits import MAX_FEATURES, check_count
+from gfgn.data.npz import read_arrays
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 from gfgn.ops.csr import CSR
@@ -27,7 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 
 VERSION = 1
 REQUIRED = {"indptr", "indices", "transpose", "y", "masks", "num_features", "stamp"}
-DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)  # raised by `read_cache`
+DAMAGED = (OSError, ValueError, KeyError, TypeError)  # raised by `read_cache`
 SPARSE_FROM = 0.9  # fraction of zeros above which a bag of words is a sparse CSR tensor
 
 
@@ -39,12 +39,48 @@ def stamp(paths: Sequence[Path]) -> str:
 
 def read_cache(path: Path) -> Arrays:
     """The arrays of a file written by `write_cache`; raises one of `DAMAGED`."""
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {key: file[key] for key in file.files}
+    arrays = read_arrays(path)
     missing = REQUIRED - arrays.keys()
     if missing:
         raise ValueError(f"{path} must hold {', '.join(sorted(missing))}")
+    _check(arrays)
     return arrays
+
+
+def _check(arrays: Arrays) -> None:
+    """Raises if an array does not fit the others: kernels read with these indices and do not check them."""
+    size, edges, width = len(arrays["y"]), arrays["indices"].size, int(arrays["num_features"])
+    check_count("the cache", "features", width, MAX_FEATURES)
+    _check_rows(arrays["indptr"], arrays["indices"], size, size)
+    transpose = arrays["transpose"]
+    ok: Any = (
+        transpose.shape == (edges,)
+        and transpose.dtype.kind == "i"
+        and (edges == 0 or (transpose.min() >= 0 and transpose.max() < edges))
+    )
+    ok = ok and (np.bincount(transpose, minlength=edges) == 1).all()
+    masks = arrays["masks"]
+    ok = ok and masks.ndim == 3 and masks.shape[1:] == (3, -(-size // 8)) and masks.dtype == np.uint8
+    batch = arrays.get("batch", np.zeros(size, dtype=np.int64))
+    ok = ok and batch.shape == (size,) and batch.dtype == np.int64 and batch.min(initial=0) >= 0
+    ok = ok and batch.max(initial=0) <= size
+    if "x" in arrays:
+        ok = ok and arrays["x"].shape == (size, width) and arrays["x"].dtype == np.float32
+    else:
+        _check_rows(arrays["x_indptr"], arrays["x_indices"], size, width)
+        values = arrays["x_data"]
+        ok = ok and values.shape == arrays["x_indices"].shape and values.dtype == np.float32
+    if not ok:
+        raise ValueError("the arrays of the cache do not fit each other")
+
+
+def _check_rows(pointers: NDArray[Any], columns: NDArray[Any], rows: int, width: int) -> None:
+    ok: Any = (
+        pointers.shape == (rows + 1,) and columns.ndim == 1 and pointers.dtype == np.int64 and columns.dtype == np.int32
+    )
+    ok = ok and pointers[0] == 0 and pointers[-1] == columns.size and (pointers[1:] >= pointers[:-1]).all()
+    if not ok or (columns.size and not (columns.min() >= 0 and columns.max() < width)):
+        raise ValueError("the rows of the cache point outside")
 
 
 def write_cache(path: Path, arrays: Arrays) -> None:

@@ -54,7 +54,7 @@ class Source(NamedTuple):
 
 
 class ChecksumError(ValueError):
-    """A downloaded file is not the expected one; it has been deleted."""
+    """A file is not the expected one; a downloaded one has been deleted."""
 
 
 def fetch(sources: Sequence[Source], root: Path, missing: Sequence[str]) -> None:
@@ -75,6 +75,15 @@ def checksums() -> dict[str, str]:
     """The known SHA-256 hashes of raw files, by path relative to the folder of all datasets."""
     lines = (files("gfgn.data.datasets") / "checksums.txt").read_text("utf-8").splitlines()
     return {path: digest for digest, path in (line.split("  ", 1) for line in lines)}
+
+
+def verify_files(root: Path, files: Sequence[str]) -> None:
+    """Raises if a raw file is not the published one; files without a known hash are not checked."""
+    for file in files:
+        expected = checksums().get(file)
+        if expected is not None and (actual := _sha256(root / file)) != expected:
+            cure = "delete it to download the published one"
+            raise ChecksumError(f"{root / file} has the SHA-256 {actual}, expected {expected}; {cure}")
 
 
 def download(url: str, path: Path, sha256: str | None = None) -> None:
@@ -149,11 +158,14 @@ def _verify(part: Path, sha256: str | None, name: str) -> None:
     """Deletes the file and raises if its hash is not the expected one."""
     if sha256 is None:
         return
-    with part.open("rb") as file:
-        actual = hashlib.file_digest(file, "sha256").hexdigest()
-    if actual != sha256:
+    if (actual := _sha256(part)) != sha256:
         part.unlink()
         raise ChecksumError(f"{name} has the SHA-256 {actual}, expected {sha256}; the download was deleted")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _extract(archive: Path, root: Path, members: Mapping[str, str]) -> None:

@@ -1,23 +1,26 @@
 """Loaders of published datasets from their raw files, and of the datasets that ship with other packages.
 
-PyG's dataset classes parse the files where they exist. They find every raw file in its folder and never download.
+No loader executes what is in a file: arrays are read without objects, and pickles by `unpickle`.
 """
 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.datasets.unpickle import unpickle
+from gfgn.data.npz import read_arrays
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
+from gfgn.ops.features import sparse_csr
 
 NEAREST = 5  # number of nearest neighbors of each image of `digits`
 CHUNK = 2**20  # number of rows of an OGB table that are read at once
@@ -34,24 +37,87 @@ class RawData(NamedTuple):
 
 
 def _undirected(edge_index: Tensor, num_nodes: int) -> Graph:
+    _check_nodes("edges", num_nodes, edge_index.numpy())
     source, target = edge_index.int().numpy()
     return Graph.from_undirected(source, target, num_nodes)
 
 
-def from_pyg(root: Path, cls: str, folder: str = "", directed: bool = False, **options: Any) -> RawData:
-    """The graph of PyG's dataset class `cls` in `root / folder`, with its own splits or ten random ones."""
-    import torch_geometric.datasets
+def _check_nodes(name: str, num_nodes: int, *nodes: NDArray[Any]) -> None:
+    low, high = min(int(part.min(initial=0)) for part in nodes), max(int(part.max(initial=0)) for part in nodes)
+    if low < 0 or high >= num_nodes:
+        raise ValueError(f"{name} must hold nodes from 0 to {num_nodes - 1}, got {low} to {high}")
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")  # PyG makes CSR tensors, which PyTorch calls a beta feature
-        data = getattr(torch_geometric.datasets, cls)(str(root / folder), force_reload=True, **options)[0]
-    if "train_mask" in data:
-        masks = torch.stack([data.train_mask, data.val_mask, data.test_mask]).bool()
-        splits = [Split(*masks[..., k].clone()) for k in range(masks.size(2))]
+
+def geom_gcn(root: Path, folder: str, name: str, words: bool = False, directed: bool = False) -> RawData:
+    """A graph of Geom-GCN: two tables and ten splits. With `words`, features are lists of the words of a node."""
+    base = root / folder / "raw"
+    nodes = [line.split("\t") for line in _lines(base / "out1_node_feature_label.txt")]
+    order = np.array([int(node) for node, _, _ in nodes]) if words else np.arange(len(nodes))
+    if not np.array_equal(np.sort(order), np.arange(len(nodes))):
+        raise ValueError("out1_node_feature_label.txt must hold every node once")
+    if words:
+        columns = [np.array(line.split(","), dtype=np.int64) for _, line, _ in nodes]
+        x = torch.zeros(len(nodes), max(int(column.max()) for column in columns) + 1)
+        for node, column in zip(order, columns, strict=True):
+            x[node, column] = 1.0
     else:
-        splits = random_splits(data.num_nodes)
-    graph = (Graph.from_edge_index if directed else _undirected)(data.edge_index, data.num_nodes)
-    return RawData(graph, data.x.float(), data.y.long(), splits)
+        x = torch.from_numpy(np.array([line.split(",") for _, line, _ in nodes], dtype=np.float32))
+    y = torch.empty(len(nodes), dtype=torch.int64)
+    y[order] = torch.tensor([int(label) for _, _, label in nodes])
+    edges = np.array([line.split("\t") for line in _lines(base / "out1_graph_edges.txt")], dtype=np.int64)
+    _check_nodes("out1_graph_edges.txt", len(nodes), edges)
+    edge_index = torch.from_numpy(np.ascontiguousarray(np.unique(edges, axis=0).T))
+    graph = (Graph.from_edge_index if directed else _undirected)(edge_index, len(nodes))
+    return RawData(graph, x, y, _geom_gcn_splits(base, name))
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a table without its header."""
+    return path.read_text("utf-8").split("\n")[1:-1]
+
+
+def _geom_gcn_splits(base: Path, name: str) -> list[Split]:
+    splits = []
+    for k in range(10):
+        masks = read_arrays(base / f"{name}_split_0.6_0.2_{k}.npz")
+        splits.append(Split(*(torch.from_numpy(masks[f"{part}_mask"]).bool() for part in Split._fields)))
+    return splits
+
+
+def planetoid(root: Path, folder: str, name: str) -> RawData:
+    """A citation graph of Planetoid, whose files are pickles of arrays, with the splits of Geom-GCN."""
+    base = root / folder / "raw"
+    tables = (unpickle(base / f"ind.{name}.{table}") for table in ("allx", "tx", "ally", "ty", "graph"))
+    allx, tx, ally, ty, neighbors = tables
+    given = np.array((base / f"ind.{name}.test.index").read_text("utf-8").split(), dtype=np.int64)
+    # The test nodes come last, in the order of the file; those of CiteSeer that it leaves out have no neighbors.
+    first, test = int(given.min()), int(given.max()) - int(given.min()) + 1
+    num_nodes = allx.shape[0] + test
+    _check_nodes(f"ind.{name}.test.index", test, given - allx.shape[0])
+    x, y = np.zeros((num_nodes, allx.shape[1]), dtype=np.float32), np.zeros((num_nodes, ally.shape[1]))
+    x[:first], x[given] = allx.toarray(), tx.toarray()
+    y[:first], y[given] = ally, ty
+    counts = np.array([len(targets) for targets in neighbors.values()])
+    source = np.repeat(np.array(list(neighbors), dtype=np.int64), counts)
+    target = np.concatenate([np.array(targets, dtype=np.int64) for targets in neighbors.values()])
+    graph = _undirected(torch.from_numpy(np.stack([source, target])), num_nodes)
+    return RawData(graph, torch.from_numpy(x), torch.from_numpy(y.argmax(1)), _geom_gcn_splits(base, name))
+
+
+def attributed(root: Path, folder: str) -> RawData:
+    """An attributed graph of the authors of PANE, with ten random splits."""
+    import pandas
+
+    base = root / folder / "raw"
+    stored: Any = scipy.sparse.load_npz(base / "attrs.npz")
+    words = stored.tocsr()
+    words.check_format(full_check=True)
+    edges = pandas.read_csv(base / "edgelist.txt", header=None, sep=r"\s+").to_numpy(np.int64)
+    labels = [line.split() for line in (base / "labels.txt").read_text("utf-8").splitlines()]
+    y = torch.tensor([int(label) - 1 for _, label in labels])
+    pointers, columns = (torch.from_numpy(part.astype(np.int64)) for part in (words.indptr, words.indices))
+    x = sparse_csr(pointers, columns, torch.from_numpy(words.data.astype(np.float32)), torch.Size(words.shape))
+    return RawData(_undirected(torch.from_numpy(edges.T.copy()), y.numel()), x, y, random_splits(y.numel()))
 
 
 def ppi(root: Path, folder: str) -> RawData:
@@ -60,10 +126,10 @@ def ppi(root: Path, folder: str) -> RawData:
     num_nodes = num_graphs = 0
     for k, part in enumerate(("train", "valid", "test")):
         stem = str(root / folder / "raw" / part)
-        graph_id = np.load(f"{stem}_graph_id.npy")
+        graph_id = np.load(f"{stem}_graph_id.npy", allow_pickle=False)
         links = json.loads(Path(f"{stem}_graph.json").read_text())["links"]
-        xs.append(np.load(f"{stem}_feats.npy").astype(np.float32))
-        ys.append(np.load(f"{stem}_labels.npy").astype(bool))
+        xs.append(np.load(f"{stem}_feats.npy", allow_pickle=False).astype(np.float32))
+        ys.append(np.load(f"{stem}_labels.npy", allow_pickle=False).astype(bool))
         edges.append(np.array([(link["source"], link["target"]) for link in links], dtype=np.int32) + num_nodes)
         batches.append(graph_id - graph_id.min() + num_graphs)
         parts.append(np.full(len(graph_id), k))
@@ -77,10 +143,10 @@ def ppi(root: Path, folder: str) -> RawData:
 
 def heterophilous_npz(root: Path, file: str) -> RawData:
     """A `.npz` file of Platonov et al.; nothing in it is unpickled."""
-    with np.load(root / file, allow_pickle=False) as arrays:
-        x, y = torch.from_numpy(arrays["node_features"]).float(), torch.from_numpy(arrays["node_labels"]).long()
-        edge_index = torch.from_numpy(arrays["edges"]).t()
-        masks = [torch.from_numpy(arrays[f"{part}_masks"]).bool() for part in ("train", "val", "test")]
+    arrays = read_arrays(root / file)
+    x, y = torch.from_numpy(arrays["node_features"]).float(), torch.from_numpy(arrays["node_labels"]).long()
+    edge_index = torch.from_numpy(arrays["edges"]).t()
+    masks = [torch.from_numpy(arrays[f"{part}_masks"]).bool() for part in ("train", "val", "test")]
     return RawData(_undirected(edge_index, y.numel()), x, y, [Split(*split) for split in zip(*masks, strict=True)])
 
 
@@ -97,9 +163,7 @@ def ogb(root: Path, folder: str, split: str) -> RawData:
     chunks = [np.ascontiguousarray(edges.T) for edges in _chunks(path, np.int32)]
     source, target = (np.concatenate([chunk[end] for chunk in chunks]) for end in (0, 1))
     del chunks
-    low, high = min(source.min(), target.min()), max(source.max(), target.max())
-    if low < 0 or high >= y.numel():
-        raise ValueError(f"{path.name} must hold nodes from 0 to {y.numel() - 1}, got {low} to {high}")
+    _check_nodes(path.name, y.numel(), source, target)
     return RawData(Graph.from_undirected(source, target, y.numel()), x, y, [Split(*masks)])
 
 

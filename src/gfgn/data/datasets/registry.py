@@ -20,8 +20,19 @@ import numpy as np
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.cache import DAMAGED, VERSION, Arrays, pack, read_cache, stamp, unpack, write_cache
-from gfgn.data.datasets.download import Source, fetch
-from gfgn.data.datasets.loaders import NEAREST, RawData, digits, from_pyg, heterophilous_npz, karate, ogb, ppi
+from gfgn.data.datasets.download import Source, fetch, verify_files
+from gfgn.data.datasets.loaders import (
+    NEAREST,
+    RawData,
+    attributed,
+    digits,
+    geom_gcn,
+    heterophilous_npz,
+    karate,
+    ogb,
+    planetoid,
+    ppi,
+)
 from gfgn.data.generators.dimensions import dimensions
 
 
@@ -144,11 +155,13 @@ def _load_arrays(name: str, entry: Entry, root: Path) -> Arrays:
 
 
 def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
-    """The result of the loader; missing raw files are downloaded first."""
+    """The result of the loader; missing raw files are downloaded first, and all known ones verified."""
     _fetch_missing(name, entry, root)
+    verify_files(root, entry.files)
     try:
         raw = entry.loader(root, **options)
         assert not isinstance(raw, Dataset)
+        _check_shapes(raw)
     except ImportError:
         raise
     except Exception as error:  # parsers of other packages raise anything on a damaged file
@@ -157,6 +170,17 @@ def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
             "delete the damaged ones to download them again"
         ) from error
     return raw
+
+
+def _check_shapes(raw: RawData) -> None:
+    """Raises if features, labels or masks do not have one row per node; `Dataset` checks their values."""
+    size = raw.graph.num_nodes
+    shapes = {"features": raw.x.shape[:-1], "labels": raw.y.shape[:1]}
+    for k, split in enumerate(raw.splits):
+        shapes |= {f"{part} of split {k}": mask.shape for part, mask in split._asdict().items()}
+    for name, shape in shapes.items():
+        if shape != (size,):
+            raise ValueError(f"{name} must have one row for each of {size} nodes, got shape {list(shape)}")
 
 
 def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
@@ -216,7 +240,7 @@ def _social(name: str, drive: str, people: str, words: str, statistics: Statisti
     url = f"https://drive.usercontent.google.com/download?id={drive}&confirm=t"
     members = ("attrs.npz", "edgelist.txt", "labels.txt")
     return Entry(
-        loader=partial(from_pyg, cls="AttributedGraphDataset", name=name),
+        loader=partial(attributed, folder=name),
         remote=(_archive(url, f"{name}/{name}.zip", f"{name}/raw", members),),
         description=f"{people} who follow each other, with {words} as features",
         source="the attributed graphs of the authors of PANE on Google Drive, as in PyG's AttributedGraphDataset",
@@ -240,7 +264,7 @@ def _web(name: str, statistics: Statistics, edges_in_paper: int) -> Entry:
         name,
         name,
         "Craven et al., Learning to Extract Symbolic Knowledge from the World Wide Web, AAAI 1998",
-        loader=partial(from_pyg, cls="WebKB", name=name),
+        loader=partial(geom_gcn, folder=name, name=name),
         description=f"web pages of the computer science department of {name.capitalize()}, joined by hyperlinks",
         statistics=statistics,
         paper=statistics._replace(edges=edges_in_paper),
@@ -251,7 +275,7 @@ def _citations(title: str, statistics: Statistics, edges_in_paper: int) -> Entry
     name, folder, url = title.lower(), f"{title}/geom-gcn/raw", "https://github.com/kimiyoung/planetoid/raw/master/data"
     tables = [f"ind.{name}.{table}" for table in ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")]
     return Entry(
-        loader=partial(from_pyg, cls="Planetoid", name=title, split="geom-gcn"),
+        loader=partial(planetoid, folder=f"{title}/geom-gcn", name=name),
         remote=_downloads(url, folder, tables) + _geom_gcn_splits(folder, name),
         description=f"papers in {title}, joined by citations",
         source=f"the GitHub repository kimiyoung/planetoid (folder data); the splits from {GEOM_GCN}",
@@ -347,7 +371,7 @@ DATASETS: dict[str, Entry] = {
         "actor",
         "film",
         "Tang et al., Social Influence Analysis in Large-scale Networks, KDD 2009",
-        loader=partial(from_pyg, cls="Actor", folder="actor"),
+        loader=partial(geom_gcn, folder="actor", name="film", words=True),
         description="actors, joined if they appear on the same Wikipedia page",
         statistics=Statistics(7_600, 26_659, 932, 5),
         paper=Statistics(7_600, 33_544, 931, 5),

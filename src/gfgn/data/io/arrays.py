@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.columns import Column, Matrix, recognize, unlike_array
-from gfgn.data.io.assemble import Array, Contents, Edges, Options, bad_weight, check_model, reading, to_float32
-from gfgn.data.messages import DataError, listed, reason
+from gfgn.data.io.assemble import Array, Contents, Edges, Options, bad_weight, check_model, to_float32
+from gfgn.data.limits import MAX_FEATURES, check_count
+from gfgn.data.messages import DataError, listed
+from gfgn.data.npz import open_npz
 from gfgn.data.splits import Split
 from gfgn.graph import MAX_NODES
 
@@ -79,56 +81,28 @@ class Arrays(dict[str, Array]):
 def read_npz(path: Path, options: Options) -> Contents:
     """Reads a `.npz` file."""
     label = path.name
-    # NumPy does not close a file that it opens itself if the file is damaged.
-    with reading(label, "a .npz file"), path.open("rb") as handle:
-        file = np.load(handle, allow_pickle=False)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise DataError(f"{label} is a single array, expected a .npz of named arrays")
-        names = list(file.files)
+    with open_npz(path) as file:
+        names = file.names
         layout = next((layout for keys, layout in LAYOUTS if not set(keys).isdisjoint(names)), None)
         if layout is None:
-            found = [f"{name} ({_header(file, name)})" for name in names]
+            found = [f"{name} ({file.header(name) or 'not an array'})" for name in names]
             raise DataError(f"{label} has an unknown layout: {listed(found, 20) or 'nothing'}; expected {EXPECTED}")
         arrays = Arrays(label, layout)
         for name in (name for name in names if name in layout):
             if layout[name] in arrays:
                 raise DataError(f"{label} has both {arrays.called(layout[name])} and {name}, expected one of them")
-            arrays[layout[name]] = _load(file, name, label)
+            arrays[layout[name]] = file[name]
             arrays.given[layout[name]] = name
-        texts = {name: file[name] for name in TEXTS if name in names and " of <U" in _header(file, name)}
-        texts = {name: array for name, array in texts.items() if array.ndim == 1}
+        headers = {name: header for name in TEXTS if name in names and (header := file.header(name))}
+        texts = {
+            name: file[name] for name, header in headers.items() if header.dtype.kind == "U" and len(header.shape) == 1
+        }
     _translate(arrays)
     contents = _contents(arrays, options, texts)
     ignored = [name for name in names if name not in layout and name not in texts]
     if ignored:
         contents.notes.append(f"{label}: unknown arrays ignored: {listed(ignored)}")
     return contents
-
-
-def _header(file: np.lib.npyio.NpzFile, name: str) -> str:
-    """Shape and type of an array, which is not loaded."""
-    assert file.zip is not None
-    form = np.lib.format
-    try:
-        with file.zip.open(f"{name}.npy") as member:
-            first = form.read_magic(member) == (1, 0)
-            shape, _, dtype = (form.read_array_header_1_0 if first else form.read_array_header_2_0)(member)
-    except (KeyError, ValueError):
-        return "not an array"
-    return "Python objects" if dtype.hasobject else f"{list(shape)} of {dtype}"
-
-
-def _load(file: Mapping[str, Array], name: str, label: str) -> Array:
-    try:
-        array = file[name]
-    except Exception as error:
-        if "allow_pickle" in str(error):
-            message = f"{label}: {name} is an array of Python objects, which are never unpickled, expected numbers"
-            raise DataError(message) from error
-        raise DataError(f"{label}: {name} is damaged ({reason(error)}), expected a NumPy array") from error
-    if not isinstance(array, np.ndarray):  # a member in another format is returned as bytes
-        raise DataError(f"{label}: {name} is not in NumPy's format, expected a NumPy array")
-    return array
 
 
 def _translate(arrays: Arrays) -> None:
@@ -180,13 +154,16 @@ def _contents(arrays: Arrays, options: Options, texts: Mapping[str, Array]) -> C
     size, width = raw.shape
     if size == 0 or width == 0:
         raise arrays.error("x", f"has shape {[size, width]}, expected one node and one feature or more")
+    check_count(arrays.label, "features", width, MAX_FEATURES)
     names = texts.get("attr_names", np.empty(0)).tolist()
-    if len(set(names)) != width:
+    if not len(names) == len(set(names)) == width:
         names = [f"x{k}" for k in range(width)]
     ids = texts.get("node_names", np.empty(0))
     labels, class_names = _labels(arrays, size) if "y" in arrays else (None, [])
     words = texts.get("class_names", np.empty(0)).tolist()
-    named = bool(words) and all(name.isdecimal() and int(name) < len(words) for name in class_names)
+    named = 0 < len(words) == len(set(words)) and all(
+        name.isdecimal() and int(name) < len(words) for name in class_names
+    )
     contents = Contents(
         origin=arrays.label,
         raw=raw,
@@ -194,7 +171,7 @@ def _contents(arrays: Arrays, options: Options, texts: Mapping[str, Array]) -> C
         labels=labels,
         class_names=[words[int(name)] for name in class_names] if named else class_names,
         splits=_splits(arrays, size),
-        node_ids=ids if ids.shape == (size,) else np.arange(size),
+        node_ids=ids if ids.shape == (size,) and np.unique(ids).size == size else np.arange(size),
         label=arrays.called("y"),
         sort_classes=not named,
         differences=[] if options.encoder is None else unlike_array(options.encoder.columns, width),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -16,7 +15,7 @@ from torch import Tensor
 from gfgn.data.columns import Column, Matrix, unlike_the_model
 from gfgn.data.dataset import METRICS, Dataset, default_metric
 from gfgn.data.encoder import SCALES, FeatureEncoder
-from gfgn.data.messages import DataError, counted, listed, reason
+from gfgn.data.messages import DataError, counted, listed
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph, merge_edges, symmetrize
 
@@ -81,17 +80,6 @@ class Contents:
     notes: list[str] = field(default_factory=list)  # one sentence per repair
 
 
-@contextmanager
-def reading(label: str, kind: str) -> Iterator[None]:
-    """Turns the exceptions of a parser, which are nearly any on a damaged file, into a `DataError`."""
-    try:
-        yield
-    except DataError:
-        raise
-    except Exception as error:
-        raise DataError(f"{label} cannot be read as {kind} ({reason(error)})") from error
-
-
 def to_float32(values: Array) -> NDArray[np.float32]:
     """The values in single precision; too large ones become infinite, which the checks report."""
     with np.errstate(over="ignore"):
@@ -107,10 +95,11 @@ def bad_weight(values: NDArray[np.float32]) -> int | None:
 def check_model(contents: Contents, options: Options) -> None:
     """Raises one error that lists how columns and classes differ from those of the model, if one is given."""
     known = contents.class_names if options.class_names is None else options.class_names
-    unknown = [repr(name) for name in contents.class_names if name not in set(known)]
+    names = set(known)
+    unknown = [repr(name) for name in contents.class_names if name not in names]
     parts = list(contents.differences)
     if unknown:
-        parts.append(f"{contents.label} has unknown classes {', '.join(unknown)}, expected {listed(known, 20)}")
+        parts.append(f"{contents.label} has unknown classes {listed(unknown, 20)}, expected {listed(known, 20)}")
     if parts:
         raise unlike_the_model(contents.origin, parts)
 
@@ -128,7 +117,7 @@ def assemble(contents: Contents, name: str, options: Options) -> Dataset:
     x, encoder = _features(contents, options, splits)
     return Dataset(
         name=name,
-        graph=Graph.from_csr(_adjacency(contents, options.undirected), undirected=options.undirected),
+        graph=_graph(contents, options.undirected),
         x=x,
         y=labels,
         num_classes=num_classes,
@@ -162,6 +151,15 @@ def _note_imbalance(contents: Contents, y: NDArray[np.int64], metric: str) -> No
         contents.notes.append(
             f"imbalanced: {largest:.0%} of the labelled nodes are of class {name!r}, so that accuracy says little"
         )
+
+
+def _graph(contents: Contents, undirected: bool) -> Graph:
+    try:
+        return Graph.from_csr(_adjacency(contents, undirected), undirected=undirected)
+    except DataError:
+        raise
+    except ValueError as error:  # weights that are finite, but not their sums
+        raise DataError(f"{contents.origin}: {error}") from error
 
 
 def _adjacency(contents: Contents, undirected: bool) -> scipy.sparse.csr_array:

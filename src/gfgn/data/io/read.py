@@ -16,8 +16,9 @@ from gfgn.data.columns import KINDS
 from gfgn.data.dataset import Dataset
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.io.arrays import read_data, read_npz
-from gfgn.data.io.assemble import Contents, Options, Progress, assemble, reading
-from gfgn.data.messages import DataError, listed
+from gfgn.data.io.assemble import Contents, Options, Progress, assemble
+from gfgn.data.limits import check_memory
+from gfgn.data.messages import DataError, listed, reading
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -119,12 +120,18 @@ def _read_path(path: Path, options: Options, progress: Progress | None) -> Conte
     if path.suffix == ".zip":
         with tempfile.TemporaryDirectory(prefix="gfgn-") as folder:
             _extract_tables(path, Path(folder))
-            return _read_folder(Path(folder), path.name, f"{path.name}/", options, progress)
+            size = path.stat().st_size
+            return _read_folder(Path(folder), path.name, f"{path.name}/", options, progress, size)
     raise DataError(f"{path.name} has the suffix {path.suffix!r}, expected a folder, a .zip or a .npz file")
 
 
-def _read_folder(folder: Path, label: str, prefix: str, options: Options, progress: Progress | None) -> Contents:
-    """Reads the two tables; messages name the folder `label` and put `prefix` before file names."""
+def _read_folder(
+    folder: Path, label: str, prefix: str, options: Options, progress: Progress | None, size: int = 0
+) -> Contents:
+    """Reads the two tables; messages name the folder `label` and put `prefix` before file names.
+
+    `size` is the number of bytes that the user gave, by default that of the tables.
+    """
     paths = []
     for table in TABLES:
         files = [folder / f"{table}{suffix}" for suffix in FORMATS if (folder / f"{table}{suffix}").is_file()]
@@ -135,24 +142,38 @@ def _read_folder(folder: Path, label: str, prefix: str, options: Options, progre
         paths += files
     from gfgn.data.io.tables import read_tables  # PyArrow, which other files do not need
 
-    return read_tables(paths[0], paths[1], prefix, options, progress)
+    size = size or sum(path.stat().st_size for path in paths)
+    return read_tables(paths[0], paths[1], size, prefix, options, progress)
 
 
 def _extract_tables(path: Path, folder: Path) -> None:
     """Copies the tables from the top level or the only folder of the archive; writes nothing else."""
-    wanted = {table + suffix for table in TABLES for suffix in FORMATS}
     with reading(path.name, "a zip archive"), zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
-            name = PurePosixPath(entry.filename.replace("\\", "/"))
-            if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
-                raise DataError(f"{path.name}: entry {entry.filename!r} is outside the folder, expected none")
-            if name.name not in wanted or len(name.parts) > 2 or name.parts[0] == "__MACOSX" or entry.is_dir():
-                continue
-            target = folder / name.name
-            if target.exists():
-                raise DataError(f"{path.name} has {name.name} more than once, expected one graph")
-            with archive.open(entry) as packed, target.open("wb") as file:
+        tables = _tables(path.name, archive.infolist())
+        check_memory(path.name, sum(entry.file_size for entry in tables.values()), path.stat().st_size)
+        for name, entry in tables.items():
+            with archive.open(entry) as packed, (folder / name).open("wb") as file:
                 shutil.copyfileobj(packed, file, 2**20)
+
+
+def _tables(label: str, entries: Sequence[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """The entries of the tables by their file name, which must be in one folder."""
+    wanted = {table + suffix for table in TABLES for suffix in FORMATS}
+    found: dict[str, zipfile.ZipInfo] = {}
+    folders: dict[str, str] = {}
+    for entry in entries:
+        name = PurePosixPath(entry.filename.replace("\\", "/"))
+        if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
+            raise DataError(f"{label}: entry {entry.filename!r} is outside the folder, expected none")
+        if name.name not in wanted or len(name.parts) > 2 or name.parts[0] == "__MACOSX" or entry.is_dir():
+            continue
+        folders[str(name.parent)] = entry.filename
+        if len(folders) > 1:
+            raise DataError(f"{label} has {' and '.join(folders.values())}, expected one graph in one folder")
+        if name.name in found:
+            raise DataError(f"{label} has {name.name} more than once, expected one graph")
+        found[name.name] = entry
+    return found
 
 
 def describe_reading(reading: Reading) -> str:

@@ -38,16 +38,17 @@ from gfgn.data.io.assemble import (
     Progress,
     bad_weight,
     check_model,
-    reading,
     to_float32,
 )
-from gfgn.data.messages import DataError, counted, listed
+from gfgn.data.limits import MAX_COLUMNS, MAX_FEATURES, check_count, check_memory
+from gfgn.data.messages import DataError, counted, listed, reading
 from gfgn.data.splits import Split
 
 Floats: TypeAlias = NDArray[np.float32]
 
 NODE_BATCH = 2**16  # rows per batch of a Parquet file of nodes
 EDGE_BATCH = 2**21  # rows per batch of a Parquet file of edges: large, because every batch hashes the node ids again
+CODED = 8  # bytes per value below which texts of a Parquet file are stored once for many rows
 BLOCK = 2**24  # bytes per batch of a CSV file
 MISSING = ("", "NA", "N/A", "nan", "NaN", "NAN", "null", "NULL", "None")  # missing numbers and dates in a CSV file
 DAY = 86_400_000_000  # microseconds
@@ -56,20 +57,46 @@ DAY = 86_400_000_000  # microseconds
 class Table:
     """A CSV or Parquet file as a sequence of batches. All columns of a CSV file are strings."""
 
-    def __init__(self, path: Path, label: str) -> None:
+    def __init__(self, path: Path, label: str, size: int) -> None:
         self.path, self.label, self.is_csv = path, label, path.suffix == ".csv"
         self._reading = partial(reading, label, "CSV" if self.is_csv else "Parquet")
+        self._coded: list[str] = []  # columns of a Parquet file in which a text is stored once for many rows
         if path.stat().st_size == 0:
             raise DataError(f"{label} is empty, expected a table with a header")
         with self._reading():
-            schema = self._open_csv({}).schema if self.is_csv else pyarrow.parquet.ParquetFile(self.path).schema_arrow
+            schema = self._csv_schema() if self.is_csv else self._parquet_schema(size)
             self._raw = list(schema.names)
         self.names = [name.strip() for name in self._raw]
         types = [pa.string()] * len(self.names) if self.is_csv else map(_value_type, schema.types)
         self.types = dict(zip(self.names, types, strict=True))
         if len(self.types) < len(self.names):
-            twice = next(name for name in self.names if self.names.count(name) > 1)
+            twice = next(name for name, count in Counter(self.names).items() if count > 1)
             raise DataError(f"{label} has the column {twice!r} more than once, expected every name once")
+
+    def _csv_schema(self) -> Any:
+        with self.path.open("rb") as file:
+            header = file.readline(BLOCK)
+        if len(header) == BLOCK:
+            raise DataError(f"{self.label} has a header of {BLOCK:,} bytes or more, expected names of columns")
+        self._check_columns(header.count(b",") + 1)  # before they are parsed
+        return self._open_csv({}).schema
+
+    def _parquet_schema(self, size: int) -> Any:
+        file = pyarrow.parquet.ParquetFile(self.path)
+        rows, columns = file.metadata.num_rows, file.metadata.num_columns
+        self._check_columns(columns)
+        check_memory(self.label, 4 * rows * columns, size)
+        self._size, schema = size, file.schema_arrow
+        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        for index in range(columns):
+            chunks = [group.column(index) for group in groups]
+            if any(chunk.total_uncompressed_size < CODED * chunk.num_values for chunk in chunks):
+                self._coded.append(chunks[0].path_in_schema)
+        return schema
+
+    def _check_columns(self, count: int) -> None:
+        cure = "; put wide features into a .npz file with a sparse x"
+        check_count(self.label, "columns", count, MAX_COLUMNS, cure)
 
     def require(self, *names: str) -> None:
         for name in names:
@@ -86,7 +113,8 @@ class Table:
 
     def batches(self, names: Sequence[str], size: int) -> Iterator[list[Any]]:
         """The named columns in batches, of `size` rows for a Parquet file."""
-        indices = [self.names.index(name) for name in names]
+        position = {name: index for index, name in enumerate(self.names)}
+        indices = [position[name] for name in names]
         with self._reading():
             if self.is_csv:
                 for batch in self._open_csv({raw: pa.string() for raw in self._raw}):
@@ -94,11 +122,13 @@ class Table:
                         yield [batch.column(index) for index in indices]
                 return
             raw = [self._raw[index] for index in indices]
-            file = pyarrow.parquet.ParquetFile(self.path)
+            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=self._coded)
             for batch in file.iter_batches(size, columns=raw, use_threads=False):
                 batch.validate(full=True)  # a damaged file may decode to invalid UTF-8
                 if batch.num_rows:
-                    yield [column.cast(_value_type(column.type)) for column in map(batch.column, raw)]
+                    columns = [batch.column(name) for name in raw]
+                    check_memory(self.label, sum(map(_text_size, columns)), self._size)
+                    yield [column.cast(_value_type(column.type)) for column in columns]
 
     def _open_csv(self, types: dict[str, Any]) -> Any:
         csv = pyarrow.csv
@@ -113,6 +143,21 @@ class Table:
 def _value_type(kind: Any) -> Any:
     """The type of the values of a dictionary-encoded column, the type itself for other columns."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _python(scalar: Any) -> Any:
+    """The value for a message; the number of days or seconds of a date that Python does not have."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.value
+
+
+def _text_size(column: Any) -> int:
+    """The number of bytes of the texts of a dictionary-encoded column, each as often as it occurs."""
+    if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
+        return 0
+    return pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py() or 0
 
 
 def _is_text(kind: Any) -> bool:
@@ -137,14 +182,16 @@ class Roles(NamedTuple):
     features: list[str]
 
 
-def read_tables(nodes: Path, edges: Path, prefix: str, options: Options, progress: Progress | None) -> Contents:
-    """Reads a graph from its two files; `prefix` is put before file names in messages."""
-    node_table, edge_table = Table(nodes, prefix + nodes.name), Table(edges, prefix + edges.name)
+def read_tables(
+    nodes: Path, edges: Path, size: int, prefix: str, options: Options, progress: Progress | None
+) -> Contents:
+    """Reads a graph from its two files, of `size` bytes as given; `prefix` is put before file names in messages."""
+    node_table, edge_table = (Table(path, prefix + path.name, size) for path in (nodes, edges))
     notes: list[str] = []
     roles = _find_roles(node_table, options, notes)
     edge_table.require("source", "target")
     ids = _read_ids(node_table, roles.id, edge_table)
-    contents = _read_nodes(node_table, roles, ids, options)
+    contents = _read_nodes(node_table, roles, ids, size, options)
     contents.notes[:0] = notes
     check_model(contents, options)
     contents.edges = _read_edges(edge_table, ids, contents, progress)
@@ -196,7 +243,7 @@ def _read_ids(nodes: Table, name: str, edges: Table) -> Any:
     first = pc.index_in(ids, value_set=ids).to_numpy()
     repeated = np.flatnonzero(first != np.arange(len(ids)))
     if repeated.size:
-        row, value = int(repeated[0]), ids[int(repeated[0])].as_py()
+        row, value = int(repeated[0]), _python(ids[int(repeated[0])])
         also = f"is also in row {first[row] + 1}, expected every id once"
         raise DataError(f"{nodes.label} row {row + 1}: {name} {value!r} {also}")
     chunks.clear()
@@ -259,7 +306,7 @@ def _raise_unknown(index: NDArray[Any], columns: Sequence[Any], row: int, label:
     bad = np.flatnonzero((index < 0).any(0))
     first = int(bad[0])
     end = int(index[0, first] >= 0)
-    name, value = ("source", "target")[end], columns[end][first].as_py()
+    name, value = ("source", "target")[end], _python(columns[end][first])
     others = f"; unknown ids also in rows {listed((bad[1:] + row + 1).tolist())}" if bad.size > 1 else ""
     raise DataError(f"{label} row {row + first + 1}: {name} {value!r} is unknown, expected an id of {nodes}{others}")
 
@@ -269,7 +316,7 @@ def _weights(column: Any, label: str, row: int) -> Floats:
     single = np.empty(0, dtype=np.float32) if values is None else to_float32(values)
     bad = _first_text(column) if values is None else bad_weight(single)
     if bad is not None:
-        value = column[bad].as_py()
+        value = _python(column[bad])
         raise DataError(f"{label} row {row + bad + 1}: weight is {value!r}, expected a finite number, 0 or larger")
     return single
 
@@ -358,7 +405,7 @@ class _Scan:
         self.dates = self.dates and _days(column) is not None
         if not (self.numbers or self.booleans) and self.example is None:
             index = _first_text(column) if self.table.is_csv else 0
-            self.example = (self.rows + index + 1, str(column[index].as_py()))
+            self.example = (self.rows + index + 1, str(_python(column[index])))
         if len(self.values) <= MAX_CATEGORIES:
             values = pc.unique(pc.utf8_trim_whitespace(pc.drop_null(column)))
             self.values.update(values.slice(0, MAX_CATEGORIES + 2).to_pylist())
@@ -395,7 +442,7 @@ class _Scan:
         )
 
 
-def _read_nodes(table: Table, roles: Roles, ids: Any, options: Options) -> Contents:
+def _read_nodes(table: Table, roles: Roles, ids: Any, size: int, options: Options) -> Contents:
     """Reads everything except the ids; features, labels and splits in one pass over the file."""
     expected = {} if options.encoder is None else {column.name: column for column in options.encoder.columns}
     scans = _feature_columns(table, roles.features, expected)
@@ -407,7 +454,7 @@ def _read_nodes(table: Table, roles: Roles, ids: Any, options: Options) -> Conte
             raise DataError(f"{table.label} has no feature column, expected one or more besides id, label and split")
     contents = Contents(
         origin=table.label,
-        raw=_empty(len(ids), columns),
+        raw=_empty(table.label, len(ids), columns, size),
         columns=columns,
         labels=np.full(len(ids), -1, dtype=np.int64) if roles.label else None,
         class_names=[],
@@ -431,9 +478,12 @@ def _differences(expected: Sequence[Column], scans: Mapping[str, _Scan]) -> list
     return differences(expected, {name: scan.kind for name, scan in scans.items()}, shown)
 
 
-def _empty(size: int, columns: Sequence[Column]) -> NDArray[Any]:
+def _empty(label: str, rows: int, columns: Sequence[Column], size: int) -> NDArray[Any]:
     dtype = np.float64 if any(column.kind == "date" for column in columns) else np.float32
-    return np.zeros((size, sum(column.width for column in columns)), dtype=dtype)
+    width = sum(column.width for column in columns)
+    check_count(label, "features", width, MAX_FEATURES)
+    check_memory(label, rows * width * np.dtype(dtype).itemsize, size)
+    return np.zeros((rows, width), dtype=dtype)
 
 
 def _read_rows(table: Table, roles: Roles, contents: Contents, part: NDArray[np.int64] | None) -> None:
@@ -480,7 +530,7 @@ def _fill(out: Array, column: Column, values: Any, label: str, row: int, unknown
         out[:, 0] = numbers
     bad = np.flatnonzero(np.isinf(out[:, 0]))
     if bad.size:
-        got = f"row {row + bad[0] + 1}: column {column.name!r} holds {values[int(bad[0])].as_py()!r}"
+        got = f"row {row + bad[0] + 1}: column {column.name!r} holds {_python(values[int(bad[0])])!r}"
         raise DataError(f"{label} {got}, expected a finite number")
 
 
