@@ -176,7 +176,7 @@ def test_the_library_works_without_the_paper(tmp_path: Path) -> None:
     for folder in ("src", "tests"):  # the copied cache of compiled kernels is valid, as modification times are the same
         shutil.copytree(ROOT / folder, tmp_path / folder)
         shutil.rmtree(next((tmp_path / folder).glob("**/paper")))
-    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CITATION.cff", "docs", "examples"):
+    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CITATION.cff", "benchmarks", "docs", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     names = [name for name in find_modules(tmp_path / "src") if name != "gfgn.__main__"]
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
