@@ -366,3 +366,21 @@ def test_runs_of_nodes(seed: int) -> None:
     edges = torch.stack([source, target])
     assert count_runs(Graph.from_edge_index(edges, n)) == runs_by_search(edges.t().tolist(), n)
     assert count_runs(Graph.from_data(pyg_batch((4, 5, 3)))) == 3
+
+
+def test_during_the_capture_of_a_cuda_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph holds addresses: what it uses stays, and what is computed by it has no values yet."""
+    values: Remembered[Tensor] = Remembered(1)
+    x, y = torch.ones(3), torch.zeros(3)
+    before = values.get([x], "sum", x.sum)
+    monkeypatch.setattr("gfgn.ops.remember._is_captured", lambda _: True)
+    assert values.get([x], "sum", x.sum) is before
+    assert values.get([y], "sum", y.sum) is not values.get([y], "sum", y.sum)
+    monkeypatch.undo()
+    values.get([y], "sum", y.sum)  # no place is left for that of x
+    used = weakref.ref(before)
+    del before
+    assert used() is not None
+    del x
+    gc.collect()
+    assert used() is None

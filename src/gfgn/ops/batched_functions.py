@@ -225,22 +225,22 @@ class Zeros(Deferred):
     """What `like.new_zeros(shape)` returns: the first sum that is added to it takes its place."""
 
     like: Tensor
-    values: Tensor | None
+    written: Tensor | None
 
     @staticmethod
     def of(like: Tensor, shape: Sequence[int]) -> Zeros:
         out = Zeros.blank(like, shape)
-        out.like, out.values = like, None
+        out.like, out.written = like, None
         return out
 
     def compute(self) -> Tensor:
         """The values: with replicas beside columns, where what will be written to it has them."""
-        if self.values is None:
+        if self.written is None:
             inner, level = unwrapped(self.like), only_vmap_level()
             assert level is not None
             zeros = inner.new_zeros(self.size(0), inner.size(batch_dim(self.like)), *self.shape[1:])
-            self.values = add_batch_dim(zeros, 1, level)
-        return self.values
+            self.written = add_batch_dim(zeros, 1, level)
+        return self.written
 
 
 _SIZES: set[Any] = {Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.is_floating_point}
@@ -310,7 +310,7 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: flo
 def _plus(x: Tensor, sums: Tensor) -> Tensor:
     if not isinstance(x, Zeros):
         return x + sums
-    return sums if x.values is None else x.values + sums
+    return sums if x.written is None else x.written + sums
 
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -318,8 +318,8 @@ def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
         out = function(x, *args, **kwargs) if isinstance(x, Zeros) or is_batched(x) else NotImplemented
         if out is NotImplemented:
             return out
-        if isinstance(x, Zeros) and x.values is None:
-            x.values = out
+        if isinstance(x, Zeros) and x.written is None:
+            x.written = out
             return out
         return computed(x).copy_(out)
 
