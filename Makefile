@@ -5,13 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --constraint constraints.txt
 
-.PHONY: demo test lint format docs bench clean
+.PHONY: demo test stress lint format docs bench clean
 
 demo: $(VENV)/.installed  ## compare the majority class, MLP, GCN and the three GFGN levels on the embedded graph
 	$(BIN)/gfgn compare
 
 test: $(VENV)/.installed-dev  ## all tests, one process per core, at most four
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
+
+stress: $(VENV)/.installed-dev  ## the stress suite with 20 times the cases of `make test`
+	GFGN_STRESS=$${GFGN_STRESS:-20} $(BIN)/python -m pytest -m stress --numprocesses auto --maxprocesses 4 $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## formatting, lint and types
 	$(BIN)/ruff format --check .
