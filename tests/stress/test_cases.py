@@ -1,7 +1,6 @@
 """The seeded cases themselves: the same for the same seed, and different from the original."""
 
 import pytest
-
 from stress.cases import cases, damaged, damaged_text, gfgn
 
 
