@@ -57,9 +57,14 @@ def elementwise(name: str) -> Any:
     return importlib.import_module(f"gfgn.ops.{ELEMENTWISE[name]}")
 
 
-@functools.cache
 def small_kernels(module: str) -> Any:
-    """The CPU kernels of small heads, for products (`"heads"`) or gates (`"small_gates"`), or `None` without Numba."""
+    """The CPU kernels of small heads, for products (`"heads"`) or gates (`"small_gates"`), or `None` without Numba and
+    with `GFGN_BACKEND=reference`."""
+    return None if os.environ.get("GFGN_BACKEND") == "reference" else _small_kernels(module)
+
+
+@functools.cache
+def _small_kernels(module: str) -> Any:
     return None if _missing("numba") else importlib.import_module(f"gfgn.ops.cpu.{module}")
 
 
