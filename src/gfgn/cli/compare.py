@@ -113,6 +113,7 @@ def train_and_report(
     `requests` are the arguments of `make_plan`, one per dataset; with `minutes`, the number of trials is chosen.
     """
     from gfgn.report import write_report
+    from gfgn.report.html import check_page
     from gfgn.runs import Store, read_comparisons
     from gfgn.runs.comparison import make_plan
     from gfgn.train.settings import choose_device
@@ -127,6 +128,7 @@ def train_and_report(
     plans = [make_plan(dataset, **request) for dataset, request in zip(datasets, requests, strict=True)]
     device = choose_device(device)
     check_table(out / TABLE)
+    check_page(out / REPORT)
     with Store(out / STORE) as store:
         try:
             if minutes is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gfgn.data.files import replace_text
 from gfgn.report.charts import Chart, legend, padded, stack
 from gfgn.report.elements import Bold, Prose, figure, folded, heading, soft, table
 from gfgn.report.explained import classes_section, extremes_section, gates_section, run_section
@@ -22,6 +23,8 @@ from gfgn.runs.text import heading as metric_heading
 from gfgn.runs.verdict import headline
 from gfgn.train.evaluation import ClassReport
 
+GENERATOR = '<meta name="generator" content="gfgn">'  # in the head of every page, so that it can be recognized
+EARLIER = "--blue: #0072B2"  # in that of earlier releases
 ROW = 58  # pixels of a model in the chart of all runs
 
 
@@ -34,10 +37,18 @@ def write_report(comparisons: Sequence[Comparison], path: str | Path) -> Path:
     if not comparisons:
         raise ValueError("comparisons must not be empty, got none")
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    check_page(path)
     files = write_gates(comparisons, path.parent)
-    path.write_text(_page(comparisons, files), encoding="utf-8")
-    return path
+    return replace_text(path, _page(comparisons, files))
+
+
+def check_page(path: Path) -> None:
+    """Refuses to overwrite a file that is not a report of gfgn."""
+    if path.is_file() and path.stat().st_size:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            start = file.read(2000)
+        if GENERATOR not in start and EARLIER not in start:
+            raise ValueError(f"the report must not replace a file of somebody else, got {path}: name another folder")
 
 
 def _page(comparisons: Sequence[Comparison], files: Sequence[str | None]) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN, MODELS
-from gfgn.runs.grid import Configuration, make_replica
+from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
 from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn
 from gfgn.runs.search import SPACE, Space, sample
@@ -186,8 +186,8 @@ def make_plan(
         raise ValueError(f"trials must not be given together with grid, got {trials}")
     if grid is not None and not grid:
         raise ValueError("grid must hold at least one configuration, got none")
-    if trials is not None and trials < 1:
-        raise ValueError(f"trials must be 1 or larger, got {trials}")
+    if trials is not None and not 1 <= trials <= MOST_CONFIGURATIONS:
+        raise ValueError(f"trials must be 1 to {MOST_CONFIGURATIONS:,}, got {trials:,}")
     if trials is not None:
         grid = sample(space, trials)
     given = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}
@@ -195,7 +195,10 @@ def make_plan(
     shared = [make_replica(SHARED | fixed).configuration]
     configurations = shared if grid is None else _distinct([configuration | fixed for configuration in grid])
     record = DatasetRecord.of(dataset)
-    return ComparisonPlan(record, models, splits, seeds, tuple(configurations), config, trials, options)
+    plan = ComparisonPlan(record, models, splits, seeds, tuple(configurations), config, trials, options)
+    for model in models:
+        plan.plan(model)  # checks the number of runs
+    return plan
 
 
 def compare(

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gfgn.data.messages import shown
+
+MOST_EPOCHS = 1_000_000  # the losses of all epochs are kept in memory
 # The factor of the learning rate as a function of the fraction of steps done.
 SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
     "constant": torch.ones_like,
@@ -51,13 +54,21 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("max_epochs", "patience", "graphs_per_step"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be 1 or larger, got {value}")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"clip must be above 0, got {self.clip}")
+            if value is None and name == "graphs_per_step":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number, 1 or larger, got {shown(value)}")
+        if self.max_epochs > MOST_EPOCHS:
+            raise ValueError(f"max_epochs must be at most {MOST_EPOCHS:,}, got {shown(self.max_epochs)}")
+        if self.clip is not None and not (isinstance(self.clip, int | float) and self.clip > 0):
+            raise ValueError(f"clip must be above 0, got {shown(self.clip)}")
+        for name in ("class_weights", "tf32"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {shown(getattr(self, name))}")
         for name, known in (("schedule", SCHEDULES), ("best", BEST)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {shown(value)}")
 
     def learning_rates(self, steps: int) -> Tensor:
         """The factor of the learning rate at each of `steps` steps."""

@@ -73,7 +73,8 @@ def train_replicas(
         rungs: Epochs after which `prune` is called.
         prune: Called with the epoch, all replicas still in training and their best validation scores so far; returns
             which of them continue. The others are `dropped`: their test score is not evaluated.
-        checkpoint: Folder for checkpoints, from which the same call resumes after an interruption; `None` for none.
+        checkpoint: Folder for checkpoints, from which the same call resumes after an interruption; `None` for none,
+            as is required with `prune`.
         checkpoint_every: Epochs between two checkpoints.
     """
     config = TrainConfig(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best, tf32)
@@ -84,11 +85,14 @@ def train_replicas(
         raise ValueError(f"rungs and prune must be given together, got rungs={list(rungs)} and prune={prune}")
     if any(rung < 1 for rung in rungs):
         raise ValueError(f"rungs must be epochs from 1 on, got {list(rungs)}")
+    if checkpoint is not None and prune is not None:
+        raise ValueError("checkpoint must be None with prune, whose runs reach every rung together, got both")
     if not replicas:
         return []
     saves = None
     if checkpoint is not None:
-        saves = Checkpoint(Path(checkpoint), model, data, replicas, config, checkpoint_every)
+        kept = {"history": history, "keep_state": keep_state, "gates": gates}
+        saves = Checkpoint(Path(checkpoint), model, data, replicas, config, checkpoint_every, kept)
     reports = Progress(len(replicas), max_epochs, progress, status)
     moved = with_sparse_features(data.to(device))
     trainer = Trainer(model, moved, replicas, config, reports, history, keep_state, gates, batch_size, saves)
