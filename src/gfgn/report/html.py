@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -18,7 +19,7 @@ from gfgn.report.features import features_section, write_gates
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import bounds, count, gain, interval, mean_and_std, p_value, percent, scale
+from gfgn.runs.text import bounds, count, divergence, gain, interval, mean_and_std, p_value, percent, scale
 from gfgn.runs.text import heading as metric_heading
 from gfgn.runs.verdict import headline
 from gfgn.train.evaluation import ClassReport
@@ -135,7 +136,10 @@ def _overview(comparisons: Sequence[Comparison]) -> str:
     summaries = [comparison.summary() for comparison in comparisons]
     models = list(dict.fromkeys(model for comparison in comparisons for model in comparison.models))
     ranks = rank_models(comparisons) if len(models) > 1 else {}
-    best = [max((score.mean for score in summary.values()), default=0.0) for summary in summaries]
+    best = [
+        max((summary[model].mean for model in each.scored), default=0.0)
+        for each, summary in zip(comparisons, summaries, strict=True)
+    ]
     metrics = [comparison.dataset.metric for comparison in comparisons]
     rows = []
     for model in models:
@@ -178,7 +182,10 @@ def _training(comparison: Comparison) -> str:
 
 def _incomplete(comparison: Comparison) -> str:
     models = "; ".join(f"{model}, {have:,} of {need:,} runs" for model, (have, need) in comparison.incomplete.items())
-    return f'<p class="warn">Left out because runs are missing: {escape(models)}.</p>' if models else ""
+    left_out = f'<p class="warn">Left out because runs are missing: {escape(models)}.</p>' if models else ""
+    rows = comparison.rows
+    lines = [divergence(model, number, len(rows[model])) for model, number in comparison.diverged.items()]
+    return left_out + "".join(f'<p class="warn">{escape(line)}.</p>' for line in lines)
 
 
 def _results(comparison: Comparison, number: int, level: int) -> str:
@@ -224,7 +231,9 @@ def _runs(comparison: Comparison, number: int, level: int) -> str:
     """Every run as a mark, one row per model, with the mean and its 95% interval above."""
     metric, summaries = comparison.dataset.metric, comparison.summary()
     factor = scale(metric)
-    scores = {model: [factor * run.test for run in comparison.rows[model]] for model in summaries}
+    scores = {
+        model: [factor * run.test for run in comparison.rows[model] if math.isfinite(run.test)] for model in summaries
+    }
     intervals = {model: [factor * bound for bound in bounds(summaries[model], metric)] for model in summaries}
     span = padded(
         [
@@ -240,7 +249,8 @@ def _runs(comparison: Comparison, number: int, level: int) -> str:
         low, high = intervals[model]
         if np.isfinite([low, high]).all():
             chart.segment((low, high), (row + 0.42, row + 0.42), "interval")
-        chart.segment((factor * summary.mean,) * 2, (row + 0.36, row + 0.48), "interval")
+        if np.isfinite(summary.mean):
+            chart.segment((factor * summary.mean,) * 2, (row + 0.36, row + 0.48), "interval")
         for value, offset in zip(scores[model], stack(scores[model]), strict=True):
             chart.dot(value, row + 0.58 + offset, "a" if is_gfgn(model) else "b")
     text = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in summaries.items())

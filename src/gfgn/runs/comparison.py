@@ -101,19 +101,31 @@ class Comparison:
     def best_baseline(self) -> str | None:
         """The model other than GFGN with the best mean test score. Choosing it by test score favors the baseline."""
         summary = {model: value for model, value in self.summary().items() if not is_gfgn(model)}
+        summary = {model: value for model, value in summary.items() if not math.isnan(value.mean)}
         return max(summary, key=lambda model: summary[model].mean, default=None)
+
+    @property
+    def diverged(self) -> dict[str, int]:
+        """By model with runs that diverged, their number; such a model has no mean score."""
+        counts = {model: sum(row.diverged for row in rows) for model, rows in self.rows.items()}
+        return {model: number for model, number in counts.items() if number}
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The models that have a mean test score: all their runs, none of which diverged."""
+        return tuple(model for model, summary in self.summary().items() if not math.isnan(summary.mean))
 
     def gain(self, model: str) -> Summary | None:
         """The test score of a GFGN minus that of the best baseline, paired by split and seed."""
         baseline = self.best_baseline
-        if baseline is None or not is_gfgn(model):
+        if baseline is None or not is_gfgn(model) or model not in self.scored:
             return None
         return difference(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
     def significance(self, model: str) -> PairedTest | None:
         """The paired test of a GFGN against the best baseline."""
         baseline = self.best_baseline
-        if baseline is None or not is_gfgn(model):
+        if baseline is None or not is_gfgn(model) or model not in self.scored:
             return None
         return paired_test(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
@@ -126,7 +138,8 @@ class Comparison:
                 "model": model,
                 **{name: _finite(value) for name, value in summary._asdict().items()},
             }
-            entry["val"] = math.fsum(row.val for row in rows) / len(rows)
+            entry["val"] = _finite(math.fsum(row.val for row in rows) / len(rows))
+            entry["diverged"] = self.diverged.get(model, 0)
             entry["seconds"] = math.fsum(row.seconds for row in rows) / len(rows)
             entry["parameters"] = rows[0].num_parameters
             entry["configuration"] = None if model in CLASSICAL else rows[0].replica.configuration
@@ -273,7 +286,7 @@ def read_comparisons(store: Store) -> list[Comparison]:
 
 def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
     """The average rank by test score, over datasets, of the models that all comparisons have; ties are averaged."""
-    common = [model for model in comparisons[0].models if all(model in other.models for other in comparisons)]
+    common = [model for model in comparisons[0].scored if all(model in other.scored for other in comparisons)]
     summaries = {comparison.dataset.name: comparison.summary() for comparison in comparisons}
     means = {model: {name: summary[model].mean for name, summary in summaries.items()} for model in common}
     return average_ranks(means)

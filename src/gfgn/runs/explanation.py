@@ -132,7 +132,10 @@ def choose_run(comparison: Comparison, kind: str | tuple[str, ...] = "") -> Row 
     able = [
         rows
         for model, rows in comparison.rows.items()
-        if model.startswith(kind) and model in MODELS and not is_sampled(model, rows[0].replica)
+        if model.startswith(kind)
+        and model in MODELS
+        and not is_sampled(model, rows[0].replica)
+        and not any(row.diverged for row in rows)
     ]
     best = max(able, key=lambda rows: _or_low(fmean(row.val for row in rows)), default=None)
     return None if best is None else min(best, key=lambda row: (row.replica.split, row.replica.seed))

@@ -77,9 +77,9 @@ class Row:
         replica: Split, seed and hyperparameters.
         config: How it was trained.
         search: Hash of the search that stopped the run early; empty for a run that was not stopped.
-        val: Best validation score.
-        test: Test score at the best epoch; NaN for a run that a search stopped.
-        epoch: The best epoch, counted from 0.
+        val: Best validation score; NaN for a run that diverged.
+        test: Test score at the best epoch; NaN for a run that diverged or that a search stopped.
+        epoch: The best epoch, counted from 0; −1 for a run that diverged.
         epochs: Number of epochs trained.
         seconds: Wall-clock time; for runs that trained together, the time of the batch divided by its runs.
         gates: Summary of the learned first-layer gates; `None` for a model without gates.
@@ -135,6 +135,11 @@ class Row:
     def dropped(self) -> bool:
         """Whether a search stopped the run early."""
         return self.search != ""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether no epoch of the run was finite, so that it has no score."""
+        return math.isnan(self.val)
 
     def to_record(self) -> dict[str, Any]:
         """The row as a flat record; the entries of `NESTED` are dictionaries."""

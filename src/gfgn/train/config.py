@@ -89,11 +89,11 @@ def initial_best(count: int, dtype: torch.dtype, device: torch.device | str = "c
 def update_best_(state: dict[str, Tensor], epoch: Tensor, score: Tensor, loss: Tensor, config: TrainConfig) -> Tensor:
     """Updates best epochs and early stopping in place after an epoch, `[1]`, with `[R]` validation scores and losses.
 
-    The first epoch always counts as the best so far, even if its loss is not finite. Returns a mask, `[R]`, of the
-    replicas whose best epoch this is.
+    An epoch whose loss or score is not finite is never the best one; a replica without any other has epoch −1. Returns
+    a mask, `[R]`, of the replicas whose best epoch this is.
     """
     better = BEST[config.best](score, loss, state["best_score"], state["best_loss"])
-    better = state["alive"] & (better | (epoch == 0))
+    better = state["alive"] & better & loss.isfinite() & score.isfinite()
     for name, value in (("best_score", score), ("best_loss", loss), ("best_epoch", epoch.expand_as(better))):
         state[name].copy_(torch.where(better, value, state[name]))
     state["alive"].logical_and_(epoch - state["best_epoch"] < config.patience)
