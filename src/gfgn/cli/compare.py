@@ -115,7 +115,7 @@ def train_and_report(
     from gfgn.report import write_report
     from gfgn.report.html import check_page
     from gfgn.runs import Store, read_comparisons
-    from gfgn.runs.comparison import make_plan
+    from gfgn.runs.comparison import make_plan, read_comparison
     from gfgn.train.settings import choose_device
 
     names = [dataset.name for dataset in datasets]
@@ -136,9 +136,9 @@ def train_and_report(
             trained, kept = _train(store, datasets, plans, device, console, trackers)
         finally:
             store.to_csv(out / TABLE)
-        stored = {comparison.dataset.name: comparison for comparison in read_comparisons(store)}
-    report = write_report(list(stored.values()), out / REPORT)  # of everything in the store
-    return Outcome([stored[name] for name in names], report, out / TABLE, trained, kept)
+        comparisons, stored = [read_comparison(store, plan) for plan in plans], read_comparisons(store)
+    report = write_report(stored, out / REPORT)  # of everything in the store
+    return Outcome(comparisons, report, out / TABLE, trained, kept)
 
 
 def _plans_in_time(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from string import Template
@@ -15,7 +16,7 @@ from gfgn.data.files import replace_text
 from gfgn.report.charts import Chart, legend, padded, stack
 from gfgn.report.elements import Bold, Prose, figure, folded, heading, soft, table
 from gfgn.report.explained import classes_section, extremes_section, gates_section, run_section
-from gfgn.report.features import features_section, write_gates
+from gfgn.report.features import ForeignFileError, features_section, write_gates
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
@@ -39,8 +40,24 @@ def write_report(comparisons: Sequence[Comparison], path: str | Path) -> Path:
         raise ValueError("comparisons must not be empty, got none")
     path = Path(path)
     check_page(path)
-    files = write_gates(comparisons, path.parent)
+    with explained_errors(*comparisons):
+        files = write_gates(comparisons, path.parent)
     return replace_text(path, _page(comparisons, files))
+
+
+@contextmanager
+def explained_errors(*comparisons: Comparison) -> Iterator[None]:
+    """Turns the exceptions of an explanation that gfgn has not written into one that says what to do."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, ForeignFileError):
+            raise
+        names = ", ".join(comparison.dataset.name for comparison in comparisons)
+        raise ValueError(
+            f"the explanation of {names} in the store is damaged ({type(error).__name__}: {error}); move the store "
+            "away and run `gfgn compare` again"
+        ) from error
 
 
 def check_page(path: Path) -> None:
@@ -49,7 +66,9 @@ def check_page(path: Path) -> None:
         with path.open(encoding="utf-8", errors="replace") as file:
             start = file.read(2000)
         if GENERATOR not in start and EARLIER not in start:
-            raise ValueError(f"the report must not replace a file of somebody else, got {path}: name another folder")
+            raise ForeignFileError(
+                f"the report must not replace a file of somebody else, got {path}: name another folder"
+            )
 
 
 def _page(comparisons: Sequence[Comparison], files: Sequence[str | None]) -> str:
@@ -95,7 +114,8 @@ def _dataset(comparison: Comparison, number: int, level: int, file: str | None, 
         sections[f"chosen-{number}"] = ("Configurations", _selections(comparison, number, level))
         sections[f"gates-{number}"] = ("Gates", gates_section(comparison, number, level))
         if comparison.explanation is not None:
-            sections |= _explained(comparison.explanation, comparison.dataset.metric, number, level, file)
+            with explained_errors(comparison):
+                sections |= _explained(comparison.explanation, comparison.dataset.metric, number, level, file)
     shown = {target: section for target, section in sections.items() if section[1]}
     targets = [(target, title) for target, (title, _) in shown.items()]
     parts = [
@@ -185,7 +205,9 @@ def _incomplete(comparison: Comparison) -> str:
     left_out = f'<p class="warn">Left out because runs are missing: {escape(models)}.</p>' if models else ""
     rows = comparison.rows
     lines = [divergence(model, number, len(rows[model])) for model, number in comparison.diverged.items()]
-    return left_out + "".join(f'<p class="warn">{escape(line)}.</p>' for line in lines)
+    others = ", ".join(f"{model} ({count(number, 'run')})" for model, number in comparison.others.items())
+    more = soft(f"Also in the store, trained with other settings: {others}.") if others else ""
+    return left_out + "".join(f'<p class="warn">{escape(line)}.</p>' for line in lines) + more
 
 
 def _results(comparison: Comparison, number: int, level: int) -> str:

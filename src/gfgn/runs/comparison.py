@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,10 +20,11 @@ from gfgn.runs.plan import Plan, read_from_store, run_plans
 from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn
 from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
-from gfgn.runs.store import Store
+from gfgn.runs.store import Store, damaged
 from gfgn.runs.training import ProgressCallback
 from gfgn.train.classical import CLASSICAL, check_classical, find_network
 from gfgn.train.config import TrainConfig
+from gfgn.train.metrics import SCORES
 from gfgn.train.minibatch import SAMPLING, check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
@@ -75,6 +76,7 @@ class Comparison:
         selections: By model, how the configuration was chosen; empty if there was nothing to choose.
         incomplete: By model that lacks runs, how many it has and how many it needs.
         explanation: What `gfgn.runs.explain` returned; `None` if it has not been computed for these runs.
+        others: By model, the number of further runs on this graph in the store, which were trained otherwise.
     """
 
     plan: ComparisonPlan
@@ -82,6 +84,7 @@ class Comparison:
     selections: dict[str, Selection]
     incomplete: dict[str, tuple[int, int]] = field(default_factory=dict)
     explanation: dict[str, Any] | None = None
+    others: dict[str, int] = field(default_factory=dict)
 
     @property
     def dataset(self) -> DatasetRecord:
@@ -252,9 +255,39 @@ def run_comparison(
     store: Store, dataset: Dataset, plan: ComparisonPlan, device: str = "cpu", callback: ProgressCallback | None = None
 ) -> Comparison:
     """Trains the runs of a comparison that the store lacks; `plan` belongs to `dataset`."""
-    store.note("comparison", dataset.name, asdict(plan))
+    _keep_plan(store, plan)
     run_plans(store, dataset, [plan.plan(model) for model in plan.models], device, callback=callback)
     return read_comparison(store, plan)
+
+
+def _keep_plan(store: Store, plan: ComparisonPlan) -> None:
+    """Keeps a plan in the store, with the models of an earlier call that differs from it in these alone. Another graph
+    of the same name keeps its own plan."""
+    name, fingerprint = plan.dataset.name, plan.dataset.fingerprint
+    notes = store.notes("comparison")
+    if name in notes and _stored_plan(store, name, notes[name]).dataset.fingerprint != fingerprint:
+        name = f"{name} {fingerprint}"
+    if name in notes:
+        earlier = _stored_plan(store, name, notes[name])
+        models, options = {**dict.fromkeys(earlier.models), **dict.fromkeys(plan.models)}, earlier.options
+        if replace(earlier, models=plan.models, options=plan.options) == plan:
+            plan = replace(plan, models=tuple(models), options={**options, **plan.options})
+    store.note("comparison", name, asdict(plan))
+
+
+def _stored_plan(store: Store, name: str, content: dict[str, Any]) -> ComparisonPlan:
+    """The plan of a note; a damaged one is an error that names the store."""
+    try:
+        plan = ComparisonPlan.from_json(content)
+        for model in plan.models:
+            plan.plan(model).final(plan.plan(model).configurations[0])
+        if plan.dataset.metric not in SCORES or min(plan.splits, plan.seeds) < 1:
+            raise ValueError(f"metric {plan.dataset.metric!r}, {plan.splits} splits, {plan.seeds} seeds")
+        plan.dataset.check_types()
+        plan.dataset.split_fingerprint(plan.splits - 1)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise damaged(store.path, f"comparison {name!r}", error) from error
+    return plan
 
 
 def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
@@ -263,7 +296,7 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
     complete = {model: result for model, result in results.items() if result.rows}
     explanation = store.notes(EXPLANATION).get(plan.dataset.name)
     keys = {row.key for result in complete.values() for row in result.rows}
-    if explanation is not None and explanation["run"]["key"] not in keys:
+    if explanation is not None and _explained_key(explanation) not in keys:
         explanation = None  # of another graph with the same name, or of a model that is not compared any more
     return Comparison(
         plan,
@@ -275,13 +308,36 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
         },
         incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
         explanation=explanation,
+        others=_other_runs(store, plan),
     )
 
 
+def _explained_key(explanation: dict[str, Any]) -> object:
+    run = explanation.get("run")
+    return run.get("key") if isinstance(run, dict) else None
+
+
+def _other_runs(store: Store, plan: ComparisonPlan) -> dict[str, int]:
+    rows = store.rows(dataset=plan.dataset.name, dataset_fingerprint=plan.dataset.fingerprint)
+    others = [row.model for row in rows if row.config != plan.config or row.model not in plan.models]
+    return {model: others.count(model) for model in dict.fromkeys(others)}
+
+
 def read_comparisons(store: Store) -> list[Comparison]:
-    """All comparisons of a store, one per dataset, in the order in which they were made."""
-    plans = [ComparisonPlan.from_json(content) for content in store.notes("comparison").values()]
-    return [read_comparison(store, plan) for plan in plans]
+    """All comparisons of a store, one per graph, in the order in which they were made. Of several graphs with the same
+    name, the names end with the fingerprint."""
+    plans = [_stored_plan(store, name, content) for name, content in store.notes("comparison").items()]
+    names = [plan.dataset.name for plan in plans]
+    return [_renamed(read_comparison(store, plan), names.count(plan.dataset.name) > 1) for plan in plans]
+
+
+def _renamed(comparison: Comparison, ambiguous: bool) -> Comparison:
+    data = comparison.dataset
+    if not ambiguous:
+        return comparison
+    return replace(
+        comparison, plan=replace(comparison.plan, dataset=replace(data, name=f"{data.name} ({data.fingerprint[:8]})"))
+    )
 
 
 def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:

@@ -118,7 +118,7 @@ def explain(
     runs = [row.key for row in (best, gated, local) if row is not None]
     identity = {"format": FORMAT, "fingerprint": dataset.fingerprint, "names": digest(names), "runs": runs}
     kept = store.notes(EXPLANATION).get(dataset.name)
-    if kept is not None and kept["identity"] == identity:
+    if kept is not None and kept.get("identity") == identity:
         return kept
     with fitting_threads(dataset):
         note = {"identity": identity} | _explanation(best, gated, local, dataset, device)

@@ -60,6 +60,16 @@ class DatasetRecord:
             test_share=measure_test_share(dataset.splits),
         )
 
+    def check_types(self) -> None:
+        """Raises a `TypeError` if a fact, read from a file, is not of its type."""
+        texts = (self.name, self.fingerprint, self.metric, self.description, *self.split_fingerprints)
+        sizes = (self.num_nodes, self.num_edges, self.num_features, self.num_classes)
+        share = 0.0 if self.test_share is None else self.test_share
+        right = all(isinstance(text, str) for text in texts) and isinstance(self.standin, bool)
+        right = right and all(type(size) is int and size >= 0 for size in sizes)
+        if not (right and type(share) in (int, float) and 0 <= share < math.inf):
+            raise TypeError(f"the facts about the dataset have other types: {self!r:.200}")
+
     def split_fingerprint(self, split: int) -> str:
         """The fingerprint of a split."""
         count = len(self.split_fingerprints)
@@ -183,6 +193,13 @@ def identify(
         "search": search,
     }
     return digest(parts)
+
+
+def identify_row(row: Row) -> str:
+    """The key that a row must have."""
+    known = ("",) * row.replica.split + (row.split_fingerprint,)
+    data = DatasetRecord(row.dataset, row.dataset_fingerprint, known, row.standin, row.metric, "", 0, 0, 0, 0)
+    return identify(data, row.model, row.replica, row.config, row.search)
 
 
 def measure_test_share(splits: Sequence[Split]) -> float | None:
