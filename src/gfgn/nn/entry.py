@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -35,6 +36,9 @@ class Parameter:
     def kind(self) -> type:
         """The type of the values that are not `None`."""
         return type(next(value for value in self.values if value is not None))
+
+
+LARGEST = 100_000  # of an option's value: more layers or units are a mistake
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,22 @@ class Model:
             if not parameter.accepts(value):
                 expected = parameter.kind.__name__
                 raise ValueError(f"option {option!r} of {name} must be of type {expected}, got {value!r}")
+            if isinstance(value, int | float) and not abs(value) <= LARGEST:
+                raise ValueError(f"option {option!r} of {name} must be at most {LARGEST:,} in size, got {value:.6g}")
             settings[option] = value
         return settings | {need: facts[need] for need in self.needs}
+
+    def check(self, name: str, in_channels: int, num_classes: int, settings: Mapping[str, Any]) -> None:
+        """Raises a `ValueError` if the module cannot be built with these settings; needs no memory."""
+        try:
+            with torch.random.fork_rng(devices=[]), torch.device("meta"):
+                module = self.build(in_channels, num_classes, 0.5, 1.0, settings)
+            if any(parameter.numel() == 0 for parameter in module.parameters()):
+                raise RuntimeError("a layer without any units")
+        except (RuntimeError, TypeError, ArithmeticError, LookupError) as error:
+            first = (str(error) or type(error).__name__).splitlines()[0]
+            shown = ", ".join(f"{option}={value}" for option, value in settings.items())
+            raise ValueError(f"options of {name} must fit together, got {shown}: {first}") from error
 
 
 def hidden(default: int = 64, values: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Parameter:

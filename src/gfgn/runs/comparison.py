@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import torch
-
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN, MODELS
 from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
@@ -202,8 +200,10 @@ def make_plan(
         raise ValueError(f"trials must not be given together with grid, got {trials}")
     if grid is not None and not grid:
         raise ValueError("grid must hold at least one configuration, got none")
-    if trials is not None and not 1 <= trials <= MOST_CONFIGURATIONS:
-        raise ValueError(f"trials must be 1 to {MOST_CONFIGURATIONS:,}, got {trials:,}")
+    if trials is not None and trials < 1:
+        raise ValueError(f"trials must be 1 or larger, got {trials}")
+    if trials is not None and trials > MOST_CONFIGURATIONS:
+        raise ValueError(f"trials must be at most {MOST_CONFIGURATIONS:,}, got {trials:,}")
     if trials is not None:
         grid = sample(space, trials)
     given = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}
@@ -269,9 +269,9 @@ def _keep_plan(store: Store, plan: ComparisonPlan) -> None:
         name = f"{name} {fingerprint}"
     if name in notes:
         earlier = _stored_plan(store, name, notes[name])
-        models, options = {**dict.fromkeys(earlier.models), **dict.fromkeys(plan.models)}, earlier.options
         if replace(earlier, models=plan.models, options=plan.options) == plan:
-            plan = replace(plan, models=tuple(models), options={**options, **plan.options})
+            models = tuple(dict.fromkeys((*plan.models, *earlier.models)))
+            plan = replace(plan, models=models, options={**earlier.options, **plan.options})
     store.note("comparison", name, asdict(plan))
 
 
@@ -383,8 +383,7 @@ def _check_options(dataset: Dataset, models: tuple[str, ...], options: Mapping[s
         further = [(name, value) for name, value in replica.options if name not in SAMPLING.get(model, ())]
         entry = find_network(model)
         settings = entry.settings(model, further, {"num_nodes": dataset.num_nodes})
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # values that do not go together, without memory
-            entry.build(dataset.num_features, dataset.num_classes, replica.dropout, replica.lam, settings)
+        entry.check(model, dataset.num_features, dataset.num_classes, settings)
 
 
 def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int, config: TrainConfig) -> None:

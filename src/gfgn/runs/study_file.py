@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.data.files import read_yaml
 from gfgn.data.messages import shown
@@ -191,8 +189,7 @@ def _grid(where: str, model: str, own: dict[str, Any], shared: dict[str, Any]) -
         for replica in make_replicas(model, configurations, [0]):
             options = tuple((name, value) for name, value in replica.options if name in entry.parameters)
             settings = entry.settings(model, options, dict.fromkeys(entry.needs, 1))
-            with torch.device("meta"):
-                entry.build(1, 2, 0.5, 1.0, settings)
+            entry.check(model, 1, 2, settings)
     return tuple(configurations)
 
 

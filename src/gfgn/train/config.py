@@ -56,8 +56,10 @@ class TrainConfig:
             value = getattr(self, name)
             if value is None and name == "graphs_per_step":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number, 1 or larger, got {shown(value)}")
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name} must be a whole number, got {shown(value)}")
+            if value < 1:
+                raise ValueError(f"{name} must be 1 or larger, got {shown(value)}")
         if self.max_epochs > MOST_EPOCHS:
             raise ValueError(f"max_epochs must be at most {MOST_EPOCHS:,}, got {shown(self.max_epochs)}")
         if self.clip is not None and not (isinstance(self.clip, int | float) and self.clip > 0):
