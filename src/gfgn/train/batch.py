@@ -292,6 +292,8 @@ def _without_self_loops(scores: Tensor, graph: Graph) -> Tensor:
 
 
 def _summaries(scores: Tensor) -> list[dict[str, float] | None]:
+    if scores.size(1) == 0:  # a graph without edges has no gates of pairs
+        return [None] * scores.size(0)
     low, high = scores.aminmax(dim=1)
     std, mean = torch.std_mean(scores, dim=1, correction=0)
     below = (scores < 0.55).to(scores.dtype).mean(1)
