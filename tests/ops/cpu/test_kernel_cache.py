@@ -131,6 +131,21 @@ def test_nowhere_to_write_is_one_warning(place: Place, caplog: pytest.LogCapture
     assert "NUMBA_CACHE_DIR" in record.getMessage()
 
 
+def test_a_read_only_package_with_a_filled_cache_is_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert place.load().double(4) == 8
+    kept = place.files("nbi")
+    monkeypatch.setattr(numba_internals.InTreeCacheLocator, "ensure_cache_path", refuse_to_write)
+    place.block(place.home, place.temporary)
+    again = place.load().double
+    assert again(5) == 10
+    assert hits(again) == 1
+    assert place.files("nbi") == kept
+
+
+def refuse_to_write(self: object) -> None:
+    raise PermissionError(errno.EROFS, os.strerror(errno.EROFS))
+
+
 def test_a_full_disk_is_one_warning(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

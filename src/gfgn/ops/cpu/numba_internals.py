@@ -40,6 +40,7 @@ from numba.core import cgutils
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
+    IndexDataCacheFile,
     InTreeCacheLocator,
     UserProvidedCacheLocator,
     UserWideCacheLocator,
@@ -94,52 +95,63 @@ class TemporaryLocator(UserWideCacheLocator):  # type: ignore[misc]
         super().ensure_cache_path()
 
 
-class KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
-    """Where a kernel's cache is looked for: in the first folder that can be written."""
+class ReadOnlyLocator(InTreeCacheLocator):  # type: ignore[misc]
+    """The folder next to the source, although nothing can be written there."""
 
-    _locator_classes = (UserProvidedCacheLocator, InTreeCacheLocator, HomeLocator, TemporaryLocator)
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Any:
+        return cls(function, file)
+
+
+class KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    """Where compiled kernels are kept: in the first folder that can be written."""
+
+    _locator_classes = (UserProvidedCacheLocator, InTreeCacheLocator, HomeLocator, TemporaryLocator, ReadOnlyLocator)
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of a kernel, without which everything works too: what cannot be read is compiled again.
 
-    It is opened when the kernel is first compiled, so that importing kernels touches no file.
+    Kernels are also read from the folder next to their source, which may have been filled before it became read-only.
+    The cache is opened when the kernel is first compiled, so that importing kernels touches no file.
     """
 
     _impl_class = KernelCacheImpl
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        self._opened = False
-        self._cache_path = None
+        self._cache_path: Any = None
+        self._files: list[Any] = []  # the first is the one to write
 
-    def open(self) -> bool:
-        """Finds a folder that can be written; whether there is one."""
-        if not self._opened:
-            self._opened, self._enabled = True, False
-            try:
-                super().__init__(self._function)
-                self._cache_file._source_stamp = _source_stamp(Path(self._function.__code__.co_filename).parent)
-            except (RuntimeError, OSError) as error:
-                _warn_uncached("no folder can be written" if isinstance(error, RuntimeError) else str(error))
-        return bool(self._enabled)
+    def open(self) -> list[Any]:
+        """The files to look into."""
+        if not self._files:
+            super().__init__(self._function)
+            source = Path(self._function.__code__.co_filename)
+            self._cache_file._source_stamp = stamp = _source_stamp(source.parent)
+            self._files = [self._cache_file]
+            if Path(self._cache_path) != source.parent / "__pycache__":
+                name = self._impl.filename_base
+                self._files.append(IndexDataCacheFile(str(source.parent / "__pycache__"), name, stamp))
+        return self._files
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
         """The cached code of a signature, or `None`."""
-        target_context.refresh()  # as Numba does; without a cache, too
-        if not self.open():
-            return None
-        try:
-            return super().load_overload(sig, target_context)
-        except Exception as error:  # a damaged file can raise anything
-            logger.debug("the cached kernel %s cannot be read: %s", self._name, error)
-            self._try(self.flush)
-            return None
+        for file in self.open():
+            try:
+                data = file.load(self._index_key(sig, target_context.codegen()))
+                if data is not None:
+                    return self._impl.rebuild(target_context, data)
+            except Exception as error:  # a damaged file can raise anything
+                logger.debug("a cached kernel in %s cannot be read: %s", file._index_path, error)
+                if file is self._cache_file:
+                    self._try(self.flush)
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keeps the code of a signature, if it can."""
-        if self.open():
-            self._try(lambda: super(KernelCache, self).save_overload(sig, data))
+        self.open()
+        self._try(lambda: super(KernelCache, self).save_overload(sig, data))
 
     def _try(self, write: Callable[[], None]) -> None:
         try:
