@@ -93,7 +93,7 @@ def test_a_read_only_package_is_cached_at_home(place: Place) -> None:
 def test_without_a_home_the_temporary_folder_is_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.block(place.tree)
     monkeypatch.chdir(place.root)
-    monkeypatch.setattr(Path, "expanduser", lambda self: self)  # neither HOME nor an entry of the user
+    monkeypatch.setattr(Path, "home", no_home)
     assert place.load().double(4) == 8
     [path] = place.files("nbi")
     folder = path.parents[1]
@@ -140,6 +140,11 @@ def test_a_read_only_package_with_a_filled_cache_is_used(place: Place, monkeypat
     assert again(5) == 10
     assert hits(again) == 1
     assert place.files("nbi") == kept
+
+
+def no_home() -> Path:
+    """What happens with neither HOME nor an entry of the user."""
+    raise RuntimeError("Could not determine home directory.")
 
 
 def refuse_to_write(self: object) -> None:

@@ -73,7 +73,11 @@ class HomeLocator(UserWideCacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, function: Any, file: str) -> Any:
-        return super().from_function(function, file) if Path("~").expanduser().is_absolute() else None
+        try:
+            Path.home()
+        except RuntimeError:
+            return None
+        return super().from_function(function, file)
 
 
 class TemporaryLocator(UserWideCacheLocator):  # type: ignore[misc]
