@@ -148,3 +148,38 @@ def test_a_temporary_file_in_use_is_not_a_leftover(tmp_path: Path) -> None:
         first.write_text("first")
     assert path.read_text() == "first"
     assert [each.name for each in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_loss_of_power_costs_the_last_runs_at_most(tmp_path: Path) -> None:
+    """What a disk can lose without `fsync`: the end of the write-ahead log, or blocks of it that were written later."""
+    original, kept = tmp_path / "runs.sqlite", tmp_path / "kept"
+
+    def work() -> None:
+        store = Store(original)
+        for number in range(12):
+            store.add([row(seed=number)])
+        shutil.copytree(tmp_path, kept)  # with the log, which closing the store would write back
+
+    os.waitpid(fork(work), 0)
+    log = (kept / "runs.sqlite-wal").read_bytes()
+    lost = 0
+    for seed in cases(20):
+        draw, folder = random.Random(seed), tmp_path / str(seed)
+        folder.mkdir()
+        shutil.copy(kept / "runs.sqlite", folder)
+        start = draw.randrange(len(log))
+        torn = log[:start] if seed % 2 else log[:start] + bytes(min(4096, len(log) - start)) + log[start + 4096 :]
+        (folder / "runs.sqlite-wal").write_bytes(torn)
+        with Store(folder / "runs.sqlite") as store:
+            seeds = [each.replica.seed for each in store.rows()]
+            assert seeds == list(range(len(seeds))), seed  # the first ones, without gaps
+            assert store._database.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+            assert store.add([row(seed=number) for number in range(12)]) == 12 - len(seeds)
+        lost += len(seeds) < 12
+    assert lost
+
+
+def test_a_store_is_synchronized_as_the_documentation_says(tmp_path: Path) -> None:
+    with Store(tmp_path / "runs.sqlite") as store:
+        assert store._database.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        assert store._database.execute("PRAGMA synchronous").fetchone()[0] == 1  # NORMAL
