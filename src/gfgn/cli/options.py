@@ -38,7 +38,7 @@ def _load_config(context: typer.Context, path: Path | None) -> Path | None:
         fail(f"--config must map options to values, got {path} with {type(content).__name__}")
     known = {_option(name): name for name in (part.name for part in context.command.params) if _saved(name)}
     settings = content.pop("set", None) or {}
-    unknown = [shown(name) for name in content if name not in known]
+    unknown = [name[:100] if isinstance(name, str) else shown(name) for name in content if name not in known]
     if unknown:
         fail(f"options in {path} must be among {', '.join(known)}, got {', '.join(unknown)}")
     if not isinstance(settings, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -30,7 +31,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     temporary = None
     try:
         if path.is_dir():
-            raise IsADirectoryError(21, "it is a folder, a file was expected")
+            raise IsADirectoryError(errno.EISDIR, "it is a folder, a file was expected")
         device = path.exists() and not path.is_file()
         folder = Path(tempfile.gettempdir()) if device else path.parent
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +51,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     except OSError as error:
         if error.filename not in (None, str(temporary), temporary):
             raise
-        raise OSError(error.errno or 5, error.strerror or str(error), str(path)) from error
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
