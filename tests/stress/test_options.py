@@ -61,7 +61,7 @@ def test_stdout_that_is_full() -> None:
     if not full.is_char_device():
         pytest.skip("there is no /dev/full")
     with full.open("w") as stdout:
-        command = [sys.executable, "-m", "gfgn", "models"]
+        command = [sys.executable, "-m", "gfgn", "--version"]
         result = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
     assert result.returncode == 2, result.stderr
     assert len(result.stderr.splitlines()) == 1, result.stderr

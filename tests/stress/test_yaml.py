@@ -60,8 +60,8 @@ def test_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     "text",
     [
         BOMB,
-        "[" * 5000,
-        "{" * 5000,
+        "[" * 1500,
+        "{" * 1500,
         "a: " + "9" * 5000,
         "splits: !!timestamp 2020-02-30",
         "? [1, 2]\n: 3",

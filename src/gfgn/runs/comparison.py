@@ -314,7 +314,7 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
 
 def _explained_key(explanation: dict[str, Any]) -> object:
     run = explanation.get("run")
-    return run.get("key") if isinstance(run, dict) else None
+    return str(run.get("key")) if isinstance(run, dict) else None
 
 
 def _other_runs(store: Store, plan: ComparisonPlan) -> dict[str, int]:
