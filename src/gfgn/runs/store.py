@@ -309,6 +309,8 @@ def _explained(path: Path) -> Iterator[None]:
     """Turns errors of SQLite into a `StoreError` that names the file."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise damaged(path, "a text in it", error) from error
     except sqlite3.DatabaseError as error:
         if "not a database" in str(error) or "malformed" in str(error):
             raise StoreError(f"path must be a store of gfgn, got {path}: {error}") from None
@@ -350,6 +352,10 @@ def _unpack(record: dict[str, Any]) -> Row:
         raise ValueError(f"metric is {shown(record['metric'])}")
     scores = {name: math.nan if record[name] is None else record[name] for name in ("val", "test")}  # NaN is NULL
     row = Row.from_record(record | nested | scores | {"standin": bool(record["standin"])})
-    if row.replica.split > MOST_SPLITS or row.key != identify_row(row):
+    if (
+        row.replica.split > MOST_SPLITS
+        or row.key != identify_row(row)
+        or row.replica != canonical(row.model, row.replica)
+    ):
         raise ValueError("its key is not that of its content")
     return row
