@@ -284,6 +284,7 @@ def _stored_plan(store: Store, name: str, content: dict[str, Any]) -> Comparison
         if plan.dataset.metric not in SCORES or min(plan.splits, plan.seeds) < 1:
             raise ValueError(f"metric {plan.dataset.metric!r}, {plan.splits} splits, {plan.seeds} seeds")
         plan.dataset.check_types()
+        str(Comparison(plan, {}, {}).settings)  # reads every setting
         plan.dataset.split_fingerprint(plan.splits - 1)
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise damaged(store.path, f"comparison {name!r}", error) from error

@@ -348,6 +348,8 @@ def _unpack(record: dict[str, Any]) -> Row:
     for name, content in nested.items():
         if not isinstance(content, dict | None) or not all(isinstance(x, PLAIN) for x in (content or {}).values()):
             raise TypeError(f"{name} is {shown(content)}")
+    if not all(type(value) in (int, float) for value in (nested["gates"] or {}).values()):
+        raise TypeError(f"gates is {shown(nested['gates'])}")
     if record["metric"] not in SCORES:
         raise ValueError(f"metric is {shown(record['metric'])}")
     scores = {name: math.nan if record[name] is None else record[name] for name in ("val", "test")}  # NaN is NULL
