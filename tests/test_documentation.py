@@ -29,6 +29,7 @@ from typer.testing import CliRunner
 
 import gfgn.runs.advice
 import gfgn.runs.explanation
+import gfgn.runs.record
 from gfgn.cli import app
 from gfgn.data.datasets import registry
 from gfgn.nn.registry import MODELS
@@ -248,6 +249,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
         pytest.skip("GFGN_DATA does not name a folder with the datasets of this page")
 
     monkeypatch.setattr(TrainConfig, "__post_init__", shorten)
+    monkeypatch.setitem(vars(gfgn.runs.record.DEFAULT_CONFIG), "max_epochs", EPOCHS)
     monkeypatch.setattr(gfgn.runs, "PAPER_GRID", gfgn.runs.PAPER_GRID[:2])
     monkeypatch.setattr(gfgn.runs.advice, "SPLITS", 2)
     monkeypatch.setattr(gfgn.runs.explanation, "IMPORTANCE_WORK", 0)  # of two features

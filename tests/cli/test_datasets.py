@@ -87,7 +87,7 @@ def test_describe_several_labels_and_graphs(monkeypatch: pytest.MonkeyPatch) -> 
     ("arguments", "message"),
     [
         (["karat"], "did you mean 'karate'?"),
-        (["karate", "--png", "no/such/folder/karate.png"], "No such file or directory"),
+        (["karate", "--png", "."], "a file was expected"),
         (["ogbn-arxiv-structure"], "a stand-in in the raw layout of ogbn-arxiv"),
     ],
 )

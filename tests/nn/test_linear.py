@@ -2,8 +2,10 @@
 
 import math
 
+import pytest
 import torch
 
+from gfgn.nn import MODELS, GFGNConv
 from gfgn.nn.linear import StackedLinear
 
 
@@ -19,3 +21,16 @@ def test_each_map_is_a_linear_map() -> None:
         assert 0.6 * limit < weight.abs().max() <= limit
     assert lin["second"].bias is None
     assert StackedLinear(4, {"only": 2}).bias is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_another_dtype_names_x(dtype: torch.dtype) -> None:
+    x, edges = torch.ones(3, 4, dtype=dtype), torch.tensor([[0, 1], [1, 2]])
+    for level in ("graph", "neighbor", "pair"):
+        with pytest.raises(TypeError, match=rf"x must have the dtype of the weights, torch.float32, got {dtype}"):
+            GFGNConv(4, 2, level=level)(x, edges)
+    for name in ("mlp", "gcn", "gat"):
+        with pytest.raises(TypeError, match="x must have the dtype"):
+            MODELS[name].build(4, 2)(x, edges)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        GFGNConv(4, 2)(torch.ones(3, 4), edges)

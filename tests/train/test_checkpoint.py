@@ -80,3 +80,27 @@ def test_checkpoints_are_safetensors_and_json(tmp_path: Path, data: Dataset) -> 
     assert len(list(tmp_path.glob("*.json"))) == 2
     with pytest.raises(ValueError, match="checkpoint_every must be 1 or larger, got 0"):
         train_replicas("mlp", data, REPLICAS, 5, checkpoint=tmp_path, checkpoint_every=0)
+
+
+@pytest.mark.parametrize("option", ["history", "keep_state", "gates"])
+def test_what_is_kept_of_a_run_is_part_of_the_call(tmp_path: Path, data: Dataset, option: str) -> None:
+    saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 1}
+    for value in (False, True):
+        [run] = train_replicas("gfgn-graph", data, REPLICAS[:1], 3, **saves, **{option: value})
+        found = {"history": bool(run.history), "keep_state": run.state is not None, "gates": run.gates is not None}
+        assert found[option] is value
+
+
+def test_a_search_has_no_checkpoints(tmp_path: Path, data: Dataset) -> None:
+    with pytest.raises(ValueError, match="checkpoint must be None with prune"):
+        train_replicas("mlp", data, REPLICAS, 5, checkpoint=tmp_path, rungs=(2,), prune=lambda *_: [True] * 4)
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, data: Dataset) -> None:
+    train_replicas("mlp", data, REPLICAS, 3, checkpoint=tmp_path, checkpoint_every=1)
+    [path] = tmp_path.glob("*.json")
+    (tmp_path / f".{path.name}.abc.part").write_text("half of a checkp")
+    train_replicas("mlp", data, REPLICAS, 3, checkpoint=tmp_path, checkpoint_every=1)
+    path.unlink()
+    train_replicas("mlp", data, REPLICAS, 3, checkpoint=tmp_path, checkpoint_every=1)
+    assert {each.suffix for each in tmp_path.iterdir()} == {".safetensors", ".json"}

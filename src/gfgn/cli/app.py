@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +25,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Graph Feature Gating Networks: learn, for every feature dimension, how much a node takes from its neighbors.",
 )
+CURES = {  # of errors with files, by number
+    errno.ENOSPC: "free some space, or write to another folder",
+    errno.EDQUOT: "free some space, or write to another folder",
+    errno.EROFS: "name a folder that can be written",
+    errno.EACCES: "change its permissions, or name another one",
+    errno.EPERM: "change its permissions, or name another one",
+}
 NEWS = "gfgn.ops.cpu"  # whose warnings say that kernels are being compiled, which a library has to say out loud
 Device = Annotated[str, typer.Option(help="cpu, cuda or mps; auto: cuda if available.")]
 
@@ -31,8 +40,14 @@ def main() -> None:
     """Entry point of the command. Usage errors are one line on stderr, with exit code 2."""
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
+    except OSError as error:  # of a command's own files, or of what its output goes to
+        _discard_stdout()
+        if error.errno != errno.EPIPE:
+            print(f"gfgn: {explain(error)}", file=sys.stderr)
+        sys.exit(2)
     except Exception as error:
         # Usage errors of Typer and Click have `format_message`; any other exception is a bug and keeps its traceback.
         format_message = getattr(error, "format_message", None)
@@ -95,7 +110,28 @@ def user_errors(*more: type[Exception]) -> Iterator[None]:
     try:
         yield
     except expected as error:
-        fail(str(error))
+        fail(explain(error))
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or "allocate" in str(error) or "out of memory" in str(error)):
+            raise
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        fail(f"not enough memory ({first}); use fewer seeds or trials, a smaller model or a smaller graph")
+
+
+def explain(error: Exception) -> str:
+    """The message of an error; for a file that cannot be written or read, with what to do about it."""
+    if not isinstance(error, OSError) or error.errno not in CURES:
+        return str(error)
+    where = "the output" if error.filename is None else error.filename
+    return f"{where}: {(error.strerror or '').lower()}; {CURES[error.errno]}"
+
+
+def _discard_stdout() -> None:
+    """Sends what is left in the buffer of stdout nowhere: Python would try to write it once more at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # stdout is not a file
+        sys.stdout = None
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

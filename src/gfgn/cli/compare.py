@@ -115,8 +115,9 @@ def train_and_report(
     `requests` are the arguments of `make_plan`, one per dataset; with `minutes`, the number of trials is chosen.
     """
     from gfgn.report import write_report
+    from gfgn.report.html import check_page
     from gfgn.runs import Store, read_comparisons
-    from gfgn.runs.comparison import make_plan
+    from gfgn.runs.comparison import make_plan, read_comparison
     from gfgn.train.settings import choose_device
 
     names = [dataset.name for dataset in datasets]
@@ -129,6 +130,7 @@ def train_and_report(
     plans = [make_plan(dataset, **request) for dataset, request in zip(datasets, requests, strict=True)]
     device = choose_device(device)
     check_table(out / TABLE)
+    check_page(out / REPORT)
     with Store(out / STORE) as store:
         try:
             if minutes is not None:
@@ -136,9 +138,9 @@ def train_and_report(
             trained, kept = _train(store, datasets, plans, device, console, trackers)
         finally:
             store.to_csv(out / TABLE)
-        stored = {comparison.dataset.name: comparison for comparison in read_comparisons(store)}
-    report = write_report(list(stored.values()), out / REPORT)  # of everything in the store
-    return Outcome([stored[name] for name in names], report, out / TABLE, trained, kept)
+        comparisons, stored = [read_comparison(store, plan) for plan in plans], read_comparisons(store)
+    report = write_report(stored, out / REPORT)  # of everything in the store
+    return Outcome(comparisons, report, out / TABLE, trained, kept)
 
 
 def _plans_in_time(

@@ -39,12 +39,14 @@ def describe(
 
     from gfgn.data import DATASETS
     from gfgn.data.diagnosis import describe as describe_dataset
+    from gfgn.data.files import atomic_write
     from gfgn.report.figures import description_figure
     from gfgn.report.terminal import histograms, statistics
 
     with user_errors():
         description = describe_dataset(open_data(data, reading, Console(stderr=True)))
         if png is not None:
-            description_figure(description).savefig(png, format="png", dpi=160)
+            with atomic_write(png) as unfinished:
+                description_figure(description).savefig(unfinished, format="png", dpi=160)
     lines = [f"histograms: {png}"] if png is not None else histograms(description)
     echo("\n".join([*statistics(description, DATASETS.get(data.lower())), "", *lines]))

@@ -28,21 +28,22 @@ def _load_config(context: typer.Context, path: Path | None) -> Path | None:
     """Makes the options of a YAML file the defaults of the command."""
     if path is None:
         return None
-    import yaml
+    from gfgn.data.files import read_yaml
+    from gfgn.data.messages import shown
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path) or {}
+    except (OSError, ValueError) as error:
         fail(f"--config must be a YAML file, got {path}: {error}")
     if not isinstance(content, dict):
         fail(f"--config must map options to values, got {path} with {type(content).__name__}")
     known = {_option(name): name for name in (part.name for part in context.command.params) if _saved(name)}
     settings = content.pop("set", None) or {}
-    unknown = [str(name) for name in content if name not in known]
+    unknown = [name[:100] if isinstance(name, str) else shown(name) for name in content if name not in known]
     if unknown:
         fail(f"options in {path} must be among {', '.join(known)}, got {', '.join(unknown)}")
     if not isinstance(settings, dict):
-        fail(f"set in {path} must map names to values, got {settings!r}")
+        fail(f"set in {path} must map names to values, got {shown(settings)}")
     context.meta[META] = [f"{name}={_text(value)}" for name, value in _flat(settings)]
     several = {part.name for part in context.command.params if getattr(part, "multiple", False) or part.nargs == -1}
     context.default_map = {
@@ -148,13 +149,15 @@ def write_config(context: typer.Context, path: Path, given: Sequence[str]) -> No
     """Writes the options of the call to a YAML file that `--config` reads."""
     import yaml
 
+    from gfgn.data.files import replace_text
+
     names = [part.name for part in context.command.params if _saved(part.name) and part.name != "set_"]
     values = {_option(name): context.params[name] for name in names if name is not None}
     content = {name: _plain(value) for name, value in values.items() if value not in (None, (), [])}
     if given:
         content["set"] = {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in given)}
     with user_errors():
-        path.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        replace_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     echo(f"options: {path}")
 
 

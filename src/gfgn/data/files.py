@@ -1,27 +1,104 @@
-"""Files that are replaced in one step."""
+"""Files that are replaced in one step, and small files of settings."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from gfgn.data.messages import reason
+
+if os.name == "posix":
+    import fcntl
+
+LARGEST_YAML = 1 << 20  # bytes
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yields a temporary file next to `path`, which replaces `path` when the block ends without an exception.
 
-    Other processes see the old file or the new one, never a part of it. Missing folders are created.
+    Other processes see the old file or the new one, never a part of it, and so does the next start after a loss of
+    power. Missing folders are created, and temporary files that a killed process left behind are removed. A device such
+    as `/dev/stdout` is written to, not replaced. An `OSError` names `path`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = None
     try:
-        yield temporary
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder, a file was expected")
+        device = path.exists() and not path.is_file()
+        folder = Path(tempfile.gettempdir()) if device else path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder, path.name)
+        handle, temporary = _create(folder, path.name)
+        try:
+            yield temporary
+            os.fsync(handle)  # otherwise a loss of power could leave the new name with no content
+        finally:
+            os.close(handle)
+        if device:
+            with temporary.open("rb") as source, path.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        else:
+            temporary.chmod(0o644)
+            temporary.replace(path)
+    except OSError as error:
+        if error.filename not in (None, str(temporary), temporary):
+            raise
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _create(folder: Path, name: str) -> tuple[int, Path]:
+    """A new temporary file for `name`, locked as long as its handle is open."""
+    while True:
+        handle, created = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".part")
+        if os.name == "posix":
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        if Path(created).exists():  # nobody took it for a leftover before it was locked
+            return handle, Path(created)
+        os.close(handle)
+
+
+def _remove_leftovers(folder: Path, name: str) -> None:
+    """Removes temporary files for `name` whose process has ended: nobody holds their lock."""
+    if os.name != "posix":
+        return
+    for entry in os.scandir(folder):
+        if not (entry.name.startswith(f".{name}.") and entry.name.endswith(".part")):
+            continue
+        with suppress(OSError):  # held by its process, gone already, or somebody else's
+            if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+                continue
+            with Path(entry.path).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                Path(entry.path).unlink()
+
+
+def replace_text(path: Path, text: str) -> Path:
+    """Writes a text file in one step and returns its path."""
+    with atomic_write(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+    return path
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a small YAML file; anything that is wrong with it is a `ValueError` that names the file."""
+    import yaml
+
+    if path.stat().st_size > LARGEST_YAML:
+        raise ValueError(f"{path} must be a YAML file of at most {LARGEST_YAML:,} bytes, got {path.stat().st_size:,}")
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, OverflowError, RecursionError, AttributeError) as error:
+        message = " ".join(str(error).split()) if isinstance(error, yaml.YAMLError) else reason(error)
+        raise ValueError(f"{path} must be a YAML file, got one that cannot be read: {message}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -27,6 +28,13 @@ def listed(items: Sequence[object], limit: int = 5) -> str:
     """The first few items, and the number of the others."""
     shown = ", ".join(one_line(str(item)) for item in items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit:,} more"
+
+
+def shown(value: object) -> str:
+    """`repr` of what somebody gave, cut short: a few nested lists of YAML can stand for more than memory holds."""
+    short = reprlib.Repr()
+    short.maxlevel, short.maxlist, short.maxdict, short.maxstring, short.maxlong, short.maxother = 3, 8, 8, 100, 60, 100
+    return short.repr(value)
 
 
 def reason(error: Exception) -> str:

@@ -258,7 +258,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         options = {"keep_state": True, "gates": False, "device": fit.device, **fit.reports(config)}
         runs = train_replicas(f"gfgn-{level}", fit.dataset, replicas, **asdict(config), **options)
         for run in runs:
-            if not np.isfinite(run.history["val_loss"][run.epoch]):
+            if run.diverged:
                 raise ValueError(f"training diverged with lr={run.replica.lr}: use a smaller lr, or scale='standard'")
         return runs
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import gfgn
 from gfgn.data.dataset import Dataset
-from gfgn.data.files import atomic_write
+from gfgn.data.files import replace_text
 from gfgn.estimator.card import TITLES
 from gfgn.estimator.evaluation import Evaluation
 from gfgn.report.elements import folded, heading, soft, table
 from gfgn.report.explained import classes_section, curves, extremes_section
 from gfgn.report.features import features_section, write_features
-from gfgn.report.html import fill_page, links
+from gfgn.report.html import check_page, fill_page, links
 from gfgn.runs.comparison import in_words
 from gfgn.runs.explanation import Explained, explain_features, find_extremes, thinned
 from gfgn.runs.text import count
@@ -56,6 +56,7 @@ def score_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def write_model_report(classifier: GFGNClassifier, dataset: Dataset, evaluation: Evaluation, folder: Path) -> Path:
     """Writes `report.html` and `gates.csv` into the folder of the model and returns the path of the page."""
+    check_page(folder / "report.html")
     features, extremes = _explain(classifier, dataset)
     write_features(features, folder / "gates.csv")
     metric, part = dataset.metric, evaluation.part
@@ -78,9 +79,7 @@ def write_model_report(classifier: GFGNClassifier, dataset: Dataset, evaluation:
         f"<footer>Made with gfgn {escape(gfgn.__version__)}. The model is beside this page, see README.md.</footer>",
     ]
     path = folder / "report.html"
-    with atomic_write(path) as unfinished:
-        unfinished.write_text(fill_page(title, parts), encoding="utf-8")
-    return path
+    return replace_text(path, fill_page(title, parts))
 
 
 def _explain(classifier: GFGNClassifier, dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 CODE = "code"  # the option that tells the runs of a model of the user's own apart from those before it was edited
@@ -39,6 +40,9 @@ class Parameter:
     def kind(self) -> type | None:
         """The type of the values that are not `None`; `None` if there is no such value, and any type is accepted."""
         return next((type(value) for value in self.values if value is not None), None)
+
+
+LARGEST = 100_000  # of an option's value: more layers or units are a mistake
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,8 @@ class Model:
             if parameter is not None and parameter.kind is not None and not parameter.accepts(value):
                 expected = parameter.kind.__name__
                 raise ValueError(f"option {option!r} of {name} must be of type {expected}, got {value!r}")
+            if isinstance(value, int | float) and not abs(value) <= LARGEST:
+                raise ValueError(f"option {option!r} of {name} must be at most {LARGEST:,} in size, got {value:.6g}")
         if missing := [option for option in self.required if option not in given]:
             how = ", ".join(f"--set {name}.{option}=VALUE" for option in missing)
             raise ValueError(f"options of {name} must include {', '.join(missing)}, which has no default: {how}")
@@ -133,6 +139,18 @@ class Model:
         if not self.own:
             return {}
         return {CODE: self.code} | ({} if self.takes_dropout else {"dropout": 0.0})
+
+    def check(self, name: str, in_channels: int, num_classes: int, settings: Mapping[str, Any]) -> None:
+        """Raises a `ValueError` if the module cannot be built with these settings; needs no memory."""
+        try:
+            with torch.random.fork_rng(devices=[]), torch.device("meta"):
+                module = self.build(in_channels, num_classes, 0.5, 1.0, settings)
+            if any(parameter.numel() == 0 for parameter in module.parameters()):
+                raise RuntimeError("a layer without any units")
+        except (RuntimeError, TypeError, ArithmeticError, LookupError) as error:
+            first = (str(error) or type(error).__name__).splitlines()[0]
+            shown = ", ".join(f"{option}={value}" for option, value in settings.items())
+            raise ValueError(f"options of {name} must fit together, got {shown}: {first}") from error
 
 
 def hidden(default: int = 64, values: tuple[int, ...] = (16, 32, 64, 128, 256)) -> Parameter:

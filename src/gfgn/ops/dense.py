@@ -74,6 +74,10 @@ def linear(
     if x.layout == torch.sparse_csr:
         out = sparse_linear(x, weight.t(), dropout if training else 0.0)
     else:
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(
+                f"x must have the dtype of the weights, {weight.dtype}, got {x.dtype}; convert x or the layer by .to()"
+            )
         out = _product(_dropout_of_input(x, dropout, training), weight)
     return out if bias is None else out + bias
 

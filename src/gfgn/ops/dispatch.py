@@ -57,10 +57,15 @@ def elementwise(name: str) -> Any:
     return importlib.import_module(f"gfgn.ops.{ELEMENTWISE[name]}")
 
 
-@functools.cache
 def cpu_kernels(module: str) -> Any:
-    """The CPU kernels that no other backend has: products (`"heads"`) and gates (`"small_gates"`) of small heads,
-    the sorting of edges (`"index"`) and their normalization (`"normalize"`); `None` without Numba."""
+    """The CPU kernels that no other backend has: products (`"heads"`) and gates (`"small_gates"`) of small heads, the
+    sorting of edges (`"index"`) and their normalization (`"normalize"`); `None` without Numba and with
+    `GFGN_BACKEND=reference`."""
+    return None if os.environ.get("GFGN_BACKEND") == "reference" else _cpu_kernels(module)
+
+
+@functools.cache
+def _cpu_kernels(module: str) -> Any:
     return None if _missing("numba") else importlib.import_module(f"gfgn.ops.cpu.{module}")
 
 

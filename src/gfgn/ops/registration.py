@@ -117,11 +117,11 @@ class Operator:
         for k in range(self.features):
             x, dim = args[k], in_dims[k]
             x = x.unsqueeze(1).expand(-1, size, -1) if dim is None else x.movedim(dim, 1)
-            wide[k] = x.reshape(x.size(0), -1)
+            wide[k] = x.reshape(x.size(0), x.size(1) * x.size(2))  # no −1: there may be no rows
         for k in self.stacked:
             x, dim = args[k], in_dims[k]
             x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
-            wide[k] = x.reshape(-1, *x.shape[2:])
+            wide[k] = x.reshape(x.size(0) * x.size(1), *x.shape[2:])
         out = self(*wide)
         if isinstance(out, Tensor):
             return _split_replicas(out, size)
@@ -132,9 +132,9 @@ class Operator:
 def _split_replicas(out: Tensor, size: int) -> tuple[Tensor, int | None]:
     """The result with a dimension for the replicas, and which dimension that is."""
     if out.dim() == 2:
-        return out.view(out.size(0), size, -1), 1
+        return out.view(out.size(0), size, out.size(1) // size), 1
     if out.dim() == 3:  # one matrix per head
-        return out.view(size, -1, *out.shape[1:]), 0
+        return out.view(size, out.size(0) // size, *out.shape[1:]), 0
     return out, None  # an optional result that was not requested: empty
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gfgn.data.files import atomic_write, replace_text
+
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]], digits: int = 6) -> Path:
     """Writes a table, floats with `digits` significant digits, and returns its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows([f"{cell:.{digits}g}" if isinstance(cell, float) else cell for cell in row] for row in rows)
@@ -28,9 +29,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 def write_text(path: Path, text: str) -> Path:
     """Writes text that ends with exactly one line break and returns the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-    return path
+    return replace_text(path, text.rstrip("\n") + "\n")
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gfgn.data.files import replace_text
 from gfgn.paper.analyses import ANALYSES, redraw
 from gfgn.paper.page import make_page
 from gfgn.paper.studies import load_study, study_names
@@ -70,7 +71,7 @@ def reproduce(
     outcome = run_study(study, out, **options, **settings)
     if analysis is not None and not outcome.stopped:
         outcome.files += analysis(out, root=root, device=device, progress=log) if train else redraw(str(name), out)
-        (out / PAGE).write_text(render(study, out)[PAGE], encoding="utf-8")  # shows the figures of the analysis
+        replace_text(out / PAGE, render(study, out)[PAGE])  # shows the figures of the analysis
     return outcome
 
 
@@ -101,8 +102,7 @@ def _write(results: Results, out: Path, ended: bool) -> list[Path]:
         from gfgn.paper.figures.studies import draw_study  # imports matplotlib
 
         paths += draw_study(results, out)
-    (out / PAGE).write_text(_page(results, out), encoding="utf-8")
-    return [*paths, out / PAGE]
+    return [*paths, replace_text(out / PAGE, _page(results, out))]
 
 
 def _page(results: Results, out: Path) -> str:

@@ -187,7 +187,9 @@ def gates_section(comparison: Comparison, number: int, level: int) -> str:
     """The first-layer gates of the trained models, from the summaries in the runs; empty without a GFGN."""
     rows = []
     for model in filter(is_gfgn, comparison.models):
-        gates = [row.gates for row in comparison.rows[model] if row.gates is not None]
+        gates = [
+            row.gates for row in comparison.rows[model] if row.gates is not None and row.gates.keys() >= GATES.keys()
+        ]
         if gates:
             *means, below = (float(np.mean([each[name] for each in gates])) for name in GATES)
             rows.append([model, *(f"{mean:.2f}" for mean in means), f"{100 * below:.0f}"])

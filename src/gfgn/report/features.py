@@ -39,6 +39,10 @@ def write_gates(comparisons: Sequence[Comparison], folder: Path) -> list[str | N
     return files
 
 
+class ForeignFileError(ValueError):
+    """Raised instead of replacing a file that gfgn has not written."""
+
+
 def _slug(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "data"
 
@@ -46,7 +50,9 @@ def _slug(name: str) -> str:
 def write_features(features: dict[str, Any], path: Path) -> None:
     """Writes features with gates, smoothness and importance as CSV; another file of that name is not replaced."""
     if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith(START):
-        raise ValueError(f"path must be in a folder whose {path.name} gfgn may overwrite, but {path} is something else")
+        raise ForeignFileError(
+            f"path must be in a folder whose {path.name} gfgn may overwrite, but {path} is something else"
+        )
     columns = {"feature": features["names"]}
     columns |= {f"gate_{level}": values for level, values in features["gates"].items()}
     columns |= {name: features[name] for name in ("smoothness", "importance", "importance_std")}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from string import Template
@@ -10,18 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from gfgn.data.files import replace_text
 from gfgn.report.charts import Chart, legend, padded, stack
 from gfgn.report.elements import Bold, Prose, figure, folded, heading, soft, table
 from gfgn.report.explained import classes_section, extremes_section, gates_section, run_section
-from gfgn.report.features import features_section, write_gates
+from gfgn.report.features import ForeignFileError, features_section, write_gates
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import bounds, count, gain, interval, mean_and_std, p_value, percent, scale, short_names
+from gfgn.runs.text import bounds, count, divergence, gain, interval, mean_and_std, p_value, percent, scale, short_names
 from gfgn.runs.text import heading as metric_heading
 from gfgn.runs.verdict import headline
 from gfgn.train.evaluation import ClassReport
 
+GENERATOR = '<meta name="generator" content="gfgn">'  # in the head of every page, so that it can be recognized
+EARLIER = "--blue: #0072B2"  # in that of earlier releases
 ROW = 58  # pixels of a model in the chart of all runs
 
 
@@ -34,10 +39,36 @@ def write_report(comparisons: Sequence[Comparison], path: str | Path) -> Path:
     if not comparisons:
         raise ValueError("comparisons must not be empty, got none")
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files = write_gates(comparisons, path.parent)
-    path.write_text(_page(comparisons, files), encoding="utf-8")
-    return path
+    check_page(path)
+    with explained_errors(*comparisons):
+        files = write_gates(comparisons, path.parent)
+    return replace_text(path, _page(comparisons, files))
+
+
+@contextmanager
+def explained_errors(*comparisons: Comparison) -> Iterator[None]:
+    """Turns the exceptions of an explanation that gfgn has not written into one that says what to do."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, ForeignFileError):
+            raise
+        names = ", ".join(comparison.dataset.name for comparison in comparisons)
+        raise ValueError(
+            f"the explanation of {names} in the store is damaged ({type(error).__name__}: {error}); move the store "
+            "away and run `gfgn compare` again"
+        ) from error
+
+
+def check_page(path: Path) -> None:
+    """Refuses to overwrite a file that is not a report of gfgn."""
+    if path.is_file() and path.stat().st_size:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            start = file.read(2000)
+        if GENERATOR not in start and EARLIER not in start:
+            raise ForeignFileError(
+                f"the report must not replace a file of somebody else, got {path}: name another folder"
+            )
 
 
 def _page(comparisons: Sequence[Comparison], files: Sequence[str | None]) -> str:
@@ -83,7 +114,8 @@ def _dataset(comparison: Comparison, number: int, level: int, file: str | None, 
         sections[f"chosen-{number}"] = ("Configurations", _selections(comparison, number, level))
         sections[f"gates-{number}"] = ("Gates", gates_section(comparison, number, level))
         if comparison.explanation is not None:
-            sections |= _explained(comparison.explanation, comparison.dataset.metric, number, level, file)
+            with explained_errors(comparison):
+                sections |= _explained(comparison.explanation, comparison.dataset.metric, number, level, file)
     shown = {target: section for target, section in sections.items() if section[1]}
     targets = [(target, title) for target, (title, _) in shown.items()]
     parts = [
@@ -124,7 +156,10 @@ def _overview(comparisons: Sequence[Comparison]) -> str:
     summaries = [comparison.summary() for comparison in comparisons]
     models = list(dict.fromkeys(model for comparison in comparisons for model in comparison.models))
     ranks = rank_models(comparisons) if len(models) > 1 else {}
-    best = [max((score.mean for score in summary.values()), default=0.0) for summary in summaries]
+    best = [
+        max((summary[model].mean for model in each.scored), default=0.0)
+        for each, summary in zip(comparisons, summaries, strict=True)
+    ]
     metrics = [comparison.dataset.metric for comparison in comparisons]
     rows, names = [], short_names(models)
     for model in models:
@@ -167,7 +202,12 @@ def _training(comparison: Comparison) -> str:
 
 def _incomplete(comparison: Comparison) -> str:
     models = "; ".join(f"{model}, {have:,} of {need:,} runs" for model, (have, need) in comparison.incomplete.items())
-    return f'<p class="warn">Left out because runs are missing: {escape(models)}.</p>' if models else ""
+    left_out = f'<p class="warn">Left out because runs are missing: {escape(models)}.</p>' if models else ""
+    rows = comparison.rows
+    lines = [divergence(model, number, len(rows[model])) for model, number in comparison.diverged.items()]
+    others = ", ".join(f"{model} ({count(number, 'run')})" for model, number in comparison.others.items())
+    more = soft(f"Also in the store, trained with other settings: {others}.") if others else ""
+    return left_out + "".join(f'<p class="warn">{escape(line)}.</p>' for line in lines) + more
 
 
 def _results(comparison: Comparison, number: int, level: int) -> str:
@@ -216,7 +256,9 @@ def _runs(comparison: Comparison, number: int, level: int) -> str:
     """Every run as a mark, one row per model, with the mean and its 95% interval above."""
     metric, summaries = comparison.dataset.metric, comparison.summary()
     factor, names = scale(metric), short_names(summaries)
-    scores = {model: [factor * run.test for run in comparison.rows[model]] for model in summaries}
+    scores = {
+        model: [factor * run.test for run in comparison.rows[model] if math.isfinite(run.test)] for model in summaries
+    }
     intervals = {model: [factor * bound for bound in bounds(summaries[model], metric)] for model in summaries}
     span = padded(
         [
@@ -232,7 +274,8 @@ def _runs(comparison: Comparison, number: int, level: int) -> str:
         low, high = intervals[model]
         if np.isfinite([low, high]).all():
             chart.segment((low, high), (row + 0.42, row + 0.42), "interval")
-        chart.segment((factor * summary.mean,) * 2, (row + 0.36, row + 0.48), "interval")
+        if np.isfinite(summary.mean):
+            chart.segment((factor * summary.mean,) * 2, (row + 0.36, row + 0.48), "interval")
         for value, offset in zip(scores[model], stack(scores[model]), strict=True):
             chart.dot(value, row + 0.58 + offset, "a" if is_gfgn(model) else "b")
     text = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in summaries.items())

@@ -11,6 +11,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from gfgn.data.files import atomic_write
+
 PAGE_WIDTH = 7.2
 """Width of a figure in inches."""
 
@@ -83,9 +85,8 @@ def styled() -> Iterator[None]:
 
 def save_svg(figure: Figure, path: Path) -> Path:
     """Writes a figure as SVG and returns the path. The same figure always gives the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with styled():
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    with atomic_write(path) as unfinished, styled():
+        figure.savefig(unfinished, format="svg", metadata={"Date": None, "Creator": None})
     return path
 
 

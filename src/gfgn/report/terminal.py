@@ -17,7 +17,7 @@ from gfgn.runs import Comparison
 from gfgn.runs.advice import Advice
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import gain, heading, interval, percent, score, short_names, unit
+from gfgn.runs.text import divergence, gain, heading, interval, percent, score, short_names, unit
 from gfgn.runs.verdict import headline
 
 
@@ -73,6 +73,8 @@ def _print_comparison(
         ]
         table.add_row(*map(literal, cells[: len(table.columns)]), style="bold" if is_gfgn(model) else None)
     console.print(table)
+    for model, number in comparison.diverged.items():
+        _print(console, divergence(model, number, len(comparison.rows[model])))
     for model, selection in comparison.selections.items():
         best = selection.candidates[0]
         val = f"{score(best.val, metric)}{unit(metric)}"

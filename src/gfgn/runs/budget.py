@@ -57,7 +57,7 @@ def plan_in_time(
     plan = make_plan(dataset, **settings)
     request = digest([minutes, device, asdict(plan)])
     note = store.notes("budget").get(dataset.name)
-    if note is None or note["request"] != request:
+    if note is None or note.get("request") != request:
         start = time.perf_counter()
         costs = {model: _Cost.measure(dataset, plan, model, device) for model in plan.models}
         left = SAFETY * 60 * minutes - (time.perf_counter() - start)

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-
-import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN, MODELS
-from gfgn.runs.grid import Configuration, make_replica
+from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
 from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn, known_network
 from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
-from gfgn.runs.store import Store
+from gfgn.runs.store import Store, damaged
 from gfgn.runs.training import ProgressCallback
 from gfgn.train.classical import CLASSICAL, check_classical, find_network
 from gfgn.train.config import TrainConfig
+from gfgn.train.metrics import SCORES
 from gfgn.train.minibatch import SAMPLING, check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
@@ -75,6 +74,7 @@ class Comparison:
         selections: By model, how the configuration was chosen; empty if there was nothing to choose.
         incomplete: By model that lacks runs, how many it has and how many it needs.
         explanation: What `gfgn.runs.explain` returned; `None` if it has not been computed for these runs.
+        others: By model, the number of further runs on this graph in the store, which were trained otherwise.
     """
 
     plan: ComparisonPlan
@@ -82,6 +82,7 @@ class Comparison:
     selections: dict[str, Selection]
     incomplete: dict[str, tuple[int, int]] = field(default_factory=dict)
     explanation: dict[str, Any] | None = None
+    others: dict[str, int] = field(default_factory=dict)
 
     @property
     def dataset(self) -> DatasetRecord:
@@ -101,19 +102,31 @@ class Comparison:
     def best_baseline(self) -> str | None:
         """The model other than GFGN with the best mean test score. Choosing it by test score favors the baseline."""
         summary = {model: value for model, value in self.summary().items() if not is_gfgn(model)}
+        summary = {model: value for model, value in summary.items() if not math.isnan(value.mean)}
         return max(summary, key=lambda model: summary[model].mean, default=None)
+
+    @property
+    def diverged(self) -> dict[str, int]:
+        """By model with runs that diverged, their number; such a model has no mean score."""
+        counts = {model: sum(row.diverged for row in rows) for model, rows in self.rows.items()}
+        return {model: number for model, number in counts.items() if number}
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The models that have a mean test score: all their runs, none of which diverged."""
+        return tuple(model for model, summary in self.summary().items() if not math.isnan(summary.mean))
 
     def gain(self, model: str) -> Summary | None:
         """The test score of a GFGN minus that of the best baseline, paired by split and seed."""
         baseline = self.best_baseline
-        if baseline is None or not is_gfgn(model):
+        if baseline is None or not is_gfgn(model) or model not in self.scored:
             return None
         return difference(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
     def significance(self, model: str) -> PairedTest | None:
         """The paired test of a GFGN against the best baseline."""
         baseline = self.best_baseline
-        if baseline is None or not is_gfgn(model):
+        if baseline is None or not is_gfgn(model) or model not in self.scored:
             return None
         return paired_test(self.rows[model], self.rows[baseline], self.dataset.test_share)
 
@@ -126,7 +139,8 @@ class Comparison:
                 "model": model,
                 **{name: _finite(value) for name, value in summary._asdict().items()},
             }
-            entry["val"] = math.fsum(row.val for row in rows) / len(rows)
+            entry["val"] = _finite(math.fsum(row.val for row in rows) / len(rows))
+            entry["diverged"] = self.diverged.get(model, 0)
             entry["seconds"] = math.fsum(row.seconds for row in rows) / len(rows)
             entry["parameters"] = rows[0].num_parameters
             entry["configuration"] = None if model in CLASSICAL else rows[0].replica.configuration
@@ -190,6 +204,8 @@ def make_plan(
         raise ValueError("grid must hold at least one configuration, got none")
     if trials is not None and trials < 1:
         raise ValueError(f"trials must be 1 or larger, got {trials}")
+    if trials is not None and trials > MOST_CONFIGURATIONS:
+        raise ValueError(f"trials must be at most {MOST_CONFIGURATIONS:,}, got {trials:,}")
     if trials is not None:
         grid = sample(space, trials)
     given = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}
@@ -197,7 +213,10 @@ def make_plan(
     shared = [make_replica(SHARED | fixed).configuration]
     configurations = shared if grid is None else _distinct([configuration | fixed for configuration in grid])
     record = DatasetRecord.of(dataset)
-    return ComparisonPlan(record, models, splits, seeds, tuple(configurations), config, trials, options)
+    plan = ComparisonPlan(record, models, splits, seeds, tuple(configurations), config, trials, options)
+    for model in models:
+        plan.plan(model)  # checks the number of runs
+    return plan
 
 
 def compare(
@@ -238,9 +257,40 @@ def run_comparison(
     store: Store, dataset: Dataset, plan: ComparisonPlan, device: str = "cpu", callback: ProgressCallback | None = None
 ) -> Comparison:
     """Trains the runs of a comparison that the store lacks; `plan` belongs to `dataset`."""
-    store.note("comparison", dataset.name, asdict(plan))
+    _keep_plan(store, plan)
     run_plans(store, dataset, [plan.plan(model) for model in plan.models], device, callback=callback)
     return read_comparison(store, plan)
+
+
+def _keep_plan(store: Store, plan: ComparisonPlan) -> None:
+    """Keeps a plan in the store, with the models of an earlier call that differs from it in these alone. Another graph
+    of the same name keeps its own plan."""
+    name, fingerprint = plan.dataset.name, plan.dataset.fingerprint
+    notes = store.notes("comparison")
+    if name in notes and _stored_plan(store, name, notes[name]).dataset.fingerprint != fingerprint:
+        name = f"{name} {fingerprint}"
+    if name in notes:
+        earlier = _stored_plan(store, name, notes[name])
+        if replace(earlier, models=plan.models, options=plan.options) == plan:
+            models = tuple(dict.fromkeys((*plan.models, *earlier.models)))
+            plan = replace(plan, models=models, options={**earlier.options, **plan.options})
+    store.note("comparison", name, asdict(plan))
+
+
+def _stored_plan(store: Store, name: str, content: dict[str, Any]) -> ComparisonPlan:
+    """The plan of a note; a damaged one is an error that names the store."""
+    try:
+        plan = ComparisonPlan.from_json(content)
+        for model in plan.models:
+            plan.plan(model).final(plan.plan(model).configurations[0])
+        if plan.dataset.metric not in SCORES or min(plan.splits, plan.seeds) < 1:
+            raise ValueError(f"metric {plan.dataset.metric!r}, {plan.splits} splits, {plan.seeds} seeds")
+        plan.dataset.check_types()
+        str(Comparison(plan, {}, {}).settings)  # reads every setting
+        plan.dataset.split_fingerprint(plan.splits - 1)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise damaged(store.path, f"comparison {name!r}", error) from error
+    return plan
 
 
 def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
@@ -249,7 +299,7 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
     complete = {model: result for model, result in results.items() if result.rows}
     explanation = store.notes(EXPLANATION).get(plan.dataset.name)
     keys = {row.key for result in complete.values() for row in result.rows}
-    if explanation is not None and explanation["run"]["key"] not in keys:
+    if explanation is not None and _explained_key(explanation) not in keys:
         explanation = None  # of another graph with the same name, or of a model that is not compared any more
     return Comparison(
         plan,
@@ -261,18 +311,41 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
         },
         incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
         explanation=explanation,
+        others=_other_runs(store, plan),
     )
 
 
+def _explained_key(explanation: dict[str, Any]) -> object:
+    run = explanation.get("run")
+    return str(run.get("key")) if isinstance(run, dict) else None
+
+
+def _other_runs(store: Store, plan: ComparisonPlan) -> dict[str, int]:
+    rows = store.rows(dataset=plan.dataset.name, dataset_fingerprint=plan.dataset.fingerprint)
+    others = [row.model for row in rows if row.config != plan.config or row.model not in plan.models]
+    return {model: others.count(model) for model in dict.fromkeys(others)}
+
+
 def read_comparisons(store: Store) -> list[Comparison]:
-    """All comparisons of a store, one per dataset, in the order in which they were made."""
-    plans = [ComparisonPlan.from_json(content) for content in store.notes("comparison").values()]
-    return [read_comparison(store, plan) for plan in plans]
+    """All comparisons of a store, one per graph, in the order in which they were made. Of several graphs with the same
+    name, the names end with the fingerprint."""
+    plans = [_stored_plan(store, name, content) for name, content in store.notes("comparison").items()]
+    names = [plan.dataset.name for plan in plans]
+    return [_renamed(read_comparison(store, plan), names.count(plan.dataset.name) > 1) for plan in plans]
+
+
+def _renamed(comparison: Comparison, ambiguous: bool) -> Comparison:
+    data = comparison.dataset
+    if not ambiguous:
+        return comparison
+    return replace(
+        comparison, plan=replace(comparison.plan, dataset=replace(data, name=f"{data.name} ({data.fingerprint[:8]})"))
+    )
 
 
 def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
     """The average rank by test score, over datasets, of the models that all comparisons have; ties are averaged."""
-    common = [model for model in comparisons[0].models if all(model in other.models for other in comparisons)]
+    common = [model for model in comparisons[0].scored if all(model in other.scored for other in comparisons)]
     summaries = {comparison.dataset.name: comparison.summary() for comparison in comparisons}
     means = {model: {name: summary[model].mean for name, summary in summaries.items()} for model in common}
     return average_ranks(means)
@@ -315,8 +388,7 @@ def _check_options(dataset: Dataset, models: tuple[str, ...], options: Mapping[s
         further = [(name, value) for name, value in replica.options if name not in SAMPLING.get(model, ())]
         entry = find_network(model)
         settings = entry.settings(model, further, {"num_nodes": dataset.num_nodes})
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):  # values that do not go together, without memory
-            entry.build(dataset.num_features, dataset.num_classes, replica.dropout, replica.lam, settings)
+        entry.check(model, dataset.num_features, dataset.num_classes, settings)
 
 
 def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int, config: TrainConfig) -> None:

@@ -118,7 +118,7 @@ def explain(
     runs = [row.key for row in (best, gated, local) if row is not None]
     identity = {"format": FORMAT, "fingerprint": dataset.fingerprint, "names": digest(names), "runs": runs}
     kept = store.notes(EXPLANATION).get(dataset.name)
-    if kept is not None and kept["identity"] == identity:
+    if kept is not None and kept.get("identity") == identity:
         return kept
     with fitting_threads(dataset):
         note = {"identity": identity} | _explanation(best, gated, local, dataset, device)
@@ -132,7 +132,10 @@ def choose_run(comparison: Comparison, kind: str | tuple[str, ...] = "") -> Row 
     able = [
         rows
         for model, rows in comparison.rows.items()
-        if model.startswith(kind) and model in MODELS and not is_sampled(model, rows[0].replica)
+        if model.startswith(kind)
+        and model in MODELS
+        and not is_sampled(model, rows[0].replica)
+        and not any(row.diverged for row in rows)
     ]
     best = max(able, key=lambda rows: _or_low(fmean(row.val for row in rows)), default=None)
     return None if best is None else min(best, key=lambda row: (row.replica.split, row.replica.seed))

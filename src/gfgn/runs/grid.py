@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from gfgn.runs.record import HYPER, canonical
 from gfgn.train.replica import Replica
 
+MOST_CONFIGURATIONS = 10_000
 Configuration = dict[str, Any]  # hyperparameters by name, as in `Replica.configuration`: all but split and seed
 
 
@@ -25,6 +27,9 @@ def grid(**choices: Any) -> list[Configuration]:
             raise ValueError(f"{name} must be one or more distinct values, got {given}")
         if name in ("split", "seed", "options"):
             raise ValueError(f"choices must be hyperparameters or options of a model, got {name!r}")
+    size = math.prod(map(len, values.values()))
+    if size > MOST_CONFIGURATIONS:
+        raise ValueError(f"choices must combine to at most {MOST_CONFIGURATIONS:,} configurations, got {size:,}")
     return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
 
 

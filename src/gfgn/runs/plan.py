@@ -21,6 +21,7 @@ from gfgn.train.minibatch import is_sampled
 from gfgn.train.replica import Replica
 from gfgn.train.statistics import Summary, summarize
 
+MOST_RUNS = 1_000_000  # of a model on a dataset
 TUNING_SEED = 0  # of the runs that a configuration is chosen by
 Find = Callable[[Sequence[Replica]], Sequence[Row | None]]  # the row of each replica, `None` where there is none
 
@@ -43,6 +44,14 @@ class Plan:
     seeds: int
     config: TrainConfig
     halving: bool = False
+
+    def __post_init__(self) -> None:
+        runs = self.splits * (self.seeds + len(self.configurations) - 1)
+        if runs > MOST_RUNS:
+            raise ValueError(
+                f"splits × seeds and splits × configurations must be at most {MOST_RUNS:,} runs of a model, got "
+                f"{self.splits:,} splits, {self.seeds:,} seeds and {len(self.configurations):,} configurations"
+            )
 
     def tuning(self) -> list[Replica]:
         """The runs that the configuration is chosen by; none if there is nothing to choose."""

@@ -60,6 +60,16 @@ class DatasetRecord:
             test_share=measure_test_share(dataset.splits),
         )
 
+    def check_types(self) -> None:
+        """Raises a `TypeError` if a fact, read from a file, is not of its type."""
+        texts = (self.name, self.fingerprint, self.metric, self.description, *self.split_fingerprints)
+        sizes = (self.num_nodes, self.num_edges, self.num_features, self.num_classes)
+        share = 0.0 if self.test_share is None else self.test_share
+        right = all(isinstance(text, str) for text in texts) and isinstance(self.standin, bool)
+        right = right and all(type(size) is int and size >= 0 for size in sizes)
+        if not (right and type(share) in (int, float) and 0 <= share < math.inf):
+            raise TypeError(f"the facts about the dataset have other types: {self!r:.200}")
+
     def split_fingerprint(self, split: int) -> str:
         """The fingerprint of a split."""
         count = len(self.split_fingerprints)
@@ -77,9 +87,9 @@ class Row:
         replica: Split, seed and hyperparameters.
         config: How it was trained.
         search: Hash of the search that stopped the run early; empty for a run that was not stopped.
-        val: Best validation score.
-        test: Test score at the best epoch; NaN for a run that a search stopped.
-        epoch: The best epoch, counted from 0.
+        val: Best validation score; NaN for a run that diverged.
+        test: Test score at the best epoch; NaN for a run that diverged or that a search stopped.
+        epoch: The best epoch, counted from 0; −1 for a run that diverged.
         epochs: Number of epochs trained.
         seconds: Wall-clock time; for runs that trained together, the time of the batch divided by its runs.
         gates: Summary of the learned first-layer gates; `None` for a model without gates.
@@ -136,6 +146,11 @@ class Row:
         """Whether a search stopped the run early."""
         return self.search != ""
 
+    @property
+    def diverged(self) -> bool:
+        """Whether no epoch of the run was finite, so that it has no score."""
+        return math.isnan(self.val)
+
     def to_record(self) -> dict[str, Any]:
         """The row as a flat record; the entries of `NESTED` are dictionaries."""
         record = {part.name: getattr(self, part.name) for part in fields(self)}
@@ -178,6 +193,13 @@ def identify(
         "search": search,
     }
     return digest(parts)
+
+
+def identify_row(row: Row) -> str:
+    """The key that a row must have."""
+    known = ("",) * row.replica.split + (row.split_fingerprint,)
+    data = DatasetRecord(row.dataset, row.dataset_fingerprint, known, row.standin, row.metric, "", 0, 0, 0, 0)
+    return identify(data, row.model, row.replica, row.config, row.search)
 
 
 def measure_test_share(splits: Sequence[Split]) -> float | None:

@@ -55,7 +55,8 @@ def select(runs: Sequence[Validated]) -> Selection:
     """Ranks configurations by their mean validation score over splits. Test scores are not read.
 
     A tie goes to the more conservative configuration: the smaller learning rate, then the larger weight decay, the
-    larger dropout, the smaller λ, then options in order. Configurations that a search stopped early come last.
+    larger dropout, the smaller λ, then options in order. Configurations with a run that diverged have no score and come
+    after all others, those that a search stopped early come last.
 
     Args:
         runs: Runs of one model on one dataset; the same splits and seeds for every configuration.
@@ -85,7 +86,7 @@ def _candidate(configuration: Replica, group: dict[tuple[int, int], Validated]) 
     return Candidate(
         configuration.configuration,
         math.fsum(means) / len(means),
-        stdev(means) if len(means) > 1 else 0.0,
+        math.nan if any(map(math.isnan, means)) else stdev(means) if len(means) > 1 else 0.0,
         len(group),
         any(run.dropped for run in group.values()),
     )

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gfgn.data.files import atomic_write
+from gfgn.data.messages import reason, shown
 from gfgn.literal import csv_cell
-from gfgn.runs.record import NESTED, DatasetRecord, Row, canonical, identify
+from gfgn.runs.record import NESTED, DatasetRecord, Row, canonical, identify, identify_row
 from gfgn.train.config import TrainConfig
+from gfgn.train.metrics import SCORES
 from gfgn.train.replica import Replica
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x6766676E  # "gfgn" in ASCII; distinguishes a store from other SQLite files
 SCHEMA_VERSION = 1
+SCHEMA = {("table", "runs"), ("table", "notes"), ("index", "runs_by_dataset_and_model")}
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
 COLUMNS = (
     *("key", "dataset", "dataset_fingerprint", "standin", "metric", "model", "split", "split_fingerprint", "seed"),
@@ -39,8 +42,20 @@ ORDER = (
 )
 
 
+MOST_SPLITS = 1_000_000
+PLAIN = (str, int, float, bool, type(None))  # what options, further settings and gates are
+
+
 class StoreError(ValueError):
     """Raised for a file that is not a store, or that cannot be read or written."""
+
+
+def damaged(path: Path, what: str, error: Exception) -> StoreError:
+    """The error for content of a store that gfgn has not written."""
+    return StoreError(
+        f"the store {path} is damaged: {what} cannot be read ({reason(error)}); move the file away to start again, or "
+        "restore a copy"
+    )
 
 
 class Store:
@@ -102,7 +117,7 @@ class Store:
             dropped: Whether to include runs that a search stopped early.
             **filters: For a column, a value or several allowed values: `dataset="cora", split=[0, 1]`.
         """
-        return [_unpack(record) for record in self._select(dropped, filters)]
+        return [self._unpack(record) for record in self._select(dropped, filters)]
 
     def find(
         self, record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig, search: str = ""
@@ -137,7 +152,24 @@ class Store:
         """The notes of a kind by name, in the order in which they were written."""
         with _explained(self.path):
             notes = self._database.execute("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,))
-            return {name: json.loads(content) for name, content in notes}
+            return {str(name): self._parse(f"{kind} {name!r}", content) for name, content in notes}
+
+    def _parse(self, what: str, text: Any) -> dict[str, Any]:
+        """A JSON object that the store keeps."""
+        try:
+            content = json.loads(text)
+            if not isinstance(content, dict):
+                raise TypeError(f"it is {type(content).__name__}, not an object")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise damaged(self.path, what, error) from error
+        return content
+
+    def _unpack(self, record: dict[str, Any]) -> Row:
+        """The row of a record of the database."""
+        try:
+            return _unpack(record)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise damaged(self.path, f"the run with the key {record.get('key')!r:.50}", error) from error
 
     def to_csv(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
         """Writes the rows that `rows` returns to a CSV file, with columns such as `gate_mean` or `option_hidden` for
@@ -179,7 +211,21 @@ class Store:
             advice = "update gfgn to read it" if version > SCHEMA_VERSION else "no gfgn wrote that version"
             got = f"{self.path} of version {version}: {advice}"
             raise StoreError(f"path must be a store of version {SCHEMA_VERSION}, got {got}")
-        self._database.execute("PRAGMA synchronous = NORMAL")  # safe against a killed process, and fast
+        self._check_schema()
+        # In WAL mode, NORMAL keeps the file whole after a loss of power, which may cost the runs of the last seconds;
+        # FULL would wait for the disk after every run.
+        self._database.execute("PRAGMA synchronous = NORMAL")
+
+    def _check_schema(self) -> None:
+        """Refuses a file with other tables: a view or a trigger could compute anything whenever the store is used."""
+        objects = self._database.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+        if {tuple(each) for each in objects} != SCHEMA:
+            raise damaged(self.path, "its schema", ValueError("other tables, views or triggers"))
+        columns = {record["name"] for record in self._database.execute("PRAGMA table_info(runs)")}
+        if columns != set(COLUMNS):
+            raise damaged(
+                self.path, "the table of runs", ValueError(f"columns {', '.join(sorted(columns ^ set(COLUMNS)))}")
+            )
 
     def _is_new(self) -> bool:
         tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -234,7 +280,7 @@ class Store:
             for start in range(0, len(keys), at_once):
                 chunk = keys[start : start + at_once]
                 query = f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(chunk))})"
-                rows |= {record["key"]: _unpack(dict(record)) for record in self._database.execute(query, chunk)}
+                rows |= {record["key"]: self._unpack(dict(record)) for record in self._database.execute(query, chunk)}
         return rows
 
     def _table(self, dropped: bool, filters: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
@@ -242,7 +288,7 @@ class Store:
         records = self._select(dropped, filters)
         header = {name: [name] for name in COLUMNS}
         for name, prefix in NESTED.items():
-            inner = [json.loads(record.pop(name) or "{}") for record in records]
+            inner = [self._parse(name, record.pop(name) or "{}") for record in records]
             header[name] = list(dict.fromkeys(f"{prefix}_{key}" for content in inner for key in content))
             for record, content in zip(records, inner, strict=True):
                 record.update((f"{prefix}_{key}", value) for key, value in content.items())
@@ -264,6 +310,8 @@ def _explained(path: Path) -> Iterator[None]:
     """Turns errors of SQLite into a `StoreError` that names the file."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise damaged(path, "a text in it", error) from error
     except sqlite3.DatabaseError as error:
         if "not a database" in str(error) or "malformed" in str(error):
             raise StoreError(f"path must be a store of gfgn, got {path}: {error}") from None
@@ -291,6 +339,26 @@ def _pack(row: Row) -> tuple[Any, ...]:
 
 
 def _unpack(record: dict[str, Any]) -> Row:
+    for name, value in record.items():
+        kind: Any = int if name in NUMBERS else (float, int) if name in REALS else str
+        if not isinstance(value, kind) and not (value is None and name in ("val", "test", "gates")):
+            raise TypeError(f"{name} is {shown(value)}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}")
     nested = {name: None if record[name] is None else json.loads(record[name]) for name in NESTED}
+    for name, content in nested.items():
+        if not isinstance(content, dict | None) or not all(isinstance(x, PLAIN) for x in (content or {}).values()):
+            raise TypeError(f"{name} is {shown(content)}")
+    if not all(type(value) in (int, float) for value in (nested["gates"] or {}).values()):
+        raise TypeError(f"gates is {shown(nested['gates'])}")
+    if record["metric"] not in SCORES:
+        raise ValueError(f"metric is {shown(record['metric'])}")
     scores = {name: math.nan if record[name] is None else record[name] for name in ("val", "test")}  # NaN is NULL
-    return Row.from_record(record | nested | scores | {"standin": bool(record["standin"])})
+    row = Row.from_record(record | nested | scores | {"standin": bool(record["standin"])})
+    if (
+        row.replica.split > MOST_SPLITS
+        or row.key != identify_row(row)
+        or row.replica != canonical(row.model, row.replica)
+    ):
+        raise ValueError("its key is not that of its content")
+    return row

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gfgn.data.datasets.registry import DATASETS
+from gfgn.data.files import read_yaml
+from gfgn.data.messages import shown
 from gfgn.nn.own import entry_points, is_import_name
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.runs.grid import Configuration, grid, make_replicas
@@ -34,12 +34,10 @@ OPTIONAL = ("about", "training_of", "vary", "only", "published")
 
 def read_study(path: Path) -> Study:
     """Reads a study from a YAML file and checks that everything it names exists."""
-    import yaml
-
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise StudyError(f"{path} must be a YAML file, got one that cannot be read: {error}") from None
+        content = read_yaml(path)
+    except ValueError as error:
+        raise StudyError(str(error)) from None
     return make_study(content, path.stem, path.parent)
 
 
@@ -79,7 +77,7 @@ def _named(what: str) -> Iterator[None]:
     """Puts a name before the message of an error."""
     try:
         yield
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise StudyError(f"{what}: {error}") from None
 
 
@@ -87,7 +85,7 @@ def _named(what: str) -> Iterator[None]:
 
 KINDS: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
-    "a finite number": lambda value: type(value) in (int, float) and math.isfinite(value),
+    "a finite number": lambda value: type(value) in (int, float) and abs(value) < math.inf,
     "a whole number, 1 or larger": lambda value: type(value) is int and value >= 1,
     "a mapping": lambda value: isinstance(value, dict),
     "a list": lambda value: isinstance(value, list),
@@ -100,7 +98,7 @@ def _of_kind(kind: str, what: str, value: Any) -> Any:
     if not KINDS[kind](value):
         exponent = kind == "a finite number" and isinstance(value, str)
         hint = "; YAML needs a point in numbers with an exponent: 5.0e-4" if exponent else ""
-        raise StudyError(f"{what} must be {kind}, got {value!r}{hint}")
+        raise StudyError(f"{what} must be {kind}, got {shown(value)}{hint}")
     return value
 
 
@@ -115,7 +113,7 @@ def _number(what: str, value: Any) -> float:
 def _known(names: Iterable[str], what: str, name: Any) -> str:
     names = list(names)
     if name not in names:
-        raise StudyError(f"{what} must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
+        raise StudyError(f"{what} must be one of {', '.join(names)}, got {shown(name)}{did_you_mean(name, names)}")
     return str(name)
 
 
@@ -144,12 +142,12 @@ def _check_keys(what: str, content: Any, required: Iterable[str], optional: Iter
     """Checks for a mapping with all required keys and no unknown ones."""
     required, known = set(required), [*sorted(required), *sorted(optional)]
     if not isinstance(content, dict):
-        raise StudyError(f"{what} must be a mapping with {', '.join(known)}, got {content!r}")
+        raise StudyError(f"{what} must be a mapping with {', '.join(known)}, got {shown(content)}")
     for key in content:
         if key not in known:
-            raise StudyError(f"{what} must have keys among {', '.join(known)}, got {key!r}")
+            raise StudyError(f"{what} must have keys among {', '.join(known)}, got {shown(key)}")
     if missing := sorted(required - content.keys()):
-        raise StudyError(f"{what} must have {', '.join(missing)}, got {', '.join(content) or 'nothing'}")
+        raise StudyError(f"{what} must have {', '.join(missing)}, got {', '.join(map(str, content)) or 'nothing'}")
 
 
 def _model(what: str, name: Any) -> str:
@@ -242,8 +240,7 @@ def _grid(where: str, model: str, own: dict[str, Any], shared: dict[str, Any]) -
         for replica in make_replicas(model, configurations, [0]):
             options = tuple((name, value) for name, value in replica.options if name not in SAMPLING.get(model, ()))
             settings = entry.settings(model, options, dict.fromkeys(entry.needs, 1))
-            with torch.device("meta"):
-                entry.build(1, 2, 0.5, 1.0, settings)
+            entry.check(model, 1, 2, settings)
     return tuple(configuration | entry.fixed for configuration in configurations)
 
 
@@ -260,7 +257,7 @@ def _axis(content: Any) -> Axis | None:
     if content is None:
         return None
     if len(_of_kind("a mapping", "vary", content)) != 1:
-        raise StudyError(f"vary must name one of {', '.join(AXES)}, got {', '.join(content) or 'none'}")
+        raise StudyError(f"vary must name one of {', '.join(AXES)}, got {', '.join(map(str, content)) or 'none'}")
     ((name, values),) = content.items()
     what = f"vary.{_known(AXES, 'vary', name)}"
     if name == "variant":
@@ -270,7 +267,7 @@ def _axis(content: Any) -> Axis | None:
         return Axis(name, names)
     numbers = tuple(_number(what, value) for value in _of_kind("a list of one or more values", what, values))
     if len(set(numbers)) < len(numbers) or min(numbers) < 0:
-        raise StudyError(f"{what} must be distinct values of 0 or larger, got {values}")
+        raise StudyError(f"{what} must be distinct values of 0 or larger, got {shown(values)}")
     return Axis(name, numbers)
 
 
@@ -317,5 +314,5 @@ def _view(what: str, content: Any, datasets: Iterable[str]) -> View:
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
     """The end of an error message that suggests the most similar name; empty if none is similar."""
-    close = difflib.get_close_matches(str(name), list(names), n=1)
+    close = difflib.get_close_matches(name, list(names), n=1) if isinstance(name, str) and len(name) < 100 else []
     return f"; did you mean {close[0]!r}?" if close else ""

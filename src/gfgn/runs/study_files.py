@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gfgn.data.files import replace_text
 from gfgn.runs.grid import make_replica
 from gfgn.runs.results import Results
 from gfgn.runs.table import own_parameters, write_runs
@@ -29,7 +30,7 @@ class Time(NamedTuple):
 def write_study_files(results: Results, out: Path) -> list[Path]:
     """Writes the runs and the chosen configurations of a study and returns the paths of its files."""
     paths = [write_runs(out / RUNS, results.rows), out / CHOSEN]
-    paths[1].write_text(chosen_csv(results), encoding="utf-8")
+    replace_text(paths[1], chosen_csv(results))
     return paths + [out / TIMES] * (out / TIMES).is_file()
 
 

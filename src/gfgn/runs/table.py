@@ -20,7 +20,7 @@ from typing import Any
 
 from gfgn.data.files import atomic_write
 from gfgn.data.limits import FREE, RATIO
-from gfgn.runs.record import HYPER, NESTED, VERSIONS, DatasetRecord, Row, identify
+from gfgn.runs.record import HYPER, NESTED, VERSIONS, Row, identify_row
 
 FIRST = ("dataset", "model", "split", "seed", *HYPER)
 SCORES = ("epoch", "val", "test", "seconds", "epochs", "num_parameters")
@@ -125,9 +125,7 @@ def _row(cells: dict[str, str], fingerprints: Mapping[str, Any]) -> Row:
     record["dataset_fingerprint"], splits = fingerprints[record["dataset"]]
     record["split_fingerprint"] = splits[cells["split"]]
     row = Row.from_record(record | {"key": ""})
-    known = ("",) * row.replica.split + (row.split_fingerprint,)
-    data = DatasetRecord(row.dataset, row.dataset_fingerprint, known, row.standin, row.metric, "", 0, 0, 0, 0)
-    return replace(row, key=identify(data, row.model, row.replica, row.config, row.search))
+    return replace(row, key=identify_row(row))
 
 
 def _text(value: Any) -> str:

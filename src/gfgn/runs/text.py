@@ -52,6 +52,11 @@ def percent(summary: Summary, metric: str) -> str:
     return mean_and_std(summary.mean, summary.std, summary.runs, metric)
 
 
+def divergence(model: str, diverged: int, runs: int) -> str:
+    """`gcn: 2 of 4 runs diverged (no epoch with a finite loss), so it has no score`."""
+    return f"{model}: {diverged:,} of {count(runs, 'run')} diverged (no epoch with a finite loss), so it has no score"
+
+
 def bounds(summary: Summary, metric: str) -> tuple[float, float]:
     """The 95% interval of a mean score without what lies outside of the possible scores; NaN if there is none."""
     lowest, highest = (0.0, 1.0) if unit(metric) else (-math.inf, 0.0)

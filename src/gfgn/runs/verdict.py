@@ -50,9 +50,10 @@ def reads(model: str) -> str:
 
 def headline(comparison: Comparison) -> str:
     """What a comparison means, in one sentence."""
-    models = comparison.models
+    models = comparison.scored
     if not models:
-        return f"No model has all its runs on {comparison.dataset.name} yet."
+        yet = "a score on {}: runs diverged or have no test nodes" if comparison.models else "all its runs on {} yet"
+        return f"No model has {yet.format(comparison.dataset.name)}."
     best = best_model(comparison, models)
     sentence = f"{best}, chosen on validation, has a test {_scored(comparison, best)}"
     others = [model for model in models if model != MAJORITY]
@@ -81,12 +82,13 @@ def judge(comparison: Comparison) -> Verdict:
     "Better" means that the 95% interval of the paired difference lies above 0.
     """
     kinds: dict[str, list[str]] = {}
-    for model in comparison.models:
+    for model in comparison.scored:
         kinds.setdefault(reads(model), []).append(model)
-    if MAJORITY not in comparison.models or "features" not in kinds or "graph" not in kinds:
-        got = ", ".join(comparison.models) or "none"
+    if MAJORITY not in comparison.scored or "features" not in kinds or "graph" not in kinds:
+        got = ", ".join(comparison.scored) or "none"
+        diverged = "".join(f"; {number} runs of {model} diverged" for model, number in comparison.diverged.items())
         raise ValueError(
-            f"comparison must have the majority class, a model of the features and a graph model, got {got}"
+            f"comparison must have the majority class, a model of the features and a graph model, got {got}{diverged}"
         )
     del kinds["labels"]
     models = {kind: best_model(comparison, names) for kind, names in kinds.items()}

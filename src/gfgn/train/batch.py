@@ -261,8 +261,10 @@ class Batch:
         return alive
 
     def scores(self) -> list[float]:
-        """The best validation score of every replica so far."""
-        scores: list[float] = self.tensors["best_score"].tolist()
+        """The best validation score of every replica so far; NaN for one without a finite epoch."""
+        scores: list[float] = torch.where(
+            self.tensors["best_epoch"] < 0, torch.nan, self.tensors["best_score"]
+        ).tolist()
         return scores
 
     def keep(self, indices: Sequence[int]) -> None:
@@ -280,11 +282,13 @@ class Batch:
 
     @torch.no_grad()
     def test_scores(self) -> list[float]:
-        """The test score of every replica at its best epoch, to be evaluated once, at the end."""
+        """The test score of every replica at its best epoch, to be evaluated once, at the end; NaN if not finite."""
         logits = self._forward("best", self.task.test)
         mask = self.task.test.masks.index_select(0, self.tensors["split"])
-        scores: list[float] = metrics.SCORES[self.metric](logits, self.task.test.y, mask).tolist()
-        return scores
+        finite = (logits.isfinite().all(-1) | ~mask).all(1) & (self.tensors["best_epoch"] >= 0)
+        scores = metrics.SCORES[self.metric](logits, self.task.test.y, mask)
+        kept: list[float] = torch.where(finite, scores, torch.nan).tolist()
+        return kept
 
     def histories(self) -> list[dict[str, list[float]]]:
         """`"train_loss"`, `"val_loss"` and `"val"` of every replica, one entry per epoch."""
@@ -326,6 +330,8 @@ def _without_self_loops(scores: Tensor, graph: Graph) -> Tensor:
 
 
 def _summaries(scores: Tensor) -> list[dict[str, float] | None]:
+    if scores.size(1) == 0:  # a graph without edges has no gates of pairs
+        return [None] * scores.size(0)
     low, high = scores.aminmax(dim=1)
     std, mean = torch.std_mean(scores, dim=1, correction=0)
     below = (scores < 0.55).to(scores.dtype).mean(1)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,34 @@ from torch import Tensor
 
 import gfgn
 from gfgn.data.dataset import Dataset
+from gfgn.data.files import atomic_write, replace_text
+from gfgn.data.messages import reason
 from gfgn.train.batch import Batch
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
+
+
+class CheckpointError(ValueError):
+    """Raised for a checkpoint that cannot be read."""
 
 
 class Checkpoint:
     """The checkpoints of one call of `train_replicas`.
 
     Two files per batch: `NAME.safetensors` with the tensors of the replicas in training, and `NAME.json` with their
-    indices and the finished runs. The name is a hash of everything that determines the training, so that many calls can
-    share a folder.
+    indices and the finished runs. The name is a hash of everything that determines the training and what is kept of it,
+    so that many calls can share a folder.
     """
 
     def __init__(
-        self, folder: Path, model: str, data: Dataset, replicas: Sequence[Replica], config: TrainConfig, every: int
+        self,
+        folder: Path,
+        model: str,
+        data: Dataset,
+        replicas: Sequence[Replica],
+        config: TrainConfig,
+        every: int,
+        kept: Mapping[str, bool],
     ) -> None:
         if every < 1:
             raise ValueError(f"checkpoint_every must be 1 or larger, got {every}")
@@ -41,29 +55,44 @@ class Checkpoint:
             data.fingerprint,
             [data.split_fingerprint(split) for split in sorted({replica.split for replica in replicas})],
             dataclasses.asdict(config),
+            dict(kept),
         ]
         self._saved: dict[str, int] = {}  # the epoch of each batch's last checkpoint
         self._batches: dict[Batch, tuple[Path, list[int]]] = {}  # the file of each, and the replicas it started with
 
     def resume(self, batch: Batch, indices: list[int]) -> dict[int, Run]:
         """Restores a new batch from its checkpoint, if any; finished replicas are removed, their runs returned."""
-        from safetensors.torch import load_file
-
         replicas = [dataclasses.asdict(self.replicas[index]) for index in indices]
         key = hashlib.blake2b(json.dumps([*self._identity, replicas]).encode(), digest_size=10).hexdigest()
         path, started = self.folder / f"batch-{key}", list(indices)
         self._batches[batch] = (path, started)
         if not path.with_suffix(".json").is_file():
             return {}
-        saved = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        tensors = load_file(path.with_name(saved["tensors"]))
-        batch.keep([started.index(index) for index in saved["alive"]])
-        for name, value in batch.tensors.items():
-            if saved["alive"]:
-                value.copy_(tensors[name])
-        batch.epoch = self._saved[path.name] = saved["epoch"]
-        indices[:] = saved["alive"]
-        return {int(index): self._run(int(index), fields, tensors) for index, fields in saved["ended"].items()}
+        with _explained(path.with_suffix(".json")):
+            return self._restore(batch, indices, path, started)
+
+    def _restore(self, batch: Batch, indices: list[int], path: Path, started: list[int]) -> dict[int, Run]:
+        from safetensors.torch import load
+
+        content = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        saved = content["saved"]
+        data = path.with_name(Path(saved["tensors"]).name).read_bytes()
+        if content["sha256"] != _digest(saved, data):
+            raise ValueError("its content has changed")
+        alive, epoch = [int(index) for index in saved["alive"]], int(saved["epoch"])
+        runs = {int(index): fields for index, fields in saved["ended"].items()}
+        if sorted([*alive, *runs]) != sorted(started) or not 0 <= epoch <= batch.config.max_epochs:
+            raise ValueError(f"it is of replicas {sorted([*alive, *runs])[:5]}… at epoch {epoch}")
+        tensors = load(data)
+        ended = {index: self._run(index, fields, tensors) for index, fields in runs.items()}
+        batch.keep([started.index(index) for index in alive])
+        for name, value in batch.tensors.items() if alive else ():
+            if tensors[name].shape != value.shape or tensors[name].dtype != value.dtype:
+                raise ValueError(f"{name!r} has shape {list(tensors[name].shape)}, expected {list(value.shape)}")
+            value.copy_(tensors[name])
+        batch.epoch = self._saved[path.name] = epoch
+        indices[:] = alive
+        return ended
 
     def _run(self, index: int, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Run:
         prefix = f"state {index} "
@@ -72,33 +101,46 @@ class Checkpoint:
 
     def save(self, batch: Batch, indices: Sequence[int], runs: Mapping[int, Run]) -> None:
         """Saves a batch every `every` epochs and when all its replicas have finished."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         path, started = self._batches[batch]
         if indices and batch.epoch - self._saved.get(path.name, 0) < self.every:
             return
         self._saved[path.name] = batch.epoch
-        self.folder.mkdir(parents=True, exist_ok=True)
         ended = {index: runs[index] for index in started if index in runs}
         tensors = path.with_name(f"{path.name}-{batch.epoch}.safetensors")
-        save_file(_tensors(batch, ended), _temporary(tensors))
-        _temporary(tensors).replace(tensors)
-        content = {
+        data = save(_tensors(batch, ended))
+        with atomic_write(tensors) as unfinished:
+            unfinished.write_bytes(data)
+        saved = {
             "epoch": batch.epoch,
             "alive": list(indices),
             "ended": {index: _fields(run) for index, run in ended.items()},
             "tensors": tensors.name,
         }
-        main = path.with_suffix(".json")
-        _temporary(main).write_text(json.dumps(content), encoding="utf-8")
-        _temporary(main).replace(main)  # from here on the new checkpoint is the valid one
+        saved = json.loads(json.dumps(saved))  # keys as text, as they will be read
+        content = {"saved": saved, "sha256": _digest(saved, data)}
+        replace_text(path.with_suffix(".json"), json.dumps(content))  # from here on the new checkpoint is valid
         for old in self.folder.glob(f"{path.name}-*.safetensors"):
             if old != tensors:
                 old.unlink()
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turns the exceptions of a damaged checkpoint into a `CheckpointError` that names the file and the cure."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, OSError, OverflowError, SafetensorError) as error:
+        raise CheckpointError(
+            f"the checkpoint {path} cannot be read ({reason(error)}); delete it to train from the start"
+        ) from error
+
+
+def _digest(saved: dict[str, Any], tensors: bytes) -> str:
+    return hashlib.sha256(json.dumps(saved).encode() + tensors).hexdigest()
 
 
 def _fields(run: Run) -> dict[str, object]:

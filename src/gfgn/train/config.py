@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gfgn.data.messages import shown
+
+MOST_EPOCHS = 1_000_000  # the losses of all epochs are kept in memory
 # The factor of the learning rate as a function of the fraction of steps done.
 SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
     "constant": torch.ones_like,
@@ -51,13 +54,23 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("max_epochs", "patience", "graphs_per_step"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be 1 or larger, got {value}")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"clip must be above 0, got {self.clip}")
+            if value is None and name == "graphs_per_step":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name} must be a whole number, got {shown(value)}")
+            if value < 1:
+                raise ValueError(f"{name} must be 1 or larger, got {shown(value)}")
+        if self.max_epochs > MOST_EPOCHS:
+            raise ValueError(f"max_epochs must be at most {MOST_EPOCHS:,}, got {shown(self.max_epochs)}")
+        if self.clip is not None and not (isinstance(self.clip, int | float) and self.clip > 0):
+            raise ValueError(f"clip must be above 0, got {shown(self.clip)}")
+        for name in ("class_weights", "tf32"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {shown(getattr(self, name))}")
         for name, known in (("schedule", SCHEDULES), ("best", BEST)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {shown(value)}")
 
     def learning_rates(self, steps: int) -> Tensor:
         """The factor of the learning rate at each of `steps` steps."""
@@ -78,11 +91,11 @@ def initial_best(count: int, dtype: torch.dtype, device: torch.device | str = "c
 def update_best_(state: dict[str, Tensor], epoch: Tensor, score: Tensor, loss: Tensor, config: TrainConfig) -> Tensor:
     """Updates best epochs and early stopping in place after an epoch, `[1]`, with `[R]` validation scores and losses.
 
-    The first epoch always counts as the best so far, even if its loss is not finite. Returns a mask, `[R]`, of the
-    replicas whose best epoch this is.
+    An epoch whose loss or score is not finite is never the best one; a replica without any other has epoch −1. Returns
+    a mask, `[R]`, of the replicas whose best epoch this is.
     """
     better = BEST[config.best](score, loss, state["best_score"], state["best_loss"])
-    better = state["alive"] & (better | (epoch == 0))
+    better = state["alive"] & better & loss.isfinite() & score.isfinite()
     for name, value in (("best_score", score), ("best_loss", loss), ("best_epoch", epoch.expand_as(better))):
         state[name].copy_(torch.where(better, value, state[name]))
     state["alive"].logical_and_(epoch - state["best_epoch"] < config.patience)

@@ -75,7 +75,8 @@ def train_replicas(
         rungs: Epochs after which `prune` is called.
         prune: Called with the epoch, all replicas still in training and their best validation scores so far; returns
             which of them continue. The others are `dropped`: their test score is not evaluated.
-        checkpoint: Folder for checkpoints, from which the same call resumes after an interruption; `None` for none.
+        checkpoint: Folder for checkpoints, from which the same call resumes after an interruption; `None` for none,
+            as is required with `prune`.
         checkpoint_every: Epochs between two checkpoints.
     """
     config = TrainConfig(max_epochs, patience, clip, schedule, class_weights, graphs_per_step, best, tf32)
@@ -87,11 +88,14 @@ def train_replicas(
         raise ValueError(f"rungs and prune must be given together, got rungs={list(rungs)} and prune={prune}")
     if any(rung < 1 for rung in rungs):
         raise ValueError(f"rungs must be epochs from 1 on, got {list(rungs)}")
+    if checkpoint is not None and prune is not None:
+        raise ValueError("checkpoint must be None with prune, whose runs reach every rung together, got both")
     if not replicas:
         return []
     saves = None
     if checkpoint is not None:
-        saves = Checkpoint(Path(checkpoint), name + entry.code, data, replicas, config, checkpoint_every)
+        kept = {"history": history, "keep_state": keep_state, "gates": gates}
+        saves = Checkpoint(Path(checkpoint), name + entry.code, data, replicas, config, checkpoint_every, kept)
     reports = Progress(len(replicas), max_epochs, progress, status)
     moved = data.to(device)
     moved = with_dense_features(moved) if entry.own else with_sparse_features(moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -47,6 +48,7 @@ class Progress:
         if self.on_status is None:
             return
         seconds, scores = time.perf_counter() - self._start, best_scores()
+        values = [*(run.val for run in self.runs.values()), *scores]
         epochs = [run.epochs for run in self.runs.values()]
         expected = sum(epochs) / len(epochs) if epochs else self.max_epochs
         left = max(0.0, self.replicas * max(expected, epoch) - self._trained)
@@ -55,7 +57,7 @@ class Progress:
             finished=len(self.runs),
             alive=len(scores),
             epoch=epoch,
-            best_val=max([*(run.val for run in self.runs.values()), *scores]),
+            best_val=max((score for score in values if not math.isnan(score)), default=math.nan),
             seconds=seconds,
             seconds_left=left * seconds / self._trained if self._trained else None,
         )

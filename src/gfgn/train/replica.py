@@ -61,9 +61,9 @@ class Run:
     """A finished run.
 
     Attributes:
-        val: Validation score at the best epoch.
-        test: Test score at the best epoch, evaluated once; NaN for a run that was dropped.
-        epoch, epochs: The best epoch, counted from 0, and the number of epochs trained.
+        val: Validation score at the best epoch; NaN for a run that diverged.
+        test: Test score at the best epoch, evaluated once; NaN for a run that was dropped or diverged.
+        epoch, epochs: The best epoch, counted from 0 (−1 for a run that diverged), and the number of epochs trained.
         history: `"train_loss"`, `"val_loss"` and `"val"`, one value per epoch; empty if not requested.
         seconds: Wall-clock time; for runs that trained together, this run's fraction of it.
         state: Parameters at the best epoch, if requested.
@@ -84,6 +84,11 @@ class Run:
     state: dict[str, Tensor] | None = field(default=None, repr=False)
     gates: dict[str, float] | None = field(default=None, repr=False)
     dropped: bool = False
+
+    @property
+    def diverged(self) -> bool:
+        """Whether no epoch had a finite validation loss: the run has no score."""
+        return math.isnan(self.val)
 
 
 @dataclass(frozen=True)

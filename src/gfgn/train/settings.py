@@ -34,7 +34,9 @@ def choose_device(name: str = "auto") -> str:
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
         name = "cuda" if available["cuda"] else "cpu"
-    if not available.get(name.partition(":")[0], False):
+    kind, colon, index = name.partition(":")
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    if not available.get(kind, False) or (colon and not (index.isdecimal() and int(index) < count)):
         known = ", ".join(device for device, present in available.items() if present)
         raise ValueError(f"device must be auto or one that this machine has ({known}), got {name!r}")
     return "cuda:0" if name == "cuda" else name  # the form that `tensor.device` has

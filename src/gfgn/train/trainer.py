@@ -270,7 +270,7 @@ class Trainer:
                     seconds=self.seconds[index] + seconds,
                     num_parameters=batch.num_parameters,
                     state=states[k],
-                    gates=gates[k],
+                    gates=gates[k] if best[k] >= 0 else None,
                     dropped=dropped,
                 )
             )

@@ -60,6 +60,7 @@ def test_kernel_is_recompiled_when_a_file_it_inlines_changes(tmp_path: Path) -> 
     from gfgn.ops.cpu.numba_internals import _source_stamp
     from gfgn.ops.cpu.sums import spmm_kernel
 
+    assert spmm_kernel._cache.open()
     message = "numba.core.caching: a kernel's cache no longer has _cache_file._source_stamp"
     assert spmm_kernel._cache._cache_file._source_stamp == _source_stamp(SOURCES), message
     (tmp_path / "helper.py").write_text("x = 1\n")

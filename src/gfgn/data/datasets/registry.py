@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -130,8 +131,11 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
 
 
 def cache_dir() -> Path:
-    """The cache folder of the platform; honors `XDG_CACHE_HOME` except on Windows."""
-    home = Path.home()
+    """The cache folder of the platform; honors `XDG_CACHE_HOME` except on Windows. Without a home, it is temporary."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        home = Path(tempfile.gettempdir())
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "gfgn" / "Cache"
     default = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"

@@ -1,9 +1,10 @@
 """Products with one small matrix per head: with about eight columns, too small for a BLAS to be fast.
 
 Columns are processed `LANES` at a time, whichever heads they belong to. Such a block reads the columns of those heads
-and no others, so its matrix is narrow, with zeros where the heads differ; the values of a row are multiplied with its
-rows one by one, all in registers. Sums over rows are computed per task and added in order: the bits do not depend on
-threads.
+and no others, so its matrix is narrow, with −0 where the heads differ; the values of a row are multiplied with its
+rows one by one, all in registers. A result that is not finite is computed again without what belongs to other heads,
+which may be those of another replica: 0 · ∞ is NaN. Sums over rows are computed per task and added in order: the bits
+do not depend on threads.
 """
 
 import functools
@@ -14,12 +15,14 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, as_pointers, inlined, kernel
+from gfgn.ops.cpu.numba_internals import LANES, Emitter, as_pointers, inlined, instruction, integers, kernel
 from gfgn.ops.cpu.threads import for_each_task, run_tasks
-from gfgn.ops.cpu.vectors import load, load_masked, read, store, store_masked, zeros
+from gfgn.ops.cpu.vectors import all_within, load, load_masked, read, store, store_masked, zeros
 
 ROWS = 128
 """Rows in one task."""
+FINITE = 3e38
+"""A result up to this size is finite in every type, and no product with 0 was anything but 0."""
 
 
 def num_tasks(rows: int) -> int:
@@ -27,8 +30,9 @@ def num_tasks(rows: int) -> int:
 
 
 def to_blocks(weight: Tensor, index: Tensor) -> Tensor:
-    """The matrices of blocks from those of the heads; `index` points past the last value where there is a zero."""
-    return torch.cat([weight.reshape(-1), weight.new_zeros(1)])[index]
+    """The matrices of blocks from those of the heads; `index` points past the last value where there is a −0, which no
+    weight is."""
+    return torch.cat([weight.reshape(-1) + 0.0, weight.new_full((1,), -0.0)])[index]
 
 
 def from_blocks(blocks: Tensor, index: Tensor, shape: tuple[int, int, int]) -> Tensor:
@@ -73,6 +77,32 @@ def store_block(op: Any, total: Any, row: int, block: int) -> None:
     store_masked(total + load_masked(op.out, offset, count) if op.add else total, op.out, offset, count)
 
 
+@instruction
+def where_own(weights: Any, value: Any) -> Any:
+    """`value` in the lanes whose weight is not −0, else 0."""
+    bits = weights.scalar.bitwidth
+
+    def emit(llvm: Emitter, row: Any, x: Any) -> Any:
+        sign = llvm.numbers(bits, -(2 ** (bits - 1)))
+        own = llvm.builder.icmp_signed("!=", llvm.builder.bitcast(row, integers(bits)), sign)
+        return llvm.builder.select(own, llvm.widen(x, value, weights), llvm.zeros(weights))
+
+    return weights(weights, value), emit
+
+
+@inlined
+def checked(op: Any, total: Any, row: int, block: int) -> Any:
+    """A block of one row as computed if it is finite, else computed from the columns of each lane's own head alone."""
+    if all_within(total, FINITE):
+        return total
+    first = read(op.first, block)
+    again = zeros(op.out)
+    for k in range(min(op.span, op.depth - first)):
+        weights = load(op.matrix, (block * op.span + k) * LANES)
+        again = again + weights * where_own(weights, read(op.x, row * op.depth + first + k))
+    return again
+
+
 @inlined
 def multiply(op: Any, row: int, block: int) -> None:
     """One block of one row."""
@@ -80,7 +110,7 @@ def multiply(op: Any, row: int, block: int) -> None:
     total = zeros(op.out)
     for k in range(min(op.span, op.depth - first)):
         total = total + load(op.matrix, (block * op.span + k) * LANES) * read(op.x, row * op.depth + first + k)
-    store_block(op, total, row, block)
+    store_block(op, checked(op, total, row, block), row, block)
 
 
 @inlined
@@ -95,10 +125,10 @@ def multiply_four(op: Any, row: int, block: int) -> None:
         t1 = t1 + weights * read(op.x, source + op.depth + k)
         t2 = t2 + weights * read(op.x, source + 2 * op.depth + k)
         t3 = t3 + weights * read(op.x, source + 3 * op.depth + k)
-    store_block(op, t0, row, block)
-    store_block(op, t1, row + 1, block)
-    store_block(op, t2, row + 2, block)
-    store_block(op, t3, row + 3, block)
+    store_block(op, checked(op, t0, row, block), row, block)
+    store_block(op, checked(op, t1, row + 1, block), row + 1, block)
+    store_block(op, checked(op, t2, row + 2, block), row + 2, block)
+    store_block(op, checked(op, t3, row + 3, block), row + 3, block)
 
 
 @inlined

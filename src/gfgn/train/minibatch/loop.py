@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -137,12 +138,13 @@ def fit(
             if not best["alive"]:
                 break
     net.load_state_dict(state)
-    test, _ = evaluate(net, task.test, data.metric)
+    test, loss = evaluate(net, task.test, data.metric)
+    diverged = int(best["best_epoch"]) < 0
     return Run(
         replica=replica,
         model=model,
-        val=best["best_score"].item(),
-        test=test.item(),
+        val=math.nan if diverged else best["best_score"].item(),
+        test=math.nan if diverged or not loss.isfinite() else test.item(),
         epoch=int(best["best_epoch"]),
         epochs=len(history["val"]),
         history=history,

@@ -1,0 +1,88 @@
+"""Runs that are not finite have no score and are never the best epoch; the others beside them are unaffected."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gfgn.data import Dataset, dimensions
+from gfgn.graph import Graph
+from gfgn.runs import Store, compare, select
+from gfgn.train import Replica, TrainConfig, train_replicas
+from gfgn.train.config import initial_best, update_best_
+from gfgn.train.loop import train_runs
+
+HEALTHY, WILD = Replica(seed=1), Replica(seed=1, lr=1e25)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return dimensions(80, degree=6, splits=2, seed=1)
+
+
+@pytest.mark.parametrize("model", ["mlp", "gcn", "gat", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
+def test_a_learning_rate_of_1e25(data: Dataset, model: str) -> None:
+    wild, healthy = train_replicas(model, data, [WILD, HEALTHY], max_epochs=8, patience=4, keep_state=True)
+    assert wild.diverged
+    assert math.isnan(wild.test)
+    assert (wild.epoch, wild.epochs, wild.gates) == (-1, 4, None)
+    [alone] = train_replicas(model, data, [HEALTHY], max_epochs=8, patience=4)
+    assert not healthy.diverged
+    assert (healthy.val, healthy.test, healthy.epoch) == (alone.val, alone.test, alone.epoch)
+
+
+def test_training_on_samples(data: Dataset) -> None:
+    [run] = train_runs("graphsaint", data, [WILD], TrainConfig(4, 4))
+    assert run.diverged
+    assert math.isnan(run.test)
+    assert run.epoch == -1
+
+
+def test_huge_features_and_tiny_weights(data: Dataset) -> None:
+    huge = replace(data, x=torch.full_like(data.x, 3e38))
+    [run] = train_replicas("mlp", huge, [HEALTHY], max_epochs=3)
+    assert run.diverged
+    edges = data.graph.edge_index
+    weights = torch.full((edges.size(1),), 1e-40)
+    tiny = replace(data, graph=Graph.from_edge_index(edges, data.num_nodes, weights))
+    [run] = train_replicas("gcn", tiny, [HEALTHY], max_epochs=3)
+    assert run.diverged or math.isfinite(run.history["val_loss"][run.epoch])
+
+
+@pytest.mark.parametrize("best", ["score", "loss", "last"])
+def test_only_finite_epochs_can_be_the_best(best: str) -> None:
+    state, config = initial_best(3, torch.float32), TrainConfig(best=best)
+    losses = [[math.nan, 0.5, math.inf], [0.4, math.nan, math.nan], [math.nan, math.inf, math.nan]]
+    for epoch, loss in enumerate(losses):
+        update_best_(state, torch.tensor([epoch]), torch.tensor([0.9, 0.8, 0.7]), torch.tensor(loss), config)
+    assert state["best_epoch"].tolist() == [1, 0, -1]
+
+
+def test_selection_ignores_configurations_that_diverged(data: Dataset) -> None:
+    replicas = [Replica(split, 0, lr) for lr in (1e25, 0.02) for split in range(2)]
+    runs = train_replicas("mlp", data, replicas, max_epochs=5)
+    selection = select(runs)
+    assert [candidate.configuration["lr"] for candidate in selection.candidates] == [0.02, 1e25]
+    assert math.isnan(selection.candidates[1].val)
+    with Store(":memory:") as store:
+        settings = {"models": ["mlp"], "splits": 2, "seeds": 2, "max_epochs": 5, "store": store}
+        result = compare(data, grid=[{"lr": 1e25}, {"lr": 0.02}], **settings)
+        assert result.rows["mlp"][0].replica.lr == 0.02
+        assert result.diverged == {}
+        tuned = compare(data, trials=4, **settings | {"max_epochs": 60})
+        assert tuned.scored == ("mlp",)
+
+
+def test_a_comparison_says_how_many_runs_diverged(data: Dataset) -> None:
+    with Store(":memory:") as store:
+        options = {"gcn": {"lr": 1e25}, "gfgn-graph": {"lr": 1e25}}
+        models = ["majority", "mlp", "gcn", "gfgn-graph", "gfgn-pair"]
+        result = compare(data, models, 2, options=options, max_epochs=5, store=store)
+    assert result.diverged == {"gcn": 2, "gfgn-graph": 2}
+    assert result.scored == ("majority", "mlp", "gfgn-pair")
+    assert result.best_baseline in ("majority", "mlp")
+    assert result.gain("gfgn-graph") is None
+    content = {entry["model"]: entry for entry in result.to_json()["models"]}
+    assert (content["gcn"]["diverged"], content["gcn"]["mean"], content["gcn"]["val"]) == (2, None, None)
+    assert content["mlp"]["diverged"] == 0
