@@ -27,7 +27,14 @@ ALPHA = 1.7580993408473766  # minus the limit of SELU, which alpha dropout write
 
 # Random functions that are not served, by name; for those that are random only with dropout see `_REFUSED_DROPOUT`.
 REFUSED = {"_sample_dirichlet", "_standard_gamma", "binomial", "poisson", "random_", "rrelu_with_noise", "rrelu_"}
-REFUSED |= {"kaiming_normal_", "kaiming_uniform_", "dropout_", "feature_dropout_", "alpha_dropout_"}
+REFUSED |= {
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "dropout_",
+    "feature_dropout_",
+    "alpha_dropout_",
+    "feature_alpha_dropout_",
+}
 
 
 def keyed_functions() -> KeyedFunctions:
