@@ -36,12 +36,13 @@ WIDTH = 64
 def plain_builder() -> Iterator[None]:
     """Graphs are built as by the reference of the tests."""
     module = gfgn.graph
-    before = module.index_edges, module.cpu_kernels
+    before = module.index_edges, module.cpu_kernels, module.cuda_kernels
     module.index_edges, module.cpu_kernels = scipy_index.index_edges, lambda name: None
+    module.cuda_kernels = lambda name, device: None
     try:
         yield
     finally:
-        module.index_edges, module.cpu_kernels = before
+        module.index_edges, module.cpu_kernels, module.cuda_kernels = before
 
 
 def build_plainly(*args: Tensor | int) -> Graph:
