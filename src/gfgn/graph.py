@@ -118,12 +118,13 @@ class Graph:
         _check_layout(edges)
         sort = _sort_on_gpu if _is_on_gpu(edges, edge_weight) else _sort
         by_target, by_source, transpose, edge_position, weight = sort(
-            edges, num_nodes, edge_weight, self_loops == "add", duplicates == "merge", dtype
+            edges, num_nodes, edge_weight, self_loops == "add", duplicates == "merge"
         )
         num_nodes = by_target.ptr.numel() - 1
         batch, num_graphs = _check_batch(batch, batch_size, num_nodes, edges)
         if dtype is None:
             dtype = torch.get_default_dtype() if weight is None else weight.dtype
+        weight = None if weight is None else weight.to(dtype)
         return Graph(
             num_nodes=num_nodes,
             num_graphs=num_graphs,
@@ -480,10 +481,8 @@ Ordered: TypeAlias = tuple[CSR, CSR, Tensor, Tensor, Tensor | None]
 """`by_target`, `by_source`, `transpose`, `edge_position` and `weight`."""
 
 
-def _sort(
-    edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool, dtype: torch.dtype | None
-) -> Ordered:
-    """The edges in both orders and, in `dtype` if that is given, their weights."""
+def _sort(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool) -> Ordered:
+    """The edges in both orders, and their weights; `add` is for self-loops."""
     num_nodes = _check_edges(edges, num_nodes)
     if weight is not None:
         weight = _check_weight(weight, edges)
@@ -493,7 +492,7 @@ def _sort(
     by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
     transpose, edge_position = tensors[10], tensors[11]
     if weight is not None:
-        weight = _sum_weights(weight, edge_position, by_target.idx.numel()).to(dtype or weight.dtype)
+        weight = _sum_weights(weight, edge_position, by_target.idx.numel())
     if not torch.compiler.is_compiling() and by_source.same_pattern(by_target):
         by_source = by_target  # an undirected graph: one copy for both orders
     return by_target, by_source, transpose, edge_position, weight
@@ -508,9 +507,7 @@ def _is_on_gpu(edges: Tensor, weight: Tensor | None) -> bool:
     return is_plain(edges) and edges.size(1) <= MAX_KERNEL_EDGES
 
 
-def _sort_on_gpu(
-    edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool, dtype: torch.dtype | None
-) -> Ordered:
+def _sort_on_gpu(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool) -> Ordered:
     """`_sort` that waits for the GPU once, or twice if it must find out the number of nodes."""
     num_nodes = _check_edges(edges, num_nodes, read=num_nodes is None)
     if weight is not None:
@@ -520,7 +517,7 @@ def _sort_on_gpu(
         edges, weight = _with_loops(edges, weight, num_nodes)
     kernels = cuda_kernels("index", edges.device)
     try:
-        ordered: Ordered = kernels.index(edges, num_nodes, merge, num_nodes if add else 0, weight, dtype)
+        ordered: Ordered = kernels.index(edges, num_nodes, merge, num_nodes if add else 0, weight)
     except ValueError:  # these name the first bad value
         _check_edges(given, num_nodes)
         if given_weight is not None:

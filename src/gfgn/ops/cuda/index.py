@@ -189,15 +189,13 @@ class Indexed(NamedTuple):
     weight: Tensor | None
 
 
-def index(
-    edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Tensor | None, dtype: torch.dtype | None
-) -> Indexed:
-    """`gfgn.ops.index.index_edges`, and the weights of the entries in `dtype`: sums of the given float32 or float64
-    weights of repeated edges, in the order given. A bad id or weight is a `ValueError`."""
+def index(edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Tensor | None) -> Indexed:
+    """`gfgn.ops.index.index_edges`, and the weights of the entries: sums of the given float32 or float64 weights of
+    repeated edges, in the order given. A bad id or weight is a `ValueError`."""
     count, device = edges.size(1), edges.device
     if not count:
         by_target, _, *rest = plain.sort_edges(edges, num_nodes, merge, num_loops)
-        return Indexed(by_target, by_target, *rest, None if weight is None else weight.to(dtype or weight.dtype))
+        return Indexed(by_target, by_target, *rest, weight)
     if not num_nodes:
         raise ValueError(BAD_ID.format(-1))
 
@@ -221,7 +219,7 @@ def index(
 
     ptr, reverse_ptr, edge_position = empty(num_nodes + 1), empty(num_nodes + 1), empty(count)
     idx, target, reverse_idx = empty(count, torch.int32), empty(count, torch.int32), empty(count, torch.int32)
-    total = None if weight is None else empty(count, dtype or weight.dtype)
+    total = None if weight is None else empty(count, weight.dtype)
     steps = count.bit_length()
     _write_rows[(blocks,)](
         key, order, number, weight, ptr, idx, target, edge_position, total, count, num_nodes, steps,
@@ -252,7 +250,7 @@ def index(
 
 def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> tuple[CSR, CSR, Tensor, Tensor]:
     """See `gfgn.ops.index.index_edges`."""
-    by_target, by_source, transpose, edge_position, _ = index(edges, num_nodes, merge, num_loops, None, None)
+    by_target, by_source, transpose, edge_position, _ = index(edges, num_nodes, merge, num_loops, None)
     if by_source is by_target:  # an operator returns no tensor twice
         by_source = CSR(*(x.clone() for x in by_target))
     return by_target, by_source, transpose, edge_position

@@ -55,7 +55,7 @@ def _normalize(
     here = k < count
     if tl.program_id(1) == 0:
         target = count_less(ptr, k + 1, nodes + 1, steps) - 1
-        source = tl.load(idx + k, mask=here, other=0)
+        source = tl.load(idx + k, mask=here, other=0).to(tl.int64)
         value = tl.load(root + target, mask=here) * tl.load(root + source, mask=here)
         row_value = tl.load(inverse + target, mask=here)
         if weight is not None:
