@@ -71,6 +71,7 @@ def building(title: str, edge_index: Tensor, n: int, device: str, rounds: int) -
         "weighted": (edge_index, n, weight),
         "transposed": (edge_index.t().contiguous().t(), n),
         "sorted by source": (edge_index[:, order], n),
+        "directed": (edge_index[:, 1:].contiguous(), n),  # one edge has no opposite
     }
     print(f"building, {title}: nodes {n}, edges {edge_index.size(1)}")
     rows = []

@@ -508,7 +508,7 @@ def _is_on_gpu(edges: Tensor, weight: Tensor | None) -> bool:
 
 
 def _sort_on_gpu(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool) -> Ordered:
-    """`_sort` that waits for the GPU once, or twice if it must find out the number of nodes."""
+    """`_sort` that waits for the GPU once if the graph is undirected, else twice, and once for the number of nodes."""
     num_nodes = _check_edges(edges, num_nodes, read=num_nodes is None)
     if weight is not None:
         weight = _check_weight(weight, edges, read=False)

@@ -85,12 +85,13 @@ def compile_dense(width: int, heads: int) -> None:
 
 
 def compile_building(num_nodes: int, dtype: torch.dtype, weighted: bool) -> None:
-    """The kernels that build a graph; none of them runs, so that nothing is counted and there seem to be no hubs."""
+    """The kernels that build a graph; none of them runs, so that nothing is counted."""
     edges, rows = torch.zeros(2, 10, dtype=torch.int64), pattern(hub=True)
     entries = rows.idx.numel()
     weight = torch.ones(entries, dtype=dtype) if weighted else None
     index.index(edges, num_nodes, weighted, 0, None if weight is None else weight[:10])
-    index._with_hubs(rows.ptr, rows.idx, [1, 2], torch.zeros(2, dtype=torch.int64))
+    index._transpose(rows, rows.idx, torch.zeros(9, dtype=torch.int64))
+    index._with_hubs(rows.ptr, rows.idx, 1, 2, torch.zeros(2, dtype=torch.int64))
     normalize.normalize(rows, rows, torch.arange(entries), weight, dtype, symmetric=not weighted)
 
 

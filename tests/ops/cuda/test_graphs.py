@@ -195,9 +195,13 @@ def test_graphs_have_the_bits_of_plain_pytorch(
 
 @pytest.mark.skipif(not CUDA, reason="a CPU does not wait")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_waits_for_the_gpu_once(weighted: bool) -> None:
+@pytest.mark.parametrize("undirected", [True, False])
+def test_how_often_it_waits_for_the_gpu(undirected: bool, weighted: bool) -> None:
     edges = multigraph(20, 90).to(DEVICE)
-    weight = torch.ones(90, device=DEVICE) if weighted else None
+    edges = torch.cat([edges, edges.flip(0)], dim=1) if undirected else edges
+    weight = torch.ones(edges.size(1), device=DEVICE) if weighted else None
+    torch.cuda.set_sync_debug_mode("warn")  # warns of itself the first time
+    torch.cuda.set_sync_debug_mode("default")
     Graph.from_edge_index(edges, 20, weight)
     with warnings.catch_warnings(record=True) as waits:
         warnings.simplefilter("always")
@@ -206,7 +210,7 @@ def test_waits_for_the_gpu_once(weighted: bool) -> None:
             Graph.from_edge_index(edges, 20, weight)
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    assert len([wait for wait in waits if "synchronizing" in str(wait.message)]) == 1
+    assert len([wait for wait in waits if "synchronizing" in str(wait.message)]) == (1 if undirected else 2)
 
 
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])

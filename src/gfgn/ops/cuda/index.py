@@ -1,7 +1,8 @@
-"""The edges of a graph sorted by target and by source on a GPU, in Triton around PyTorch's two sorts.
+"""The edges of a graph sorted by target and by source on a GPU, in Triton around PyTorch's sort.
 
 On most graphs launching kernels takes longer than running them. So there are few of them, they write into room for
-every edge, and the host waits once, at the end, for the sizes of the results and whether the input was valid.
+every edge, and the host waits once for the sizes of the results and whether the input was valid. An undirected graph
+is sorted once. For others the host waits a second time, after they were sorted by source.
 """
 
 # Triton's own functions cannot be annotated; the functions that launch them are.
@@ -22,9 +23,11 @@ MOST = 0.9
 """The share of the edges below which the memory of those that were dropped or merged is given back."""
 BAD_ID = "edge_index must hold ids from 0 to {}"
 _SEGMENT = tl.constexpr(SEGMENT)
-_BAD_ID, _BAD_WEIGHT, _DIFFERENT, _ENTRIES, _HUBS = (tl.constexpr(k) for k in range(5))
-"""Where a number is in `facts`: three conditions, the number of entries, and from `_HUBS` on the numbers of hubs and of
-their segments by target, and by source."""
+_BAD_ID, _BAD_WEIGHT, _ENTRIES, _DIRECTED, _HUBS, _DIFFERENT, _REVERSE_HUBS = (
+    tl.constexpr(k) for k in (0, 1, 2, 3, 4, 6, 7)
+)
+"""Where a number is in `facts`: three conditions and the number of entries; the numbers of hubs and of their segments
+by target; whether the order by source differs from that by target, and its numbers of hubs and segments."""
 
 
 @triton.jit
@@ -78,8 +81,7 @@ def _write_rows(
 ):  # fmt: skip
     """The rows of the targets, the position and the target of every entry, and the sums of the weights.
 
-    `number` counts the entries up to each edge in sorted order. The rest of `idx`, as long as there are edges, becomes
-    `nodes`, which sorts last."""
+    `number` counts the entries up to each edge in sorted order."""
     k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     here = k < count
     value = tl.load(key + k, mask=here, other=0).to(tl.int64)
@@ -91,9 +93,9 @@ def _write_rows(
 
     entry = here & (up_to > before)
     row = value // nodes
-    at = tl.where(entry, up_to - 1, tl.load(number + count - 1) + k - up_to)
-    tl.store(idx + at, tl.where(entry, value - row * nodes, nodes), mask=here)
-    tl.store(target + at, row, mask=here)
+    at = up_to - 1
+    tl.store(idx + at, value - row * nodes, mask=entry)
+    tl.store(target + at, row, mask=entry)
     if weight is not None:  # the sort was stable: repeated edges are added in the order given
         total = tl.zeros([BLOCK], weight.dtype.element_ty) + tl.load(weight + edge, mask=entry, other=0.0)
         if MERGE:
@@ -118,42 +120,58 @@ def _count_segments(length):
 
 
 @triton.jit
-def _count_hubs(facts, counts, length, blocks, ORDER: tl.constexpr):
+def _count_hubs(facts, counts, length, blocks):
+    """Counts the hubs and their segments in this block of rows and, at `facts`, in all of them."""
     segments = tl.sum(_count_segments(length), 0)
     hubs = tl.sum((length > _SEGMENT).to(tl.int64), 0)
-    at = counts + 2 * ORDER * blocks + tl.program_id(0)
-    tl.store(at, hubs)
-    tl.store(at + blocks, segments)
-    tl.atomic_add(facts + _HUBS + 2 * ORDER, hubs, mask=hubs > 0)  # integers: any order gives the same sum
-    tl.atomic_add(facts + _HUBS + 2 * ORDER + 1, segments, mask=hubs > 0)
+    tl.store(counts + tl.program_id(0), hubs)
+    tl.store(counts + blocks + tl.program_id(0), segments)
+    tl.atomic_add(facts, hubs, mask=hubs > 0)  # integers: any order gives the same sum
+    tl.atomic_add(facts + 1, segments, mask=hubs > 0)
 
 
 @triton.jit(do_not_specialize=["count", "nodes", "steps", "blocks"])
-def _transpose_rows(
-    source, transpose, number, ptr, idx, target, reverse_ptr, reverse_idx, facts, counts, count, nodes, steps, blocks,
-    BLOCK: tl.constexpr,
+def _find_opposites(
+    number, ptr, idx, target, transpose, facts, counts, count, nodes, steps, blocks,
+    MERGE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The rows of the sources, whether they differ from those of the targets, and how many hubs each block of nodes
-    has. `source` is sorted, `transpose` its order."""
+    """Where the opposite of every entry is, which is `transpose` if all have one; repeated edges are not looked for."""
     k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     entries = tl.load(number + count - 1)
+    here = k < entries
+    directed = here
+    if MERGE:
+        row = tl.load(target + k, mask=here, other=0)
+        column = tl.load(idx + k, mask=here, other=0).to(tl.int64)
+        first = tl.load(ptr + column, mask=here, other=0)
+        last = tl.load(ptr + column + 1, mask=here, other=0)
+        at = first + count_less(idx + first, row, last - first, steps)
+        tl.store(transpose + k, at, mask=here)
+        directed = here & (tl.load(idx + at, mask=here & (at < last), other=-1) != row)
+    tl.store(facts + _DIRECTED, 1, mask=tl.max(directed.to(tl.int32), 0) > 0)
+    tl.store(facts + _ENTRIES, entries, mask=tl.program_id(0) == 0)
+    length = tl.load(ptr + k + 1, mask=k < nodes, other=0) - tl.load(ptr + k, mask=k < nodes, other=0)
+    _count_hubs(facts + _HUBS, counts, length, blocks)
+
+
+@triton.jit(do_not_specialize=["entries", "nodes", "steps", "blocks"])
+def _transpose_rows(
+    source, transpose, ptr, idx, target, reverse_ptr, reverse_idx, facts, counts, entries, nodes, steps, blocks,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The rows of the sources, and whether they differ from those of the targets. `source` is sorted, `transpose` its
+    order."""
+    k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     here = k < entries
     other = tl.load(target + tl.load(transpose + k, mask=here, other=0), mask=here, other=0)
     tl.store(reverse_idx + k, other, mask=here)
     differs = other != tl.load(idx + k, mask=here, other=0)
-
-    size = tl.where(k <= nodes, count, 0)
-    start = count_less(source, k, size, steps)
-    stop = count_less(source, k + 1, tl.where(k < nodes, count, 0), steps)
-    first = tl.load(ptr + k, mask=k <= nodes, other=0)
-    last = tl.load(ptr + k + 1, mask=k < nodes, other=0)
+    start = count_less(source, k, tl.where(k <= nodes, entries, 0), steps)
+    stop = count_less(source, k + 1, tl.where(k < nodes, entries, 0), steps)
     tl.store(reverse_ptr + k, start, mask=k <= nodes)
-    differs = differs | ((start != first) & (k <= nodes))
-
+    differs = differs | ((start != tl.load(ptr + k, mask=k <= nodes, other=0)) & (k <= nodes))
     tl.store(facts + _DIFFERENT, 1, mask=tl.max(differs.to(tl.int32), 0) > 0)
-    tl.store(facts + _ENTRIES, entries, mask=tl.program_id(0) == 0)
-    _count_hubs(facts, counts, tl.where(k < nodes, last - first, 0), blocks, 0)
-    _count_hubs(facts, counts, tl.where(k < nodes, stop - start, 0), blocks, 1)
+    _count_hubs(facts + _REVERSE_HUBS, counts, tl.where(k < nodes, stop - start, 0), blocks)
 
 
 @triton.jit(do_not_specialize=["nodes", "blocks"])
@@ -194,8 +212,8 @@ def index(edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Te
     repeated edges, in the order given. A bad id or weight is a `ValueError`."""
     count, device = edges.size(1), edges.device
     if not count:
-        by_target, _, *rest = plain.sort_edges(edges, num_nodes, merge, num_loops)
-        return Indexed(by_target, by_target, *rest, weight)
+        by_target, _, transpose, edge_position = plain.sort_edges(edges, num_nodes, merge, num_loops)
+        return Indexed(by_target, by_target, transpose, edge_position, weight)
     if not num_nodes:
         raise ValueError(BAD_ID.format(-1))
 
@@ -207,7 +225,7 @@ def index(edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Te
     second, step = edges.stride()
     blocks = triton.cdiv(max(count, num_nodes + 1), BLOCK)
     edge_blocks = (triton.cdiv(count, BLOCK),)
-    facts = torch.zeros(8, dtype=torch.int64, device=device)
+    facts = torch.zeros(9, dtype=torch.int64, device=device)
     weight = None if weight is None else weight.contiguous()
     _make_keys[edge_blocks](
         edges, weight, key, facts, count, num_nodes, count - num_loops, second, step, BLOCK=BLOCK
@@ -217,35 +235,52 @@ def index(edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Te
     _mark_entries[edge_blocks](key, is_entry, count, num_nodes, MERGE=merge, BLOCK=BLOCK)
     number = torch.cumsum(is_entry, 0, dtype=torch.int32)
 
-    ptr, reverse_ptr, edge_position = empty(num_nodes + 1), empty(num_nodes + 1), empty(count)
-    idx, target, reverse_idx = empty(count, torch.int32), empty(count, torch.int32), empty(count, torch.int32)
+    ptr, edge_position, transpose = empty(num_nodes + 1), empty(count), empty(count)
+    idx, target = empty(count, torch.int32), empty(count, torch.int32)
     total = None if weight is None else empty(count, weight.dtype)
-    steps = count.bit_length()
     _write_rows[(blocks,)](
-        key, order, number, weight, ptr, idx, target, edge_position, total, count, num_nodes, steps,
+        key, order, number, weight, ptr, idx, target, edge_position, total, count, num_nodes, count.bit_length(),
         MERGE=merge, BLOCK=BLOCK,
     )  # fmt: skip
-    del key, order
-    source, transpose = torch.sort(idx, stable=True)  # sorted by target already
-    counts = empty(4 * blocks)
-    _transpose_rows[(blocks,)](
-        source, transpose, number, ptr, idx, target, reverse_ptr, reverse_idx, facts, counts,
-        count, num_nodes, steps, blocks, BLOCK=BLOCK,
+    counts = empty(2 * blocks)
+    _find_opposites[(blocks,)](
+        number, ptr, idx, target, transpose, facts, counts, count, num_nodes, min(count, num_nodes).bit_length(),
+        blocks, MERGE=merge, BLOCK=BLOCK,
     )  # fmt: skip
-    bad_id, bad_weight, different, entries, *hubs = facts.tolist()  # waits for the GPU
+    bad_id, bad_weight, entries, directed, hubs, segments, *_ = facts.tolist()  # waits for the GPU
     if bad_id:
         raise ValueError(BAD_ID.format(num_nodes - 1))
     if bad_weight:
         raise ValueError("edge_weight must be finite and not negative")
+    idx = _first(idx, entries)
+    by_target = by_source = _with_hubs(ptr, idx, hubs, segments, counts)
+    if directed:
+        by_source, transpose = _transpose(by_target, target, facts)
+    else:
+        transpose = _first(transpose, entries)
+    return Indexed(by_target, by_source, transpose, edge_position, None if total is None else _first(total, entries))
 
-    def used(x: Tensor) -> Tensor:
-        if entries == count:
-            return x
-        return x[:entries] if entries >= MOST * count else x[:entries].clone()
 
-    by_target = _with_hubs(ptr, used(idx), hubs[:2], counts[: 2 * blocks])
-    by_source = _with_hubs(reverse_ptr, used(reverse_idx), hubs[2:], counts[2 * blocks :]) if different else by_target
-    return Indexed(by_target, by_source, used(transpose), edge_position, None if total is None else used(total))
+def _first(x: Tensor, size: int) -> Tensor:
+    if size == x.numel():
+        return x
+    return x[:size] if size >= MOST * x.numel() else x[:size].clone()
+
+
+def _transpose(by_target: CSR, target: Tensor, facts: Tensor) -> tuple[CSR, Tensor]:
+    """The rows of the sources, which are `by_target` itself if they are the same, and the order of its entries."""
+    ptr, idx = by_target.ptr, by_target.idx
+    nodes, entries = ptr.numel() - 1, idx.numel()
+    source, transpose = torch.sort(idx, stable=True)  # sorted by target already
+    reverse_ptr, reverse_idx = torch.empty_like(ptr), torch.empty_like(idx)
+    blocks = triton.cdiv(max(entries, nodes + 1), BLOCK)
+    counts = ptr.new_empty(2 * blocks)
+    _transpose_rows[(blocks,)](
+        source, transpose, ptr, idx, target, reverse_ptr, reverse_idx, facts, counts,
+        entries, nodes, entries.bit_length(), blocks, BLOCK=BLOCK,
+    )  # fmt: skip
+    *_, different, hubs, segments = facts.tolist()  # waits for the GPU
+    return _with_hubs(reverse_ptr, reverse_idx, hubs, segments, counts) if different else by_target, transpose
 
 
 def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> tuple[CSR, CSR, Tensor, Tensor]:
@@ -256,9 +291,8 @@ def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> tu
     return by_target, by_source, transpose, edge_position
 
 
-def _with_hubs(ptr: Tensor, idx: Tensor, sizes: list[int], counts: Tensor) -> CSR:
+def _with_hubs(ptr: Tensor, idx: Tensor, hubs: int, segments: int, counts: Tensor) -> CSR:
     """The pattern with these numbers of hubs and segments; `counts` has them for every block of nodes."""
-    hubs, segments = sizes
     if not hubs:
         return CSR(ptr, idx, ptr.new_empty(0), ptr.new_zeros(1), ptr.new_empty(0))
     rows = CSR(ptr, idx, ptr.new_empty(hubs), ptr.new_empty(hubs + 1), ptr.new_empty(segments))
