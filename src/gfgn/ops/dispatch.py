@@ -67,9 +67,14 @@ def cpu_kernels(module: str) -> Any:
 def cuda_kernels(module: str, device: torch.device) -> Any:
     """The same for CUDA, of `"index"` and `"normalize"`; `None` for other devices and without Triton, which launches
     kernels on the current device only."""
-    if device.type != "cuda" or _missing("triton") or device.index != torch.cuda.current_device():
+    if device.type != "cuda" or device.index != torch.cuda.current_device():
         return None
-    return importlib.import_module(f"gfgn.ops.cuda.{module}")
+    return _cuda_module(module)
+
+
+@functools.cache
+def _cuda_module(module: str) -> Any:
+    return None if _missing("triton") else importlib.import_module(f"gfgn.ops.cuda.{module}")
 
 
 @constant_under_compile

@@ -16,7 +16,7 @@ from gfgn.ops.cuda.index import count_less
 
 BLOCK = 512
 ROWS = 32
-UNROLL = 8
+UNROLL = 32  # loads of one thread that are under way at once: they take most of the time of a long row
 
 
 @triton.jit(do_not_specialize=["nodes"])
