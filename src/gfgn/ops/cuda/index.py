@@ -213,7 +213,7 @@ def index(edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Te
     count, device = edges.size(1), edges.device
     if not count:
         by_target, _, transpose, edge_position = plain.sort_edges(edges, num_nodes, merge, num_loops)
-        return Indexed(by_target, by_target, transpose, edge_position, weight)
+        return Indexed(by_target, by_target, transpose, edge_position, None if weight is None else weight.clone())
     if not num_nodes:
         raise ValueError(BAD_ID.format(-1))
 
@@ -242,6 +242,7 @@ def index(edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Te
         key, order, number, weight, ptr, idx, target, edge_position, total, count, num_nodes, count.bit_length(),
         MERGE=merge, BLOCK=BLOCK,
     )  # fmt: skip
+    del key, order
     counts = empty(2 * blocks)
     _find_opposites[(blocks,)](
         number, ptr, idx, target, transpose, facts, counts, count, num_nodes, min(count, num_nodes).bit_length(),
