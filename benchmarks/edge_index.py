@@ -36,12 +36,13 @@ WIDTH = 64
 def plain_builder() -> Iterator[None]:
     """Graphs are built as by the reference of the tests."""
     module = gfgn.graph
-    before = module.index_edges, module.cpu_kernels
+    before = module.index_edges, module.cpu_kernels, module.cuda_kernels
     module.index_edges, module.cpu_kernels = scipy_index.index_edges, lambda name: None
+    module.cuda_kernels = lambda name, device: None
     try:
         yield
     finally:
-        module.index_edges, module.cpu_kernels = before
+        module.index_edges, module.cpu_kernels, module.cuda_kernels = before
 
 
 def build_plainly(*args: Tensor | int) -> Graph:
@@ -70,6 +71,7 @@ def building(title: str, edge_index: Tensor, n: int, device: str, rounds: int) -
         "weighted": (edge_index, n, weight),
         "transposed": (edge_index.t().contiguous().t(), n),
         "sorted by source": (edge_index[:, order], n),
+        "directed": (edge_index[:, 1:].contiguous(), n),  # one edge has no opposite
     }
     print(f"building, {title}: nodes {n}, edges {edge_index.size(1)}")
     rows = []

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.ops.csr import CSR, compress, per_graph
-from gfgn.ops.dispatch import cpu_kernels
-from gfgn.ops.index import index_edges
+from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
+from gfgn.ops.index import MAX_KERNEL_EDGES, index_edges
 from gfgn.ops.registration import is_plain
 from gfgn.ops.remember import Remembered, can_be_remembered
 from gfgn.ops.torch_internals import coo_entries, outside_of_all_transforms, parse_to
@@ -37,6 +37,7 @@ Duplicates: TypeAlias = Literal["merge", "keep"]
 
 MAX_NODES = 2**31 - 1  # node ids are stored as int32; offsets into the edges are 64-bit
 REMEMBERED = 16  # graphs of tensors that `as_graph` remembers: the edge types of a heterogeneous graph, and more
+KERNEL_FLOATS = (torch.float32, torch.float64)
 SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
@@ -114,27 +115,16 @@ class Graph:
         _one_of("self_loops", self_loops, ("remove", "add"))
         _one_of("duplicates", duplicates, ("merge", "keep"))
         edges = _plain(edge_index)
-        num_nodes = _check_edges(edges, num_nodes)
-        if edge_weight is not None:
-            edge_weight = _check_weight(edge_weight, edges)
+        _check_layout(edges)
+        sort = _sort_on_gpu if _is_on_gpu(edges, edge_weight) else _sort
+        by_target, by_source, transpose, edge_position, weight = sort(
+            edges, num_nodes, edge_weight, self_loops == "add", duplicates == "merge"
+        )
+        num_nodes = by_target.ptr.numel() - 1
         batch, num_graphs = _check_batch(batch, batch_size, num_nodes, edges)
         if dtype is None:
-            dtype = torch.get_default_dtype() if edge_weight is None else edge_weight.dtype
-
-        if self_loops == "add":
-            loop = torch.arange(num_nodes, device=edges.device, dtype=edges.dtype)
-            edges = torch.cat([edges, loop.expand(2, -1)], dim=1)
-            if edge_weight is not None:
-                edge_weight = torch.cat([edge_weight, edge_weight.new_ones(num_nodes)])
-        tensors = index_edges(edges, num_nodes, duplicates == "merge", num_nodes if self_loops == "add" else 0)
-        by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
-        transpose, edge_position = tensors[10], tensors[11]
-
-        weight = None
-        if edge_weight is not None:
-            weight = _sum_weights(edge_weight, edge_position, by_target.idx.numel()).to(dtype)
-        if not torch.compiler.is_compiling() and by_source.same_pattern(by_target):
-            by_source = by_target  # an undirected graph: one copy for both orders
+            dtype = torch.get_default_dtype() if weight is None else weight.dtype
+        weight = None if weight is None else weight.to(dtype)
         return Graph(
             num_nodes=num_nodes,
             num_graphs=num_graphs,
@@ -485,6 +475,64 @@ def _csr(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:
     return CSR.from_pointers(torch.from_numpy(ptr.astype(np.int64)), torch.from_numpy(idx))
 
 
+# --- sorting --------------------------------------------------------------------------------------
+
+Ordered: TypeAlias = tuple[CSR, CSR, Tensor, Tensor, Tensor | None]
+"""`by_target`, `by_source`, `transpose`, `edge_position` and `weight`."""
+
+
+def _sort(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool) -> Ordered:
+    """The edges in both orders, and their weights; `add` is for self-loops."""
+    num_nodes = _check_edges(edges, num_nodes)
+    if weight is not None:
+        weight = _check_weight(weight, edges)
+    if add:
+        edges, weight = _with_loops(edges, weight, num_nodes)
+    tensors = index_edges(edges, num_nodes, merge, num_nodes if add else 0)
+    by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
+    transpose, edge_position = tensors[10], tensors[11]
+    if weight is not None:
+        weight = _sum_weights(weight, edge_position, by_target.idx.numel())
+    if not torch.compiler.is_compiling() and by_source.same_pattern(by_target):
+        by_source = by_target  # an undirected graph: one copy for both orders
+    return by_target, by_source, transpose, edge_position, weight
+
+
+def _is_on_gpu(edges: Tensor, weight: Tensor | None) -> bool:
+    """Whether the kernels of a GPU can sort the edges and add their weights."""
+    if torch.compiler.is_compiling() or cuda_kernels("index", edges.device) is None:
+        return False
+    if weight is not None and (weight.requires_grad or not is_plain(weight) or weight.dtype not in KERNEL_FLOATS):
+        return False
+    return is_plain(edges) and edges.size(1) <= MAX_KERNEL_EDGES
+
+
+def _sort_on_gpu(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool) -> Ordered:
+    """`_sort` that waits for the GPU once if the graph is undirected, else twice, and once for the number of nodes."""
+    num_nodes = _check_edges(edges, num_nodes, read=num_nodes is None)
+    if weight is not None:
+        weight = _check_weight(weight, edges, read=False)
+    given, given_weight = edges, weight
+    if add:
+        edges, weight = _with_loops(edges, weight, num_nodes)
+    kernels = cuda_kernels("index", edges.device)
+    try:
+        ordered: Ordered = kernels.index(edges, num_nodes, merge, num_nodes if add else 0, weight)
+    except ValueError:  # these name the first bad value
+        _check_edges(given, num_nodes)
+        if given_weight is not None:
+            _check_weight(given_weight, given)
+        raise
+    return ordered
+
+
+def _with_loops(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    """The edges and then one self-loop of weight 1 at every node."""
+    loop = torch.arange(num_nodes, device=edges.device, dtype=edges.dtype)
+    edges = torch.cat([edges, loop.expand(2, -1)], dim=1)
+    return edges, None if weight is None else torch.cat([weight, weight.new_ones(num_nodes)])
+
+
 # --- normalization --------------------------------------------------------------------------------
 
 
@@ -502,20 +550,16 @@ def _normalization(
     """
     symmetric = symmetric or (weight is None and by_source is by_target)
     kernels = _kernels(by_target.ptr, dtype, weight)
-    target = by_target.row_of_each_entry() if kernels is None else None
+    if kernels is not None:
+        by_kernels: dict[str, Any] = kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
+        return by_kernels
+    target = by_target.row_of_each_entry()
     if weight is None:
         degree = by_target.ptr.diff().to(dtype)
-    elif target is None:
-        degree = kernels.sum_rows(by_target.ptr, weight)
     else:
         degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
     inverse = _inverse(degree, weight is not None)
     root = inverse.sqrt()
-    if target is None:
-        by_order: dict[str, Tensor] = kernels.normalize(
-            by_target, by_source, transpose, weight, inverse, root, symmetric
-        )
-        return {"degree": degree, **by_order}
     norm = root.index_select(0, target).mul_(root.index_select(0, by_target.idx))
     row_norm = inverse.index_select(0, target)
     del target
@@ -547,7 +591,7 @@ def _inverse(degree: Tensor, weighted: bool) -> Tensor:
 def _sum_weights(weight: Tensor, edge_position: Tensor, size: int) -> Tensor:
     """`A` in the order of `by_target`, from the weights of the given edges."""
     kernels = _kernels(edge_position, weight.dtype, weight)
-    if kernels is not None:
+    if kernels is not None and edge_position.device.type == "cpu":
         total: Tensor = kernels.sum_weights(weight, edge_position, size)
         return total
     # One more element at the end takes the removed self-loops, whose edge_position is −1.
@@ -556,12 +600,12 @@ def _sum_weights(weight: Tensor, edge_position: Tensor, size: int) -> Tensor:
 
 
 def _kernels(rows: Tensor, dtype: torch.dtype, weight: Tensor | None) -> Any:
-    """The kernels of a graph on a CPU, or `None` where PyTorch must see the operations."""
-    if rows.device.type != "cpu" or dtype not in (torch.float32, torch.float64) or torch.compiler.is_compiling():
+    """The kernels of a graph, or `None` where there are none and where PyTorch must see the operations."""
+    if dtype not in KERNEL_FLOATS or torch.compiler.is_compiling():
         return None
     if not is_plain(rows) or (weight is not None and (weight.requires_grad or not is_plain(weight))):
         return None
-    return cpu_kernels("normalize")
+    return cpu_kernels("normalize") if rows.device.type == "cpu" else cuda_kernels("normalize", rows.device)
 
 
 # --- checks of arguments --------------------------------------------------------------------------
@@ -580,16 +624,21 @@ def _plain(edge_index: Tensor) -> Tensor:
     return edge_index if as_tensor is None else as_tensor()
 
 
-def _check_edges(edges: Tensor, num_nodes: int | None) -> int:
+def _check_layout(edges: Tensor) -> None:
     if edges.dim() != 2 or edges.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {list(edges.shape)}")
     if edges.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"edge_index must hold int64 or int32 ids, got {edges.dtype}")
+
+
+def _check_edges(edges: Tensor, num_nodes: int | None, read: bool = True) -> int:
+    """Checks the number of nodes and, with `read`, the ids; returns the number of nodes."""
     if torch.compiler.is_compiling():
         if num_nodes is None:
             raise ValueError("num_nodes must be given under torch.compile and torch.export")
         return num_nodes
-    low, high = torch.stack(edges.aminmax()).tolist() if edges.numel() else (0, -1)  # waits once for a GPU
+    read = read and edges.numel() > 0
+    low, high = torch.stack(edges.aminmax()).tolist() if read else (0, -1)  # waits once for a GPU
     if num_nodes is None:
         num_nodes = high + 1
     if not 0 <= num_nodes <= MAX_NODES:
@@ -603,7 +652,7 @@ def _check_edges(edges: Tensor, num_nodes: int | None) -> int:
     return num_nodes
 
 
-def _check_weight(weight: Tensor, edges: Tensor) -> Tensor:
+def _check_weight(weight: Tensor, edges: Tensor, read: bool = True) -> Tensor:
     if weight.device != edges.device:
         raise ValueError(f"edge_weight is on {weight.device}, but edge_index is on {edges.device}")
     if weight.shape == (edges.size(1), 1):
@@ -612,7 +661,7 @@ def _check_weight(weight: Tensor, edges: Tensor) -> Tensor:
         raise ValueError(f"edge_weight must have shape [{edges.size(1)}], one per edge, got {list(weight.shape)}")
     if not weight.is_floating_point():
         weight = weight.to(torch.get_default_dtype())
-    if not torch.compiler.is_compiling():
+    if read and not torch.compiler.is_compiling():
         low, high = torch.stack(weight.detach().aminmax()).tolist() if weight.numel() else (0, 0)
         if not (low >= 0 and high < math.inf):  # a NaN too
             edge = int(torch.nonzero(~(weight >= 0) | weight.isinf())[0])
@@ -635,13 +684,13 @@ def _check_batch(
         if batch_size is None:
             raise ValueError("batch_size must be given under torch.compile and torch.export")
         return batch.long(), batch_size
-    low, high = torch.stack(batch.aminmax()).tolist() if num_nodes else (0, -1)
+    batch = batch.long()
+    crosses = batch[edges[0].long()] != batch[edges[1].long()]
+    low, high, any_crosses = torch.stack([*batch.aminmax(), crosses.any()]).tolist() if num_nodes else (0, -1, 0)
     size = high + 1 if batch_size is None else batch_size
     if low < 0 or high >= size:
         raise ValueError(f"batch must hold graph numbers from 0 to {size - 1}, got {low} to {high}")
-    batch = batch.long()
-    crosses = batch[edges[0].long()] != batch[edges[1].long()]
-    if crosses.any():
+    if any_crosses:
         edge = int(torch.nonzero(crosses)[0])
         source, target = edges[:, edge].tolist()
         raise ValueError(
@@ -693,6 +742,7 @@ def _bipartite(
 ) -> Graph:
     num_sources, num_targets = size
     edges = _plain(edge_index)
+    _check_layout(edges)
     _check_edges(edges, max(size))
     for row, (name, count) in zip(edges, (("source", num_sources), ("target", num_targets)), strict=True):
         _check_ids(name, row, count)

@@ -69,6 +69,19 @@ def _cpu_kernels(module: str) -> Any:
     return None if _missing("numba") else importlib.import_module(f"gfgn.ops.cpu.{module}")
 
 
+def cuda_kernels(module: str, device: torch.device) -> Any:
+    """The same for CUDA, of `"index"` and `"normalize"`; `None` for other devices and without Triton, which launches
+    kernels on the current device only."""
+    if device.type != "cuda" or device.index != torch.cuda.current_device():
+        return None
+    return _cuda_module(module)
+
+
+@functools.cache
+def _cuda_module(module: str) -> Any:
+    return None if _missing("triton") else importlib.import_module(f"gfgn.ops.cuda.{module}")
+
+
 @constant_under_compile
 def choose(device: str, dtype: torch.dtype, requested: str | None, differentiable: str | None = None) -> str:
     """The backend for tensors of this device and dtype; `differentiable` names what only the reference can

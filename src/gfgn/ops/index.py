@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.csr import CSR, build_patterns
-from gfgn.ops.dispatch import cpu_kernels
+from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 
-MAX_KERNEL_EDGES = 2**31 - 1  # the kernel keeps the number of an edge and a node in one 64-bit integer
+MAX_KERNEL_EDGES = 2**31 - 1  # the kernels number the edges in 32 bits
 Sorted: TypeAlias = tuple[CSR, CSR, Tensor, Tensor]
 """`by_target`, `by_source`, `transpose` and `edge_position`; see `gfgn.Graph`."""
 
@@ -31,10 +31,8 @@ def index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> l
     Returns:
         The five tensors of `CSR` by target, the five by source, `transpose` and `edge_position` (see `Graph`).
     """
-    kernel = None
-    if edges.device.type == "cpu" and edges.size(1) <= MAX_KERNEL_EDGES:
-        kernel = cpu_kernels("index")
-    sort = sort_edges if kernel is None else kernel.sort_edges
+    kernels = cpu_kernels("index") if edges.device.type == "cpu" else cuda_kernels("index", edges.device)
+    sort = sort_edges if kernels is None or edges.size(1) > MAX_KERNEL_EDGES else kernels.sort_edges
     by_target, by_source, transpose, edge_position = sort(edges, num_nodes, merge, num_loops)
     return [*by_target, *by_source, transpose, edge_position]
 

@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import JITFunction, driver
 
 from gfgn.ops.csr import CSR, compress
-from gfgn.ops.cuda import dense, kernels
+from gfgn.ops.cuda import dense, index, kernels, normalize
 
 
 class NoDevice:
@@ -84,9 +84,22 @@ def compile_dense(width: int, heads: int) -> None:
     dense.copy_where(p, p, each > 0)
 
 
+def compile_building(num_nodes: int, dtype: torch.dtype, weighted: bool) -> None:
+    """The kernels that build a graph; none of them runs, so that nothing is counted."""
+    edges, rows = torch.zeros(2, 10, dtype=torch.int64), pattern(hub=True)
+    entries = rows.idx.numel()
+    weight = torch.ones(entries, dtype=dtype) if weighted else None
+    index.index(edges, num_nodes, weighted, 0, None if weight is None else weight[:10])
+    index._transpose(rows, rows.idx, torch.zeros(9, dtype=torch.int64))
+    index._with_hubs(rows.ptr, rows.idx, 1, 2, torch.zeros(2, dtype=torch.int64))
+    normalize.normalize(rows, rows, torch.arange(entries), weight, dtype, symmetric=not weighted)
+
+
 if __name__ == "__main__":
     compile_instead_of_launching()
     # The largest tiles, with hubs and in float32; and small ones, several entries per warp, in bfloat16.
     compile_kernels(pattern(hub=True), 256, torch.float32, heads=8, shared_gate=False)
     compile_kernels(pattern(hub=False), 40, torch.bfloat16, heads=1, shared_gate=True)
     compile_dense(32, heads=8)  # the widest heads that have a kernel
+    compile_building(10, torch.float32, weighted=False)
+    compile_building(100_000, torch.float64, weighted=True)  # keys of 64 bits

@@ -74,16 +74,13 @@ def sum_kernel(arguments: Any, _: Any) -> None:
 
 
 def normalize(
-    by_target: CSR,
-    by_source: CSR,
-    transpose: Tensor,
-    weight: Tensor | None,
-    inverse: Tensor,
-    root: Tensor,
-    symmetric: bool,
+    by_target: CSR, by_source: CSR, transpose: Tensor, weight: Tensor | None, dtype: torch.dtype, symmetric: bool
 ) -> dict[str, Tensor]:
-    """`norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph with these `1 / degree` and their roots."""
-    nodes, count, dtype = by_target.ptr.numel() - 1, by_target.idx.numel(), root.dtype
+    """`degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph; see `gfgn.Graph`."""
+    nodes, count = by_target.ptr.numel() - 1, by_target.idx.numel()
+    degree = by_target.ptr.diff().to(dtype) if weight is None else sum_rows(by_target.ptr, weight)
+    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
+    root = inverse.sqrt()
     norm, row_norm, reverse_row_norm = (arrays.empty(count, dtype=dtype) for _ in range(3))
     reverse_norm = norm if symmetric else arrays.empty(count, dtype=dtype)
     given = root.new_empty(0) if weight is None else weight
@@ -91,7 +88,7 @@ def normalize(
     op = Edges._make((*map(arrays.flat, (*tensors, reverse_row_norm)), nodes, weight is not None, symmetric))
     threads.run(normalize_kernel, dtype, op, None, 1)
     reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
-    return {"norm": norm, "row_norm": row_norm, **reverse}
+    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
 
 
 def sum_rows(ptr: Tensor, weight: Tensor) -> Tensor:
