@@ -552,13 +552,15 @@ def _normalization(
     kernels = _kernels(by_target.ptr, dtype, weight)
     if kernels is not None:
         by_kernels: dict[str, Any] = kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
+        _check_degrees(by_kernels["degree"], weight is not None)
         return by_kernels
     target = by_target.row_of_each_entry()
     if weight is None:
         degree = by_target.ptr.diff().to(dtype)
     else:
         degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
-    inverse = _inverse(degree, weight is not None)
+    _check_degrees(degree, weight is not None)
+    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
     root = inverse.sqrt()
     norm = root.index_select(0, target).mul_(root.index_select(0, by_target.idx))
     row_norm = inverse.index_select(0, target)
@@ -573,19 +575,19 @@ def _normalization(
     return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
 
 
-def _inverse(degree: Tensor, weighted: bool) -> Tensor:
-    """`1 / d`, 0 where a degree is 0; an error where one, or its inverse, is too large for its dtype."""
-    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
-    if (weighted or degree.dtype == torch.float16) and not torch.compiler.is_compiling():
-        bad = degree.detach().isinf() | inverse.detach().isinf()
-        if bad.any():
-            node = int(bad.nonzero()[0])
-            low, high = torch.finfo(degree.dtype).tiny, torch.finfo(degree.dtype).max
-            raise ValueError(
-                f"edge_weight must add up to 0, or {low:.1e} to {high:.1e}, at every node (the range of "
-                f"{str(degree.dtype).removeprefix('torch.')}), got {float(degree[node]):.1e} at node {node}"
-            )
-    return inverse
+def _check_degrees(degree: Tensor, weighted: bool) -> None:
+    """Raises an error where a degree, or its inverse, is too large for its dtype."""
+    if not (weighted or degree.dtype == torch.float16) or torch.compiler.is_compiling():
+        return
+    given = degree.detach()
+    bad = given.isinf() | (given.reciprocal().isinf() & (given > 0))
+    if bad.any():
+        node = int(bad.nonzero()[0])
+        low, high = torch.finfo(degree.dtype).tiny, torch.finfo(degree.dtype).max
+        raise ValueError(
+            f"edge_weight must add up to 0, or {low:.1e} to {high:.1e}, at every node (the range of "
+            f"{str(degree.dtype).removeprefix('torch.')}), got {float(degree[node]):.1e} at node {node}"
+        )
 
 
 def _sum_weights(weight: Tensor, edge_position: Tensor, size: int) -> Tensor:

@@ -94,7 +94,6 @@ def test_normalized_as_by_pytorch(
     weight = torch.rand(edges.size(1), generator=generator, dtype=torch.float32) if weighted else None
     if weight is not None:
         weight[edges[1] == 5] = 0  # a degree of 0
-        weight[edges[1] == 6] = torch.finfo(torch.float32).max  # one that overflows
     graph = Graph.from_edge_index(edges, 72, weight, dtype=dtype)
     monkeypatch.setattr(graph_module, "cpu_kernels", lambda module: None)
     expected = Graph.from_edge_index(edges, 72, weight, dtype=dtype)

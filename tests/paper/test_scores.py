@@ -216,7 +216,11 @@ def test_scores_of_another_configuration_are_replaced(out: Path, settings: dict[
     (out.parent / "table1" / "chosen.csv").write_text(CHOSEN, encoding="utf-8")
     lines: list[str] = []
     analyze(out, progress=lines.append, **settings)
+    taken = (
+        f"scores: configurations that {out / 'chosen.csv'} lacks are taken from {out.parent / 'table1' / 'chosen.csv'}"
+    )
     assert lines == [
+        taken,
         "scores: skipping cora: a configuration is not selected yet",
         "scores: gfgn-graph on cora, configuration of chosen.csv",
     ]

@@ -46,7 +46,7 @@ def main() -> None:
     except OSError as error:  # of a command's own files, or of what its output goes to
         _discard_stdout()
         if error.errno != errno.EPIPE:
-            print(f"gfgn: {explain(error)}", file=sys.stderr)
+            print(f"gfgn: {visible(explain(error))}", file=sys.stderr)
         sys.exit(2)
     except Exception as error:
         # Usage errors of Typer and Click have `format_message`; any other exception is a bug and keeps its traceback.
