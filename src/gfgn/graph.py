@@ -560,7 +560,7 @@ def _normalization(
     else:
         degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
     _check_degrees(degree, weight is not None)
-    inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
+    inverse = _inverse(degree)
     root = inverse.sqrt()
     norm = root.index_select(0, target).mul_(root.index_select(0, by_target.idx))
     row_norm = inverse.index_select(0, target)
@@ -573,6 +573,11 @@ def _normalization(
     reverse_norm = norm if symmetric else norm.index_select(0, transpose)
     reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
     return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
+
+
+def _inverse(degree: Tensor) -> Tensor:
+    """`1 / d`, 0 where a degree is 0."""
+    return torch.where(degree > 0, degree, torch.inf).reciprocal()
 
 
 def _check_degrees(degree: Tensor, weighted: bool) -> None:
@@ -765,7 +770,8 @@ def _bipartite_normalization(
     source, target, weighted = by_target.idx.long(), by_target.row_of_each_entry(), weight is not None
     weight = torch.ones_like(source, dtype=dtype) if weight is None else weight
     degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight).index_add(0, source, weight)
-    inverse = _inverse(degree, weighted)
+    _check_degrees(degree, weighted)
+    inverse = _inverse(degree)
     root = inverse.sqrt()
     norm, row_norm = weight * root[target] * root[source], weight * inverse[target]
     reverse = {"reverse_norm": norm[transpose], "reverse_row_norm": row_norm[transpose]}
