@@ -53,7 +53,7 @@ SETTINGS = (Setting(200, 5, 20, 3.0), Setting(1000, 5, 30, 3.0), Setting(2700, 7
 # What is estimated: the scores of three models, and the differences of two pairs of them.
 MODELS = ("ridge on features", "ridge on neighbors' features", "nearest mean on features")
 PAIRS = {"neighbors − features": (1, 0), "nearest mean − ridge": (2, 0)}
-NETWORKS, NETWORK_NODES, NETWORK_DATA_SETS = ("mlp", "gcn", "gfgn-graph"), 500, 600
+NETWORKS, NETWORK_NODES, NETWORK_DATA_SETS = ("mlp", "gcn", "gfgn-graph"), 500, 200
 NETWORK_PAIRS = {"gcn − mlp": (1, 0), "gfgn-graph − gcn": (2, 1)}
 
 
