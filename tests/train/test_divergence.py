@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from gfgn.data import Dataset, dimensions
-from gfgn.graph import Graph
 from gfgn.runs import Store, compare, select
 from gfgn.train import Replica, TrainConfig, train_replicas
 from gfgn.train.config import initial_best, update_best_
@@ -39,15 +38,10 @@ def test_training_on_samples(data: Dataset) -> None:
     assert run.epoch == -1
 
 
-def test_huge_features_and_tiny_weights(data: Dataset) -> None:
+def test_huge_features(data: Dataset) -> None:
     huge = replace(data, x=torch.full_like(data.x, 3e38))
     [run] = train_replicas("mlp", huge, [HEALTHY], max_epochs=3)
     assert run.diverged
-    edges = data.graph.edge_index
-    weights = torch.full((edges.size(1),), 1e-40)
-    tiny = replace(data, graph=Graph.from_edge_index(edges, data.num_nodes, weights))
-    [run] = train_replicas("gcn", tiny, [HEALTHY], max_epochs=3)
-    assert run.diverged or math.isfinite(run.history["val_loss"][run.epoch])
 
 
 @pytest.mark.parametrize("best", ["score", "loss", "last"])
