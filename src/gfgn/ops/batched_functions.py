@@ -13,6 +13,7 @@ about an index is computed once per tensor, which waits for the device: see `_re
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
@@ -153,9 +154,9 @@ class Deferred(Tensor):
         value = torch.full((), math.nan, dtype=like.dtype, device=like.device)
         return value.expand(tuple(shape)).as_subclass(cls)
 
+    @abstractmethod
     def compute(self) -> Tensor:
         """The values."""
-        raise NotImplementedError
 
     @classmethod
     def __torch_function__(

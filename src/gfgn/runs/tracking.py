@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -60,7 +61,7 @@ class TrackedRun:
         return [dict(zip(self.curves, values, strict=True)) for values in zip(*self.curves.values(), strict=True)]
 
 
-class Tracker(ProgressCallback):
+class Tracker(ProgressCallback, ABC):
     """Sends runs that were trained, not those that were in the store already; a subclass says how, in `send`.
 
     Runs are sent from a thread of the tracker's own: training does not wait for it, `close` does. If sending fails, a
@@ -82,9 +83,9 @@ class Tracker(ProgressCallback):
         self._finished: dict[Hashable, list[Finished]] = {}  # by configuration, runs that have not been sent
         self._thread: ThreadPoolExecutor | None = None
 
+    @abstractmethod
     def send(self, run: TrackedRun) -> None:
         """Sends one run; called from one thread, one run after the other."""
-        raise NotImplementedError
 
     def on_history(self, row: Row, history: History) -> None:
         key = row.key if self.per == "run" else _configuration(row)

@@ -18,7 +18,7 @@ EDGES = np.array([[0, 1], [1, 2]])
 LABELS = np.arange(6) % 2
 
 
-def refused(path: Path, message: str, megabytes: int = 50) -> None:
+def assert_refused(path: Path, message: str, megabytes: int = 50) -> None:
     """The file is refused with this message, within this memory."""
     read_error(path, ".")  # imports
     tracemalloc.start()
@@ -53,25 +53,27 @@ def claims(path: Path, shape: str, dtype: str = "<f4") -> Path:
 def test_columns_of_a_sparse_matrix(columns: int, tmp_path: Path) -> None:
     parts = {"x_data": np.ones(6), "x_indices": np.arange(6), "x_indptr": np.arange(7)}
     np.savez(tmp_path / "a.npz", edge_index=EDGES, y=LABELS, x_shape=np.array([6, columns]), **parts)
-    refused(tmp_path / "a.npz", rf"a\.npz has {columns:,} features, expected at most 1,048,576")
+    assert_refused(tmp_path / "a.npz", rf"a\.npz has {columns:,} features, expected at most 1,048,576")
 
 
 def test_rows_of_an_adjacency_matrix(tmp_path: Path) -> None:
     parts = {"adj_data": np.ones(6), "adj_indices": np.arange(6), "adj_indptr": np.arange(7)}
     shape = np.array([2_000_000_000, 2_000_000_000])
     np.savez(tmp_path / "a.npz", attr_matrix=np.eye(6), labels=LABELS, adj_shape=shape, **parts)
-    refused(tmp_path / "a.npz", r"adj_indptr must be 2000000001 non-decreasing offsets")
+    assert_refused(tmp_path / "a.npz", r"adj_indptr must be 2000000001 non-decreasing offsets")
 
 
 @pytest.mark.parametrize("shape", ["(6, 2000000000)", "(-6, 1)", f"({2**62}, {2**62})", "(6, 2)"])
 def test_shapes_that_arrays_do_not_have(shape: str, tmp_path: Path) -> None:
-    refused(claims(tmp_path / "a.npz", shape), r"a\.npz: x is damaged: .* takes -?[\d,]+ bytes, but has 24")
+    assert_refused(claims(tmp_path / "a.npz", shape), r"a\.npz: x is damaged: .* takes -?[\d,]+ bytes, but has 24")
 
 
 def test_types_that_arrays_do_not_have(tmp_path: Path) -> None:
-    refused(claims(tmp_path / "a.npz", "(6, 1)", "V2000000000"), r"a\.npz: x is damaged")
-    refused(claims(tmp_path / "b.npz", "(6, 1)", "O"), r"b\.npz: x is an array of Python objects")
-    refused(claims(tmp_path / "c.npz", "(" * 5000 + ")" * 5000), r"c\.npz: x is damaged or not in NumPy's format")
+    assert_refused(claims(tmp_path / "a.npz", "(6, 1)", "V2000000000"), r"a\.npz: x is damaged")
+    assert_refused(claims(tmp_path / "b.npz", "(6, 1)", "O"), r"b\.npz: x is an array of Python objects")
+    assert_refused(
+        claims(tmp_path / "c.npz", "(" * 5000 + ")" * 5000), r"c\.npz: x is damaged or not in NumPy's format"
+    )
 
 
 def bomb(path: Path, write: Callable[[zipfile.ZipFile], Any]) -> Path:
@@ -95,13 +97,13 @@ def test_zip_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             archive.writestr(f"{name}.npy", member.getvalue())
 
     message = r"unpacks to 0\.\d GiB from [\d,]+ bytes, expected at most 0\.0 GiB \(1 GiB, or 256 times its size\)"
-    refused(bomb(tmp_path / "a.zip", tables), rf"a\.zip {message}", 8)
-    refused(bomb(tmp_path / "a.npz", arrays), rf"a\.npz {message}", 8)
+    assert_refused(bomb(tmp_path / "a.zip", tables), rf"a\.zip {message}", 8)
+    assert_refused(bomb(tmp_path / "a.npz", arrays), rf"a\.npz {message}", 8)
 
 
 def test_many_arrays(tmp_path: Path) -> None:
     path = bomb(tmp_path / "a.npz", lambda archive: [archive.writestr(f"{k}.npy", b"") for k in range(2_000)])
-    refused(path, r"a\.npz has 2,000 arrays, expected at most 1,000")
+    assert_refused(path, r"a\.npz has 2,000 arrays, expected at most 1,000")
 
 
 def test_rows_of_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +113,7 @@ def test_rows_of_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     encoding = {"column_encoding": {"id": "DELTA_BINARY_PACKED"}, "use_dictionary": ["x"]}
     pq.write_table(table, tmp_path / "nodes.parquet", compression="zstd", **encoding)
     (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
-    refused(tmp_path, r"nodes\.parquet unpacks to 0\.0 GiB from [\d,]+ bytes")
+    assert_refused(tmp_path, r"nodes\.parquet unpacks to 0\.0 GiB from [\d,]+ bytes")
 
 
 def test_one_text_for_many_rows_of_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +121,7 @@ def test_one_text_for_many_rows_of_a_parquet_file(tmp_path: Path, monkeypatch: p
     texts = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 5_000, pa.int32()), pa.array(["a" * 10**4, "b" * 10**4]))
     pq.write_table(pa.table({"id": np.arange(10**4), "label": texts, "x": np.zeros(10**4)}), tmp_path / "nodes.parquet")
     (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
-    refused(tmp_path, r"nodes\.parquet unpacks to 0\.1 GiB")
+    assert_refused(tmp_path, r"nodes\.parquet unpacks to 0\.1 GiB")
     assert pa.total_allocated_bytes() < 2**26
 
 
@@ -131,13 +133,15 @@ def test_columns_of_a_table(kind: str, tmp_path: Path) -> None:
     else:
         pq.write_table(pa.table([[0]] * len(names), names=names), tmp_path / "nodes.parquet")
     (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
-    refused(tmp_path, rf"nodes\.{kind} has 40,002 columns, expected at most 32,768; put wide features into a \.npz")
+    assert_refused(
+        tmp_path, rf"nodes\.{kind} has 40,002 columns, expected at most 32,768; put wide features into a \.npz"
+    )
 
 
 def test_a_header_without_end(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_bytes(b"x" * 2**25)
     (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
-    refused(tmp_path, r"nodes\.csv has a header of 16,777,216 bytes or more")
+    assert_refused(tmp_path, r"nodes\.csv has a header of 16,777,216 bytes or more")
 
 
 def test_the_limits_leave_room_for_wide_features(tmp_path: Path) -> None:
