@@ -198,7 +198,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         if not self.concat:
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
         if self.bias is not None:
-            out = out + self.bias
+            out = out + ops.expand_rows(self.bias, out.size(0))
         return out if scores is None or not return_scores else (out, scores)
 
     def transform(self, x: Tensor) -> Tensor:

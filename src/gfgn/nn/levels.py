@@ -41,7 +41,7 @@ def pool_nodes(z: Tensor, graph: Graph, pool: Pool) -> Tensor:
     if batch is None:  # a plain reduction
         if pool == "max":
             return z.amax(0, keepdim=True) if z.size(0) else z.new_zeros(1, z.size(1))
-        return z.sum(0, keepdim=True) if pool == "sum" else z.sum(0, keepdim=True) / max(z.size(0), 1)
+        return ops.sum_rows(z) if pool == "sum" else ops.sum_rows(z) / max(z.size(0), 1)
     if pool == "max":
         index = batch.unsqueeze(1).expand_as(z)
         return z.new_zeros(graph.num_graphs, z.size(1)).scatter_reduce(0, index, z, "amax", include_self=False)
@@ -93,7 +93,7 @@ def pair_level(
 
 
 def _add_bias(score: Tensor, gate_bias: Tensor | None) -> Tensor:
-    return score if gate_bias is None else score + gate_bias
+    return score if gate_bias is None else score + ops.expand_rows(gate_bias, score.size(0))
 
 
 LEVELS = {

@@ -92,7 +92,8 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor, dropout: Rate = 0.0) -> tuple[Tensor, ...]:
         parts = ops.linear(x, self.weight, None, dropout, self.training).split(self.sizes, dim=1)
-        return tuple(part if b is None else part + b for part, b in zip(parts, self._biases(), strict=True))
+        biases = [b if b is None else ops.expand_rows(b, x.size(0)) for b in self._biases()]
+        return tuple(part if b is None else part + b for part, b in zip(parts, biases, strict=True))
 
     def _biases(self) -> list[Tensor | None]:
         if self.bias is None:

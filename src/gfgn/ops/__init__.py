@@ -6,7 +6,7 @@ tensor. The backend is chosen by device; `backend=` or the environment variable 
 """
 
 from gfgn.ops.attention import attend, edge_dot
-from gfgn.ops.dense import dropout, head_linear, linear
+from gfgn.ops.dense import dropout, expand_rows, head_linear, linear, sum_rows
 from gfgn.ops.dispatch import Backend, backends
 from gfgn.ops.edges import edge_softmax, from_source, from_target, sum_by_target
 from gfgn.ops.gates import gated_neighbor, gated_pair, gated_propagate, pair_aggregate, pair_scores
@@ -24,6 +24,7 @@ __all__ = [
     "dropout",
     "edge_dot",
     "edge_softmax",
+    "expand_rows",
     "from_source",
     "from_target",
     "gated_neighbor",
@@ -42,6 +43,7 @@ __all__ = [
     "propagate_and_mean",
     "sparse_linear",
     "sum_by_target",
+    "sum_rows",
 ]
 
 NEIGHBOR_POOL = {"mean": neighbor_mean, "max": neighbor_max, "sum": neighbor_sum}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-FEWEST_COLUMNS = 1024  # from which splitting a matrix is worth its cost
+from gfgn.ops.heads import shared_matmul
 
 
 def split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -32,9 +32,7 @@ def product(left: Tensor, weight: Tensor) -> Tensor:
     """`x W` from `left_parts(x)` and `weight`, `[F, D]`, float32."""
     high, middle, low = split(weight)
     right = torch.cat([high, middle, low, high, middle, high])
-    if left.is_cuda:
-        return torch.mm(left, right, out_dtype=torch.float32)
-    return left.float() @ right.float()
+    return shared_matmul(left, right, torch.float32)
 
 
 def is_faster(x: Tensor) -> bool:

@@ -58,7 +58,7 @@ def elementwise(name: str) -> Any:
 
 
 def cpu_kernels(module: str) -> Any:
-    """The CPU kernels that no other backend has: products (`"heads"`) and gates (`"small_gates"`) of small heads, the
+    """The CPU kernels that no other backend has: products (`"heads"`), the gates of small heads (`"small_gates"`), the
     sorting of edges (`"index"`) and their normalization (`"normalize"`); `None` without Numba and with
     `GFGN_BACKEND=reference`."""
     return None if os.environ.get("GFGN_BACKEND") == "reference" else _cpu_kernels(module)
@@ -70,9 +70,11 @@ def _cpu_kernels(module: str) -> Any:
 
 
 def cuda_kernels(module: str, device: torch.device) -> Any:
-    """The same for CUDA, of `"index"` and `"normalize"`; `None` for other devices and without Triton, which launches
-    kernels on the current device only."""
+    """The same for CUDA, of `"products"`, `"index"` and `"normalize"`; `None` for other devices and without Triton,
+    which launches kernels on the current device only."""
     if device.type != "cuda" or device.index != torch.cuda.current_device():
+        return None
+    if os.environ.get("GFGN_BACKEND") == "reference":
         return None
     return _cuda_module(module)
 

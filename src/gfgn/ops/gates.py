@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gfgn.ops import reference
 from gfgn.ops.csr import Adjacency, unpack
-from gfgn.ops.dense import head_linear_op
+from gfgn.ops.dense import expand_rows, head_linear_op, sum_rows_op
 from gfgn.ops.dispatch import choose, elementwise, kernels
 from gfgn.ops.heads import halves, halves_backward
 from gfgn.ops.registration import Tensors, empty_like, is_plain, operator, save
@@ -37,7 +37,7 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None 
         raise ValueError(f"gated_propagate: s must have shape {list(z.shape)} or [1, {z.size(1)}], got {list(s.shape)}")
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph))
     if backend != "triton":
-        return torch.lerp(z, propagate(z, graph, backend), s)
+        return torch.lerp(z, propagate(z, graph, backend), s if s.size(0) > 1 else expand_rows(s, z.size(0)))
     return gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), _needs_gradient(z, s), backend)[0]
 
 
@@ -327,4 +327,4 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         grad_z, grad_s = grad * (1 - s) + backward, grad * forward
     else:
         grad_z, grad_s = gated_gradient_op(grad, s, diff, ctx.reverse, ctx.backend)
-    return grad_z, grad_s if s.size(0) == z.size(0) else grad_s.sum(0, keepdim=True)
+    return grad_z, grad_s if s.size(0) == z.size(0) else sum_rows_op(grad_s)

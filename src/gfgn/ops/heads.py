@@ -1,4 +1,4 @@
-"""Products with one small matrix per head, without copying the columns of a head."""
+"""Products with one matrix per head, without copying the columns of a head, and sums over rows."""
 
 # mypy: disable-error-code="no-any-return"
 
@@ -9,11 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gfgn.ops.dispatch import cpu_kernels
+from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 
-MANY_NODES = 16_384  # from which a GPU computes the gradient of a weight as one large product
-MANY_HEADS = 64  # from which their number alone keeps a GPU busy
-SMALL = 16  # columns of a head up to which the CPU has its own kernels, for matrices of at most four times as many rows
+SMALL = 16  # columns of a head up to which the CPU has its own kernels of gates
 
 
 def by_head(x: Tensor, heads: int) -> Tensor:
@@ -23,11 +21,11 @@ def by_head(x: Tensor, heads: int) -> Tensor:
 
 def head_matmul(x: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor:
     """`x_k W_k` for every head `k`: `[N, heads·d]` times `[heads, d, e]` gives `[N, heads·e]`, added to `onto`."""
-    heads, depth, width = weight.shape
+    heads, _, width = weight.shape
     out = x.new_empty(x.size(0), heads * width) if onto is None else onto
-    small = _small_products(x, depth, width)
-    if small is not None:
-        small.head_matmul(x, weight, out, onto is not None)
+    own = _products(x)
+    if own is not None:
+        own.head_matmul(x, weight, out, onto is not None)
     elif onto is None:
         torch.bmm(by_head(x, heads), weight, out=by_head(out, heads))
     else:
@@ -37,29 +35,47 @@ def head_matmul(x: Tensor, weight: Tensor, onto: Tensor | None = None) -> Tensor
 
 def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     """`x_kᵀ g_k` for every head `k`: `[heads, d, e]`."""
-    small = _small_products(x, x.size(1) // heads, grad.size(1) // heads)
-    if small is not None:
-        return small.head_weight_gradient(x, grad, heads)
-    if not x.is_cuda or x.size(0) < MANY_NODES or heads >= MANY_HEADS:
-        return torch.bmm(by_head(x, heads).transpose(1, 2), by_head(grad, heads))
-    # A long sum into a few small matrices leaves most of a GPU idle. The product of all heads with all heads does not,
-    # and is faster, although only the blocks on its diagonal are used.
-    blocks = (x.t() @ grad).view(heads, x.size(1) // heads, heads, grad.size(1) // heads)
-    return blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1).contiguous()
+    own = _products(x)
+    if own is not None:
+        return own.head_weight_gradient(x, grad, heads)
+    return torch.bmm(by_head(x, heads).transpose(1, 2), by_head(grad, heads))
 
 
-def _small_products(x: Tensor, depth: int, width: int) -> Any:
-    """The kernels for products that are too small for a BLAS library, or `None`."""
-    return cpu_kernels("heads") if _has_small_kernels(x, width) and depth <= 4 * SMALL else None
+def shared_matmul(x: Tensor, weight: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """`x W`, `[N, F]` times `[F, R·D]`, where the columns of `W` may be those of many replicas; the result in `dtype`
+    if that is wider."""
+    own, dtype = _products(x), dtype or weight.dtype
+    if own is None:
+        return x.to(dtype) @ weight.to(dtype)
+    out = weight.new_empty(x.size(0), weight.size(1), dtype=dtype)
+    own.head_matmul(x, weight.unsqueeze(0), out, False)
+    return out
+
+
+def shared_weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
+    """`xᵀ g`, the gradient of `shared_matmul` for the weights."""
+    own = _products(x)
+    return x.t() @ grad if own is None else own.head_weight_gradient(x, grad, 1)[0]
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """`[C]`: the sum of the rows of `[N, C]`."""
+    own = _products(x)
+    return x.sum(0) if own is None else own.row_sums(x)
+
+
+def _products(x: Tensor) -> Any:
+    """Kernels whose bits do not depend on the number of heads, columns or threads, or `None`: then PyTorch's."""
+    if x.device.type == "cpu":
+        return cpu_kernels("heads") if x.dtype in (torch.float32, torch.float64) else None
+    return cuda_kernels("products", x.device) if x.dtype in (torch.float32, torch.bfloat16, torch.float16) else None
 
 
 def _small_gates(x: Tensor, gate: Tensor) -> Any:
     """The kernels for the gates of small heads, or `None`."""
-    return cpu_kernels("small_gates") if _has_small_kernels(x, gate.size(2)) else None
-
-
-def _has_small_kernels(x: Tensor, width: int) -> bool:
-    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) and width <= SMALL
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or gate.size(2) > SMALL:
+        return None
+    return cpu_kernels("small_gates")
 
 
 def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,8 +6,11 @@ independently, so a thousand replicas are one wide call.
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import torch
@@ -31,6 +34,27 @@ Context: TypeAlias = Callable[[Any, tuple[Any, ...], Any], None]
 Backward: TypeAlias = Callable[..., tuple[Any, ...]]
 
 
+_batch = threading.local()
+
+
+def replicas() -> int:
+    """Number of replicas whose columns the running operator has; 1 outside of `vmap`.
+
+    Kernels cut their work by the columns of one replica, so that the bits of its results do not depend on the others.
+    """
+    count: int = getattr(_batch, "replicas", 1)
+    return count
+
+
+@contextmanager
+def _among(count: int) -> Iterator[None]:
+    before, _batch.replicas = replicas(), count
+    try:
+        yield
+    finally:
+        _batch.replicas = before
+
+
 class Operator:
     """A kernel together with all that PyTorch needs to know about it.
 
@@ -44,6 +68,7 @@ class Operator:
         features: How many of the first arguments are feature matrices; their replicas are concatenated by columns.
         columns: Indices of the arguments that hold one value per column (or per replica).
         heads: Indices of the arguments that hold one matrix per head; replicas are further heads.
+        view: Whether the kernel returns a view of an argument, of which `torch.library` needs a copy.
     """
 
     def __init__(
@@ -53,11 +78,13 @@ class Operator:
         features: int,
         columns: Sequence[int] = (),
         heads: Sequence[int] = (),
+        view: bool = False,
     ) -> None:
         self.kernel, self.features, self.stacked = kernel, features, (*columns, *heads)
         self.differentiable = features + len(heads)
         self.name = kernel.__name__.removesuffix("_op")
-        self.library = torch.library.custom_op(f"gfgn::{self.name}", kernel, mutates_args=())
+        registered = _copied(kernel) if view else kernel
+        self.library = torch.library.custom_op(f"gfgn::{self.name}", registered, mutates_args=())
         self.library.register_fake(fake)
         self.library.register_vmap(lambda info, in_dims, *args: self._batch(info.batch_size, in_dims, *args))
         self.registered = overload(self.library)
@@ -122,11 +149,20 @@ class Operator:
             x, dim = args[k], in_dims[k]
             x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
             wide[k] = x.reshape(x.size(0) * x.size(1), *x.shape[2:])
-        out = self(*wide)
+        with _among(replicas() * size):
+            out = self(*wide)
         if isinstance(out, Tensor):
             return _split_replicas(out, size)
         results = [_split_replicas(one, size) for one in out]
         return tuple(one for one, _ in results), tuple(dim for _, dim in results)
+
+
+def _copied(kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(kernel)
+    def copied(*args: Any) -> Tensor:
+        return kernel(*args).clone()
+
+    return copied
 
 
 def _split_replicas(out: Tensor, size: int) -> tuple[Tensor, int | None]:
@@ -144,11 +180,13 @@ def _eager_function(name: str, kernel: Callable[..., Any], context: Context, bac
     # A `forward` that takes the context itself: PyTorch calls it with less overhead than one with `setup_context`.
     def forward(ctx: Any, *args: Any) -> Any:
         out = kernel(*args)
+        ctx.replicas = replicas()
         context(ctx, args, out)
         return out
 
     def padded(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        result = backward(ctx, *grads)
+        with _among(ctx.replicas):
+            result = backward(ctx, *grads)
         return *result, *[None] * (arguments - len(result))
 
     return type(name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(padded)})
@@ -160,10 +198,10 @@ def is_plain(x: Tensor) -> bool:
 
 
 def operator(
-    fake: Callable[..., Any], features: int, columns: Sequence[int] = (), heads: Sequence[int] = ()
+    fake: Callable[..., Any], features: int, columns: Sequence[int] = (), heads: Sequence[int] = (), view: bool = False
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Makes an `Operator` of the decorated kernel; the operator's name is the kernel's, less its `_op`."""
-    return lambda kernel: Operator(kernel, fake, features, columns, heads)
+    return lambda kernel: Operator(kernel, fake, features, columns, heads, view)
 
 
 def save(*indices: int, rest: int) -> Context:

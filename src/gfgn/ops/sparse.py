@@ -18,6 +18,7 @@ from torch import Tensor
 from gfgn.ops import bf16_split, reference
 from gfgn.ops.csr import CSR, compress, unpack
 from gfgn.ops.dispatch import choose, kernels
+from gfgn.ops.heads import shared_matmul, shared_weight_gradient
 from gfgn.ops.keys import keep, next_key, rate_dtype
 from gfgn.ops.registration import Tensors, empty_rows, operator, save
 from gfgn.ops.sums import spmm_op
@@ -147,11 +148,22 @@ def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 @operator(lambda weight, x, left: weight.new_empty(x.size(0), weight.size(1)), features=1)
 def shared_linear_op(weight: Tensor, x: Tensor, left: Tensor | None) -> Tensor:
     """`x W`, where every replica has its own `W`, `[F, D]`, and all have the same `x`; `left`: `x` split into parts."""
-    if left is not None and weight.dtype == torch.float32 and weight.size(1) >= bf16_split.FEWEST_COLUMNS:
+    if left is not None and weight.dtype == torch.float32:
         return bf16_split.product(left, weight)
-    return x @ weight
+    return shared_matmul(x, weight)
+
+
+@operator(lambda grad, x: grad.new_empty(x.size(1), grad.size(1)), features=1)
+def shared_linear_gradient_op(grad: Tensor, x: Tensor) -> Tensor:
+    """`xᵀ g`, the gradient of `shared_linear_op` for `W`."""
+    return shared_weight_gradient(x, grad)
 
 
 @shared_linear_op.gradient(save(rest=1))
 def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (shared_linear_op(grad, ctx.rest[0].t(), None),)
+    return (shared_linear_gradient_op(grad, ctx.rest[0]),)
+
+
+@shared_linear_gradient_op.gradient(save(rest=1))
+def _(ctx: Any, upstream: Tensor) -> tuple[Any, ...]:
+    return (shared_linear_op(upstream, ctx.rest[0], None),)

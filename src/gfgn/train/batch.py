@@ -24,6 +24,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
 from gfgn.graph import Graph
 from gfgn.ops.adam import BETAS, adam_, copy_where_
+from gfgn.ops.dense import sum_rows_op
 from gfgn.ops.keys import GOLDEN, mix, rate_dtype
 from gfgn.train import metrics
 from gfgn.train.config import TrainConfig, initial_best, update_best_
@@ -162,8 +163,8 @@ class Batch:
         limit = self.config.clip
         if limit is None:
             return torch.ones_like(self.tensors["lr"])
-        squares = [grad.flatten(1).square().sum(1) for grad in grads.values() if grad is not None]
-        return (limit / (torch.stack(squares).sum(0).sqrt() + 1e-6)).clamp(max=1)
+        squares = [grad.flatten(1).square().t() for grad in grads.values() if grad is not None]
+        return (limit / (sum_rows_op(torch.cat(squares))[0].sqrt() + 1e-6)).clamp(max=1)
 
     @torch.no_grad()
     def validate(self) -> None:
@@ -332,11 +333,12 @@ def _without_self_loops(scores: Tensor, graph: Graph) -> Tensor:
 def _summaries(scores: Tensor) -> list[dict[str, float] | None]:
     if scores.size(1) == 0:  # a graph without edges has no gates of pairs
         return [None] * scores.size(0)
-    low, high = scores.aminmax(dim=1)
-    std, mean = torch.std_mean(scores, dim=1, correction=0)
-    below = (scores < 0.55).to(scores.dtype).mean(1)
-    rows = torch.stack([low, mean, high, std, below], 1).tolist()
-    return [dict(zip(GATES, row, strict=True)) for row in rows]
+    rows = []
+    for each in scores:  # one by one: PyTorch's sums depend on how many there are
+        std, mean = torch.std_mean(each, correction=0)
+        low, high = each.aminmax()
+        rows.append(torch.stack([low, mean, high, std, (each < 0.55).sum() / each.numel()]))
+    return [dict(zip(GATES, row, strict=True)) for row in torch.stack(rows).tolist()]
 
 
 def _select(name: str, value: Tensor, index: Tensor) -> Tensor:

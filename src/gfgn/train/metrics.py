@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax
 
+from gfgn.ops.dense import sum_rows_op
+
 
 def node_losses(logits: Tensor, y: Tensor) -> Tensor:
     """The cross-entropy of each node, or, for multi-label `y` (`[N, C]` of bool), its mean over the labels."""
@@ -30,7 +32,8 @@ def loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         # Nodes last: on a CPU a sum over a few adjacent numbers per node takes seven times as long.
         index = y.clamp(min=0).view(1, 1, -1).expand(logits.size(0), 1, -1)
         losses = -log_softmax(logits.transpose(1, 2).contiguous(), 1).gather(1, index).squeeze(1)
-    return (losses * weight).sum(1)
+    # Adjacent numbers of one replica would be added in an order that depends on how many replicas there are.
+    return sum_rows_op((losses * weight).t().contiguous()).squeeze(0)
 
 
 def _largest(logits: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
-from gfgn.nn.baselines.common import UniformConvNetwork
+from gfgn.nn.baselines.common import UniformConvNetwork, repeat_columns, sum_of
 from gfgn.nn.entry import SIZES, Model
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
@@ -40,10 +40,10 @@ class ACMLayer(ResettableModule):
     def forward(self, x: Tensor, looped: Graph, dropout: Rate = 0.0) -> Tensor:
         low, high, own = self.lin(x, dropout)
         smooth_low, smooth_high = random_walk(torch.cat([low, high], dim=1), looped).chunk(2, dim=1)
-        channels = torch.stack([smooth_low, high - smooth_high, own], dim=1).relu()
-        scores = (channels * self.score).sum(2).sigmoid()
-        alpha = (scores @ self.mix / CHANNELS).softmax(1)
-        return (channels * alpha.unsqueeze(2)).sum(1)
+        channels = torch.cat([smooth_low, high - smooth_high, own], dim=1).relu()
+        scores = ops.head_linear(channels, self.score.unsqueeze(2)).sigmoid()
+        alpha = (ops.linear(scores, self.mix.t()) / CHANNELS).softmax(1)
+        return sum_of((channels * repeat_columns(alpha, own.size(1))).chunk(CHANNELS, dim=1))
 
 
 def random_walk(x: Tensor, graph: Graph) -> Tensor:

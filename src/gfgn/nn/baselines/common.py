@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
+from gfgn import ops
 from gfgn.graph import Graph, as_graph
 from gfgn.nn.conv import norm_dtype
 from gfgn.nn.linear import Rate, ResettableModule
@@ -96,5 +99,15 @@ class UniformConvNetwork(ConvNetwork):
 
 def join_heads(out: Tensor, heads: int, concat: bool) -> Tensor:
     """Keeps heads side by side, `[N, heads * d]`, or averages them, `[N, d]`."""
-    by_head: Tensor = out.unflatten(1, (heads, -1))
-    return out if concat else by_head.mean(1)
+    return out if concat else sum_of(out.chunk(heads, dim=1)) / heads
+
+
+def repeat_columns(x: Tensor, count: int) -> Tensor:
+    """`[N, D]` with each column `count` times, `[N, D·count]`: PyTorch's gradient of an expanded tensor is a sum whose
+    order depends on the shapes."""
+    return ops.head_linear(x, x.new_ones(x.size(1), 1, count))
+
+
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    """The sum of tensors, one after the other: PyTorch's order depends on the shapes."""
+    return functools.reduce(torch.add, parts)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import UniformConvNetwork
+from gfgn.nn.baselines.common import UniformConvNetwork, repeat_columns
 from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear
 from gfgn.ops.attention import attend, edge_dot
@@ -43,10 +42,10 @@ class GaANLayer(ResettableModule):
     def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         query, key, value, pool, gate_own, own, gate_mean = self.lin(x, dropout)
         alpha = edge_softmax(edge_dot(query, key, self.heads, graph), graph)
-        attended = attend(alpha, leaky_relu(value, SLOPE), graph).unflatten(1, (self.heads, -1))
+        attended = attend(alpha, leaky_relu(value, SLOPE), graph)
         gate = gate_own + self.gate_max(ops.neighbor_max(pool, graph)) + ops.neighbor_mean(gate_mean, graph)
-        gated = attended * torch.sigmoid(gate).unsqueeze(2)
-        return own + self.out_heads(gated.flatten(1))
+        gated = attended * repeat_columns(gate.sigmoid(), value.size(1) // self.heads)
+        return own + self.out_heads(gated)
 
 
 class GaAN(UniformConvNetwork):

@@ -42,11 +42,11 @@ class GATLayer(ResettableModule):
     def forward(self, x: Tensor, looped: Graph, dropout: Rate = 0.0) -> Tensor:
         """Runs the layer on a graph with self-loops."""
         z = self.lin(x, dropout)
-        by_head = z.unflatten(1, (self.heads, -1))
-        source, target = ((by_head * a).sum(2) for a in (self.source, self.target))
+        source, target = (ops.head_linear(z, a.view(self.heads, -1, 1)) for a in (self.source, self.target))
         scores = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE)
         alpha = ops.dropout(edge_softmax(scores, looped), dropout, self.training)
-        return join_heads(attend(alpha, z, looped), self.heads, self.concat) + self.bias
+        out = join_heads(attend(alpha, z, looped), self.heads, self.concat)
+        return out + ops.expand_rows(self.bias, out.size(0))
 
 
 class GAT(ConvNetwork):

@@ -36,9 +36,10 @@ class GATv2Layer(ResettableModule):
         """Runs the layer on a graph with self-loops."""
         source, target = self.lin(x, dropout)
         pair = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE)
-        scores = (pair.unflatten(1, (self.heads, -1)) * self.attention).sum(2)
+        scores = ops.head_linear(pair, self.attention.view(self.heads, -1, 1))
         alpha = ops.dropout(edge_softmax(scores, looped), dropout, self.training)
-        return join_heads(attend(alpha, source, looped), self.heads, self.concat) + self.bias
+        out = join_heads(attend(alpha, source, looped), self.heads, self.concat)
+        return out + ops.expand_rows(self.bias, out.size(0))
 
 
 class GATv2(GAT):

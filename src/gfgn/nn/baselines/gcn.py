@@ -21,7 +21,7 @@ class GCNLayer(ResettableModule):
     def forward(self, x: Tensor, looped: Graph, dropout: Rate = 0.0) -> Tensor:
         """Runs the layer on a graph with self-loops."""
         z = ops.linear(x, self.lin.weight, None, dropout, self.training)
-        return ops.propagate(z, looped) + self.lin.bias
+        return ops.propagate(z, looped) + ops.expand_rows(self.lin.bias, z.size(0))
 
 
 class GCN(UniformConvNetwork):

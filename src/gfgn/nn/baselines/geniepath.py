@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import GraphNetwork
 from gfgn.nn.conv import check_positive
@@ -29,7 +30,7 @@ class Breadth(ResettableModule):
     def forward(self, h: Tensor, looped: Graph) -> Tensor:
         own, other, value = self.lin(h)
         pair = torch.tanh(from_target(own, looped) + from_source(other, looped))
-        alpha = edge_softmax((pair * self.score).sum(1, keepdim=True), looped)
+        alpha = edge_softmax(ops.linear(pair, self.score), looped)
         return attend(alpha, value, looped).tanh()
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.data.diagnosis import connected_components
 from gfgn.graph import Graph, per_graph
-from gfgn.nn.baselines.common import ConvNetwork
+from gfgn.nn.baselines.common import ConvNetwork, sum_of
 from gfgn.nn.baselines.isomap import Points, isomap
 from gfgn.nn.entry import Model, Parameter, layers
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
@@ -72,11 +72,10 @@ class GeomGCNLayer(ResettableModule):
         width = own.size(1)
         by_bin = torch.stack(parts, dim=1).reshape(-1, width)  # one row per node and bin
         gathered = ops.propagate(by_bin, geometry.bins).reshape(own.size(0), BINS * width)
-        out = torch.cat([gathered, geometry.own.to(own.dtype) * own], dim=1)
-        if self.merge != "cat":
-            virtual = out.unflatten(1, (VIRTUAL, width))
-            out = virtual.mean(1) if self.merge == "mean" else virtual.sum(1)
-        return (out if self.rescale else out / VIRTUAL) + self.bias
+        virtual = (*gathered.chunk(BINS, dim=1), geometry.own.to(own.dtype) * own)
+        out = torch.cat(virtual, dim=1) if self.merge == "cat" else sum_of(virtual)
+        out = out / VIRTUAL if self.merge == "mean" else out
+        return (out if self.rescale else out / VIRTUAL) + ops.expand_rows(self.bias, out.size(0))
 
 
 class GeomGCN(ConvNetwork):

@@ -39,10 +39,12 @@ class GPRGNN(APPNP):
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
         h = self.mlp(x)
-        out = self.gamma[0] * h
-        for k in range(1, self.gamma.size(0)):
+        # One row per step, with its weight in every column.
+        weights = ops.linear(self.gamma.unsqueeze(1), h.new_ones(h.size(1), 1)).split(1)
+        out = ops.expand_rows(weights[0], h.size(0)) * h
+        for weight in weights[1:]:
             h = ops.propagate(h, looped)
-            out = out + self.gamma[k] * h
+            out = out + ops.expand_rows(weight, h.size(0)) * h
         return out
 
 

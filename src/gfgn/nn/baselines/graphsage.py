@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from gfgn import ops
 from gfgn.graph import Graph
-from gfgn.nn.baselines.common import UniformConvNetwork
+from gfgn.nn.baselines.common import UniformConvNetwork, repeat_columns
 from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
@@ -25,6 +24,12 @@ class SAGELayer(ResettableModule):
     def forward(self, x: Tensor, graph: Graph, dropout: Rate = 0.0) -> Tensor:
         own, neighbor = self.lin(x, dropout)
         return own + ops.neighbor_mean(neighbor, graph)
+
+
+def scale_to_length_one(x: Tensor) -> Tensor:
+    """Every row divided by its Euclidean length; a row of zeros stays."""
+    squares = ops.linear(x.square(), x.new_ones(1, x.size(1)))
+    return x * repeat_columns(squares.clamp(min=1e-24).rsqrt(), x.size(1))
 
 
 class GraphSAGE(UniformConvNetwork):
@@ -42,7 +47,7 @@ class GraphSAGE(UniformConvNetwork):
         self.normalize = normalize
 
     def activate(self, x: Tensor) -> Tensor:
-        return normalize(x.relu(), dim=1) if self.normalize else x.relu()
+        return scale_to_length_one(x.relu()) if self.normalize else x.relu()
 
     def on_layers(self, x: Tensor, graphs: Sequence[Graph]) -> Tensor:
         """Computes the logits with one graph per layer, whose nodes are the first nodes of the previous one."""

@@ -50,7 +50,7 @@ class LINKX(GraphNetwork):
             reset(child)
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
-        by_nodes = ops.neighbor_sum(self.nodes, graph) + self.nodes_bias
+        by_nodes = ops.neighbor_sum(self.nodes, graph) + ops.expand_rows(self.nodes_bias, graph.num_nodes)
         by_features = self.features(x, self.dropout)
         joined = self.join_nodes(by_nodes) + self.join_features(by_features) + by_nodes + by_features
         return self.mlp(joined.relu())

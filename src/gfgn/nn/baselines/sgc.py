@@ -28,7 +28,7 @@ class SGC(GraphNetwork):
         z = ops.linear(x, self.lin.weight, None, self.dropout, self.training)
         for _ in range(self.hops):
             z = ops.propagate(z, looped)
-        return z + self.lin.bias
+        return z + ops.expand_rows(self.lin.bias, z.size(0))
 
 
 ENTRY = Model(

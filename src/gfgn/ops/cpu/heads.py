@@ -1,28 +1,34 @@
-"""Products with one small matrix per head: with about eight columns, too small for a BLAS to be fast.
+"""Products with one matrix per head, and sums over rows: the same bits for a column whatever stands beside it.
 
-Columns are processed `LANES` at a time, whichever heads they belong to. Such a block reads the columns of those heads
-and no others, so its matrix is narrow, with −0 where the heads differ; the values of a row are multiplied with its
-rows one by one, all in registers. A result that is not finite is computed again without what belongs to other heads,
-which may be those of another replica: 0 · ∞ is NaN. Sums over rows are computed per task and added in order: the bits
-do not depend on threads.
+A product is computed in tiles: a few rows times one or two vectors of columns, all in registers. A value is one chain
+of fused multiplications and additions in a fixed order, and sums over many rows are cut by the number of rows alone.
+So the bits of a head do not depend on the number of heads, of replicas or of threads, as those of a BLAS library do.
 """
 
-import functools
 from collections import namedtuple
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from numba import types
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, Emitter, as_pointers, inlined, instruction, integers, kernel
-from gfgn.ops.cpu.threads import for_each_task, run_tasks
-from gfgn.ops.cpu.vectors import all_within, load, load_masked, read, store, store_masked, zeros
+from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, kernel
+from gfgn.ops.cpu.threads import finish_task, for_each_task, next_task, run_tasks, wait_for_tasks
+from gfgn.ops.cpu.vectors import atomic_add, load, load_masked, store, store_masked, zeros
 
 ROWS = 128
 """Rows in one task."""
-FINITE = 3e38
-"""A result up to this size is finite in every type, and no product with 0 was anything but 0."""
+DEPTH = 128
+"""Columns of `x` whose part of a matrix is multiplied at a time: with it, a panel fits into the first-level cache."""
+CHUNKS = 8
+"""Parts at most into which a sum over rows is cut; each has a sum of its own."""
+STRIP = 64
+"""Rows that are added up before they are added to the sum of their chunk."""
+
+# Tiles: rows of `x` (or columns, for a gradient) by vectors. Enough independent sums to keep the processor busy.
+WIDE, WIDE_REST = ((0,) * 4, (0,) * 2), ((0,), (0,) * 2)
+NARROW, NARROW_REST = ((0,) * 8, (0,)), ((0,), (0,))
 
 
 def num_tasks(rows: int) -> int:
@@ -30,9 +36,8 @@ def num_tasks(rows: int) -> int:
 
 
 def to_blocks(weight: Tensor, index: Tensor) -> Tensor:
-    """The matrices of blocks from those of the heads; `index` points past the last value where there is a −0, which no
-    weight is."""
-    return torch.cat([weight.reshape(-1) + 0.0, weight.new_full((1,), -0.0)])[index]
+    """Matrices of blocks from those of heads; `index` points past the last value where there is 0."""
+    return torch.cat([weight.reshape(-1), weight.new_zeros(1)])[index]
 
 
 def from_blocks(blocks: Tensor, index: Tensor, shape: tuple[int, int, int]) -> Tensor:
@@ -42,104 +47,116 @@ def from_blocks(blocks: Tensor, index: Tensor, shape: tuple[int, int, int]) -> T
     return values[:-1].view(shape)
 
 
-class Blocks(NamedTuple):
-    """How the columns of heads are cut into blocks of `LANES`."""
-
-    first: Tensor
-    """`[blocks]`: the first column that each block reads."""
-    span: int
-    """The largest number of columns that a block reads."""
-    layout: Tensor
-    """`[blocks, span, LANES]`: see `to_blocks`."""
+# --- tiles ----------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=256)
-def _blocks(heads: int, depth: int, width: int) -> Blocks:
-    """The blocks of `[heads, depth, width]` matrices."""
-    column = torch.arange(-(-heads * width // LANES) * LANES).view(-1, LANES)
-    head = column.clamp(max=heads * width - 1) // width
-    first = head[:, 0] * depth
-    span = int((head[:, -1] + 1 - head[:, 0]).max()) * depth
-    source = first.view(-1, 1, 1) + torch.arange(span).view(1, -1, 1)
-    exists = (source // depth == head.unsqueeze(1)) & (column < heads * width).unsqueeze(1)
-    index = (head.unsqueeze(1) * depth + source % depth) * width + (column % width).unsqueeze(1)
-    return Blocks(first, span, torch.where(exists, index, heads * depth * width))
-
-
-# `matrix`: `[blocks, span, LANES]`; `depth`, `columns`: the columns of `x` and `out`; `add`: whether to add to `out`.
-Product = namedtuple("Product", "x matrix first out rows depth columns span add")
-
-
-@inlined
-def store_block(op: Any, total: Any, row: int, block: int) -> None:
-    """Stores or adds a block of a row's results."""
-    offset, count = row * op.columns + block * LANES, op.columns - block * LANES
-    store_masked(total + load_masked(op.out, offset, count) if op.add else total, op.out, offset, count)
+def _tile(pointer: Any, shape: Any) -> Any:
+    return types.UniTuple(Vector(pointer.dtype), len(shape[0]) * len(shape[1]))
 
 
 @instruction
-def where_own(weights: Any, value: Any) -> Any:
-    """`value` in the lanes whose weight is not −0, else 0."""
-    bits = weights.scalar.bitwidth
+def zero_tile(pointer: Any, shape: Any) -> Any:
+    """A tile of zeros."""
+    tile = _tile(pointer, shape)
 
-    def emit(llvm: Emitter, row: Any, x: Any) -> Any:
-        sign = llvm.numbers(bits, -(2 ** (bits - 1)))
-        own = llvm.builder.icmp_signed("!=", llvm.builder.bitcast(row, integers(bits)), sign)
-        return llvm.builder.select(own, llvm.widen(x, value, weights), llvm.zeros(weights))
+    def emit(llvm: Emitter, *_: Any) -> Any:
+        return llvm.context.make_tuple(llvm.builder, tile, [llvm.zeros(tile.dtype)] * len(tile))
 
-    return weights(weights, value), emit
+    return tile(pointer, shape), emit
+
+
+@instruction
+def multiply_tile(tile: Any, x: Any, first: Any, step: Any, y: Any, at: Any, shape: Any) -> Any:
+    """The tile plus the product of the numbers at `first`, `first + step`, … with the vectors from `at` on."""
+    rows, vectors, vector = len(shape[0]), len(shape[1]), tile.dtype
+    intrinsic = f"llvm.fmuladd.v{LANES}f{vector.scalar.bitwidth}"
+
+    def emit(llvm: Emitter, before: Any, x: Any, first: Any, step: Any, y: Any, at: Any, _: Any) -> Any:
+        right = [llvm.load(vector, llvm.element(y, at, v * LANES)) for v in range(vectors)]
+        items = []
+        for row in range(rows):
+            left = llvm.splat(llvm.builder.load(llvm.element(x, first)))
+            first = llvm.builder.add(first, step)
+            for v in range(vectors):
+                total = llvm.builder.extract_value(before, row * vectors + v)
+                items.append(llvm.call(intrinsic, total.type, left, right[v], total))
+        return llvm.context.make_tuple(llvm.builder, tile, items)
+
+    signature = tile(tile, x, types.int64, types.int64, y, types.int64, shape)
+    return signature, emit
+
+
+@instruction
+def change_tile(tile: Any, pointer: Any, first: Any, step: Any, count: Any, add: Any, shape: Any) -> Any:
+    """Stores the tile, or adds it, at `first`, `first + step`, …; of each row the first `count` columns."""
+    rows, vectors, vector = len(shape[0]), len(shape[1]), tile.dtype
+
+    def emit(llvm: Emitter, items: Any, base: Any, first: Any, step: Any, count: Any, add: Any, _: Any) -> None:
+        build = llvm.builder
+        for v in range(vectors):
+            inside = llvm.first_lanes(build.sub(count, llvm.number(64, v * LANES)))
+            read, at = build.and_(inside, llvm.splat(add)), build.add(first, llvm.number(64, v * LANES))
+            for row in range(rows):
+                address = llvm.element(base, at)
+                total = build.fadd(
+                    llvm.load_where(vector, address, read), build.extract_value(items, row * vectors + v)
+                )
+                llvm.store_where(vector, total, address, inside)
+                at = build.add(at, step)
+
+    return types.void(tile, pointer, types.int64, types.int64, types.int64, types.boolean, shape), emit
+
+
+# --- products -------------------------------------------------------------------------------------
+
+# `panels`: `[heads, panels, depth, LANES or 2 LANES]`, the matrices with zeros to the right; `depth`, `width`: of one
+# head's matrix; `add`: whether to add to `out`; `wide`: whether a panel has two vectors.
+Product = namedtuple("Product", "x panels out rows heads depth width add wide")
+
+
+def _panels(weight: Tensor) -> Tensor:
+    """`[heads, d, e]` cut into panels of columns: `[heads, panels, d, columns of a panel]`."""
+    width = LANES if weight.size(2) <= LANES else 2 * LANES
+    count = -(-weight.size(2) // width)
+    padded = torch.nn.functional.pad(weight, (0, count * width - weight.size(2)))
+    return padded.unflatten(2, (count, width)).transpose(1, 2).contiguous()
 
 
 @inlined
-def checked(op: Any, total: Any, row: int, block: int) -> Any:
-    """A block of one row as computed if it is finite, else computed from the columns of each lane's own head alone."""
-    if all_within(total, FINITE):
-        return total
-    first = read(op.first, block)
-    again = zeros(op.out)
-    for k in range(min(op.span, op.depth - first)):
-        weights = load(op.matrix, (block * op.span + k) * LANES)
-        again = again + weights * where_own(weights, read(op.x, row * op.depth + first + k))
-    return again
+def multiply_rows(op: Any, row: int, head: int, panel: int, low: int, high: int, shape: Any) -> None:
+    """The product of a few rows with the rows `low` to `high` of a panel."""
+    lanes = len(shape[1]) * LANES
+    panels = (op.width + lanes - 1) // lanes
+    step, first = op.heads * op.depth, row * op.heads * op.depth + head * op.depth
+    at = (head * panels + panel) * op.depth * lanes
+    tile = zero_tile(op.out, shape)
+    for k in range(low, high):
+        tile = multiply_tile(tile, op.x, first + k, step, op.panels, at + k * lanes, shape)
+    offset = (row * op.heads + head) * op.width + panel * lanes
+    change_tile(tile, op.out, offset, op.heads * op.width, op.width - panel * lanes, op.add or low > 0, shape)
 
 
 @inlined
-def multiply(op: Any, row: int, block: int) -> None:
-    """One block of one row."""
-    first = read(op.first, block)
-    total = zeros(op.out)
-    for k in range(min(op.span, op.depth - first)):
-        total = total + load(op.matrix, (block * op.span + k) * LANES) * read(op.x, row * op.depth + first + k)
-    store_block(op, checked(op, total, row, block), row, block)
-
-
-@inlined
-def multiply_four(op: Any, row: int, block: int) -> None:
-    """One block of four rows, for which a row of the matrix is loaded once."""
-    first = read(op.first, block)
-    source = row * op.depth + first
-    t0 = t1 = t2 = t3 = zeros(op.out)
-    for k in range(min(op.span, op.depth - first)):
-        weights = load(op.matrix, (block * op.span + k) * LANES)
-        t0 = t0 + weights * read(op.x, source + k)
-        t1 = t1 + weights * read(op.x, source + op.depth + k)
-        t2 = t2 + weights * read(op.x, source + 2 * op.depth + k)
-        t3 = t3 + weights * read(op.x, source + 3 * op.depth + k)
-    store_block(op, checked(op, t0, row, block), row, block)
-    store_block(op, checked(op, t1, row + 1, block), row + 1, block)
-    store_block(op, checked(op, t2, row + 2, block), row + 2, block)
-    store_block(op, checked(op, t3, row + 3, block), row + 3, block)
+def multiply_head(op: Any, task: int, head: int, shape: Any, rest: Any) -> None:
+    """The product of a task's rows with the matrix of a head."""
+    first, last, lanes, together = task * ROWS, min((task + 1) * ROWS, op.rows), len(shape[1]) * LANES, len(shape[0])
+    tiled = first + (last - first) // together * together
+    for panel in range((op.width + lanes - 1) // lanes):
+        for low in range(0, op.depth, DEPTH):
+            high = min(low + DEPTH, op.depth)
+            for row in range(first, tiled, together):
+                multiply_rows(op, row, head, panel, low, high, shape)
+            for row in range(tiled, last):
+                multiply_rows(op, row, head, panel, low, high, rest)
 
 
 @inlined
 def product_task(op: Any, task: int) -> None:
-    first, last = task * ROWS, min((task + 1) * ROWS, op.rows)
-    fours = first + (last - first) // 4 * 4
-    for block in range((op.columns + LANES - 1) // LANES):
-        for row in range(first, fours, 4):
-            multiply_four(op, row, block)
-        for row in range(fours, last):
-            multiply(op, row, block)
+    for head in range(op.heads):
+        if op.wide:
+            multiply_head(op, task, head, WIDE, WIDE_REST)
+        else:
+            multiply_head(op, task, head, NARROW, NARROW_REST)
 
 
 @kernel
@@ -153,52 +170,79 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
     if out.numel() == 0 or depth == 0:
         out.mul_(int(add))
         return
-    blocks = _blocks(heads, depth, width)
-    tensors = (x, to_blocks(weight, blocks.layout), blocks.first, out)
-    sizes = (x.size(0), heads * depth, heads * width, blocks.span)
-    op = Product._make((*map(arrays.flat, tensors), *sizes, add))
+    tensors = (x, _panels(weight), out)
+    op = Product._make((*map(arrays.flat, tensors), x.size(0), heads, depth, width, add, width > LANES))
     run_tasks(product_kernel, x.dtype, op, num_tasks(x.size(0)))
 
 
-# `sums`: `[tasks, blocks, span, LANES]`; `depth`, `columns`: the columns of `x` and `grad`.
-Gradient = namedtuple("Gradient", "x grad first sums rows depth columns span")
+# --- gradients of the matrices --------------------------------------------------------------------
+
+# `sums`: `[chunks, heads, panels, depth, LANES or 2 LANES]`; `copies`: `[threads, STRIP, DEPTH and a panel's columns]`;
+# `chunk`: rows of a chunk; `parts`: of `depth`, each `DEPTH` or less.
+Gradient = namedtuple("Gradient", "x grad sums copies rows heads depth width chunk parts wide")
 
 
 @inlined
-def gradient_block(op: Any, task: int, block: int, blocks: int) -> None:
-    """`Σ x_kᵀ g_k` over a task's rows for one block, four columns of `x` at a time."""
-    first, last = task * ROWS, min((task + 1) * ROWS, op.rows)
-    target = (task * blocks + block) * op.span * LANES
-    source = read(op.first, block)
-    for k in range(0, min(op.span, op.depth - source), 4):
-        s0 = s1 = s2 = s3 = zeros(op.sums)
-        ahead = min(3, op.depth - source - k - 1)  # past the last column, an earlier one is read and not kept
-        for row in range(first, last):
-            g = load(op.grad, row * op.columns + block * LANES)
-            offset = row * op.depth + source + k
-            s0 = s0 + g * read(op.x, offset)
-            s1 = s1 + g * read(op.x, offset + min(1, ahead))
-            s2 = s2 + g * read(op.x, offset + min(2, ahead))
-            s3 = s3 + g * read(op.x, offset + ahead)
-        store(s0, op.sums, target + k * LANES)
-        if k + 1 < op.span:
-            store(s1, op.sums, target + (k + 1) * LANES)
-        if k + 2 < op.span:
-            store(s2, op.sums, target + (k + 2) * LANES)
-        if k + 3 < op.span:
-            store(s3, op.sums, target + (k + 3) * LANES)
+def copy_strip(source: Any, first: int, rows: int, step: int, count: int, target: Any, at: int, width: int) -> None:
+    """Copies `count` columns of `rows` rows to rows of `width` columns, with zeros after them up to a whole vector."""
+    whole = count // LANES * LANES
+    for row in range(rows):
+        for k in range(0, whole, LANES):
+            store(load(source, first + row * step + k), target, at + row * width + k)
+        if whole < width:
+            rest = load_masked(source, first + row * step + whole, count - whole)
+            store(rest, target, at + row * width + whole)
 
 
 @inlined
-def gradient_task(op: Any, task: int) -> None:
-    blocks = (op.columns + LANES - 1) // LANES
-    for block in range(blocks):
-        gradient_block(op, task, block, blocks)
+def add_strip(op: Any, rows: int, copies: int, low: int, count: int, sums: int, first: bool, shape: Any) -> None:
+    """Adds the product of a strip's columns `low`, … and a panel of its gradients to the panel's sums."""
+    lanes = len(shape[1]) * LANES
+    tile = zero_tile(op.sums, shape)
+    for row in range(rows):
+        at = copies + STRIP * DEPTH + row * lanes
+        tile = multiply_tile(tile, op.copies, copies + row * DEPTH + low, 1, op.copies, at, shape)
+    change_tile(tile, op.sums, sums + low * lanes, lanes, lanes, not first, shape)
+
+
+@inlined
+def gradient_task(op: Any, task: int, copies: int, shape: Any, rest: Any) -> None:
+    """One chunk of rows, one head, one part of its columns of `x` and one panel of its gradients."""
+    lanes, together = len(shape[1]) * LANES, len(shape[0])
+    panels = (op.width + lanes - 1) // lanes
+    panel, part = task % panels, task // panels % op.parts
+    head, chunk = task // (panels * op.parts) % op.heads, task // (panels * op.parts * op.heads)
+    low, count = part * DEPTH, min(DEPTH, op.depth - part * DEPTH)
+    tiled = count // together * together
+    sums = (((chunk * op.heads + head) * panels + panel) * op.depth + low) * lanes
+    begin, end = chunk * op.chunk, min((chunk + 1) * op.chunk, op.rows)
+    for row in range(begin, end, STRIP):
+        rows, of_x, of_grad = min(STRIP, end - row), op.heads * op.depth, op.heads * op.width
+        copy_strip(op.x, row * of_x + head * op.depth + low, rows, of_x, count, op.copies, copies, DEPTH)
+        first, left = row * of_grad + head * op.width + panel * lanes, min(lanes, op.width - panel * lanes)
+        copy_strip(op.grad, first, rows, of_grad, left, op.copies, copies + STRIP * DEPTH, lanes)
+        for k in range(0, tiled, together):
+            add_strip(op, rows, copies, k, count, sums, row == begin, shape)
+        for k in range(tiled, count):
+            add_strip(op, rows, copies, k, count, sums, row == begin, rest)
+
+
+@inlined
+def gradient_tasks(op: Any, work: Any) -> None:
+    copies = atomic_add(work.counters, 0, 1) * STRIP * (DEPTH + 2 * LANES)
+    task = next_task(work, 0)
+    while task < work.number:
+        if op.wide:
+            gradient_task(op, task, copies, WIDE, WIDE_REST)
+        else:
+            gradient_task(op, task, copies, NARROW, NARROW_REST)
+        task = finish_task(work, 0)
+    wait_for_tasks(work, 0, work.number)
 
 
 @kernel
 def gradient_kernel(op: Any, work: Any) -> None:
-    for_each_task(gradient_task, as_pointers(op), as_pointers(work))
+    gradient_tasks(as_pointers(op), as_pointers(work))
 
 
 def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
@@ -206,11 +250,58 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     depth, width, rows = x.size(1) // heads, grad.size(1) // heads, x.size(0)
     if x.numel() == 0 or grad.numel() == 0:
         return x.new_zeros(heads, depth, width)
-    blocks = _blocks(heads, depth, width)
-    if grad.size(1) % LANES:  # the last block of the last row reads past its end
-        grad = torch.cat([grad.reshape(-1), grad.new_zeros(LANES)])
-    sums = x.new_zeros(num_tasks(rows), *blocks.layout.shape)
-    tensors = (x, grad, blocks.first, sums)
-    op = Gradient._make((*map(arrays.flat, tensors), rows, heads * depth, heads * width, blocks.span))
-    run_tasks(gradient_kernel, x.dtype, op, num_tasks(rows))
-    return from_blocks(sums.sum(0), blocks.layout, (heads, depth, width))
+    chunk = STRIP * -(-rows // (STRIP * CHUNKS))
+    chunks, parts, lanes = -(-rows // chunk), -(-depth // DEPTH), LANES if width <= LANES else 2 * LANES
+    panels = -(-width // lanes)
+    sums = arrays.empty(chunks, heads, panels, depth, lanes, dtype=x.dtype)
+    copies = arrays.empty(torch.get_num_threads(), STRIP * (DEPTH + 2 * LANES), dtype=x.dtype)
+    sizes = (rows, heads, depth, width, chunk, parts, width > LANES)
+    op = Gradient._make((*map(arrays.flat, (x, grad, sums, copies)), *sizes))
+    run_tasks(gradient_kernel, x.dtype, op, chunks * heads * parts * panels)
+    total = row_sums(sums.view(chunks, -1)).view(heads, panels, depth, lanes)
+    return total.transpose(1, 2).flatten(2)[:, :, :width]
+
+
+# --- sums over rows -------------------------------------------------------------------------------
+
+Sum = namedtuple("Sum", "x sums rows columns")
+
+
+@inlined
+def sum_task(op: Any, task: int) -> None:
+    """The sums of a task's rows, four vectors of columns at a time."""
+    first, last = task * ROWS, min((task + 1) * ROWS, op.rows)
+    done = op.columns // (4 * LANES) * (4 * LANES)
+    for column in range(0, done, 4 * LANES):
+        s0 = s1 = s2 = s3 = zeros(op.x)
+        for row in range(first, last):
+            at = row * op.columns + column
+            s0 = s0 + load(op.x, at)
+            s1 = s1 + load(op.x, at + LANES)
+            s2 = s2 + load(op.x, at + 2 * LANES)
+            s3 = s3 + load(op.x, at + 3 * LANES)
+        target = task * op.columns + column
+        store(s0, op.sums, target)
+        store(s1, op.sums, target + LANES)
+        store(s2, op.sums, target + 2 * LANES)
+        store(s3, op.sums, target + 3 * LANES)
+    for column in range(done, op.columns, LANES):
+        total, left = zeros(op.x), op.columns - column
+        for row in range(first, last):
+            total = total + load_masked(op.x, row * op.columns + column, left)
+        store_masked(total, op.sums, task * op.columns + column, left)
+
+
+@kernel
+def sum_kernel(op: Any, work: Any) -> None:
+    for_each_task(sum_task, as_pointers(op), as_pointers(work))
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """`[C]`: the sum of the rows of `[N, C]`, added in an order that depends on `N` alone."""
+    rows, columns = x.shape
+    while rows > 1 and columns:
+        sums = arrays.empty(num_tasks(rows), columns, dtype=x.dtype)
+        run_tasks(sum_kernel, x.dtype, Sum(arrays.flat(x), arrays.flat(sums), rows, columns), num_tasks(rows))
+        x, rows = sums, num_tasks(rows)
+    return x[0] if rows else x.new_zeros(columns)

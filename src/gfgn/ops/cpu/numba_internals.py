@@ -20,7 +20,7 @@ list and says which of them is gone.
   `numba.core.caching.UserWideCacheLocator`, `numba.core.caching.IndexDataCacheFile`: the on-disk cache, whose
   `_source_stamp` is extended to the files that a kernel inlines code from
 - `llvmlite.ir.IRBuilder.atomic_rmw`, `llvmlite.ir.IRBuilder.shuffle_vector`, `llvmlite.ir.IRBuilder.insert_element`,
-  `llvmlite.ir.IRBuilder.extract_element`, `llvmlite.ir.IRBuilder.cttz`, `llvmlite.ir.IRBuilder.fneg`: LLVM instructions
+  `llvmlite.ir.IRBuilder.cttz`, `llvmlite.ir.IRBuilder.fneg`: LLVM instructions
 """
 
 import functools
@@ -292,6 +292,23 @@ class Emitter:
     def store(self, vector: Any, value: Any, address: Any) -> Any:
         address = self.builder.bitcast(address, value.type.as_pointer())
         return self.builder.store(value, address, align=vector.scalar.bitwidth // 8)
+
+    def first_lanes(self, count: Any) -> Any:
+        """The mask of the first `count` lanes."""
+        return self.builder.icmp_signed("<", self.numbers(64, list(range(LANES))), self.splat(count))
+
+    def load_where(self, vector: Any, address: Any, mask: Any) -> Any:
+        """The vector at an address; lanes that are not in the mask are 0 and not read."""
+        kind, bits = self.context.get_value_type(vector), vector.scalar.bitwidth
+        address = self.builder.bitcast(address, kind.as_pointer())
+        align, name = self.number(32, bits // 8), f"llvm.masked.load.v{LANES}f{bits}.p0"
+        return self.call(name, kind, address, align, mask, self.zeros(vector))
+
+    def store_where(self, vector: Any, value: Any, address: Any, mask: Any) -> Any:
+        bits = vector.scalar.bitwidth
+        address = self.builder.bitcast(address, value.type.as_pointer())
+        align, name = self.number(32, bits // 8), f"llvm.masked.store.v{LANES}f{bits}.p0"
+        return self.call(name, ir.VoidType(), value, address, align, mask)
 
     def prefetch(self, address: Any) -> Any:
         address = self.builder.bitcast(address, ir.IntType(8).as_pointer())

@@ -19,7 +19,7 @@ from numba import types
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.heads import ROWS, from_blocks, num_tasks, to_blocks
+from gfgn.ops.cpu.heads import ROWS, from_blocks, num_tasks, row_sums, to_blocks
 from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, kernel
 from gfgn.ops.cpu.threads import finish_task, next_task, run_tasks, wait_for_tasks
 from gfgn.ops.cpu.vectors import load_masked, sigmoid, store_masked, zeros
@@ -241,7 +241,8 @@ def _gate_gradient(sums: Tensor, gate: Tensor) -> Tensor:
     """The gradient of the gate from those of its tasks."""
     heads, _, size = gate.shape
     index = _block_index(heads, size)
-    return torch.cat([from_blocks(half, index, (heads, size, size)) for half in sums.sum(0).unbind(1)], dim=1)
+    total = row_sums(sums.flatten(1)).view(sums.shape[1:])
+    return torch.cat([from_blocks(half, index, (heads, size, size)) for half in total.unbind(1)], dim=1)
 
 
 def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:

@@ -13,17 +13,21 @@ import triton.language as tl
 from torch import Tensor
 
 from gfgn.ops.csr import CSR
-from gfgn.ops.cuda.gather import checked, empty_result, launch, span
+from gfgn.ops.cuda.gather import aligned, checked, empty_result, launch, span
+from gfgn.ops.registration import replicas
 
+TILE = 16  # entries of a row that the softmax processes at a time
 WIDEST = 128  # columns of a head that are read at once; a wider head is read in parts
 
 
-@triton.jit(do_not_specialize=["rows", "segments"])
+@triton.jit(do_not_specialize=["rows", "segments", "columns", "heads"])
 def _edge_dot(
     q, k, out, entry, ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, columns, width, heads,
     HUBS: tl.constexpr, TILE: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """A program owns a row, or a segment of a hub, and `HEADS` heads, and processes `TILE` entries at a time."""
+    columns = aligned(columns, ALIGNED)
     v = tl.program_id(0).to(tl.int64)
     row, first, length, _ = span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
@@ -54,6 +58,14 @@ def _tile(start, first, length, head, heads, TILE: tl.constexpr):
 
 
 @triton.jit
+def _sum_of_lanes(x, LANES: tl.constexpr):
+    """The sum over the first dimension by halves: of two numbers at a time, in whichever thread they are."""
+    if LANES == 1:
+        return x
+    return _sum_of_lanes(tl.sum(tl.reshape(x, [2, LANES // 2, x.shape[1]]), 0), LANES // 2)
+
+
+@triton.jit(do_not_specialize=["heads"])
 def _softmax(x, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
     """A program owns a row and `HEADS` heads: one pass over the entries for the sum, one for the results."""
     row = tl.program_id(0).to(tl.int64)
@@ -73,14 +85,14 @@ def _softmax(x, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
         top = new
     best = tl.max(top, 0, keep_dims=True)
     base = tl.where(best == float("-inf"), 0.0, best)
-    denominator = tl.sum(total * tl.exp(top - base), 0, keep_dims=True)
+    denominator = _sum_of_lanes(total * tl.exp(top - base), TILE)
     for start in range(0, length, TILE):
         at, mask = _tile(start, first, length, head, heads, TILE)
         value = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
         tl.store(out + at, tl.exp(value - base) / denominator, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads"])
 def _softmax_backward(grad, alpha, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
     """`α_e (g_e - Σ_k α_k g_k)` over the entries of a row."""
     row = tl.program_id(0).to(tl.int64)
@@ -92,7 +104,7 @@ def _softmax_backward(grad, alpha, out, ptr, heads, TILE: tl.constexpr, HEADS: t
         at, mask = _tile(start, first, length, head, heads, TILE)
         g = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
         total += g * tl.load(alpha + at, mask=mask, other=0.0).to(tl.float32)
-    mean = tl.sum(total, 0, keep_dims=True)
+    mean = _sum_of_lanes(total, TILE)
     for start in range(0, length, TILE):
         at, mask = _tile(start, first, length, head, heads, TILE)
         g = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
@@ -118,13 +130,14 @@ def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tens
     if out.numel() == 0:
         return out
     part = min(WIDEST, triton.next_power_of_2(width))
-    group = min(max(1, WIDEST // part), triton.next_power_of_2(heads))
+    of_replica = heads // replicas()
+    group = min(max(1, WIDEST // part), triton.next_power_of_2(of_replica))
     segments = rows.seg_hub.numel()
     count = rows.ptr.numel() - 1
     _edge_dot[(count + segments, triton.cdiv(heads, group))](
         q, k, out, entry, *rows, count, segments, columns, width, heads,
         HUBS=segments > 0, TILE=max(4, 512 // (group * part)), HEADS=group, WIDTH=part, PARTS=triton.cdiv(width, part),
-        num_warps=1,
+        ALIGNED=of_replica * width % 16 == 0, num_warps=1,
     )  # fmt: skip
     return out
 
@@ -146,7 +159,9 @@ def _by_row(kernel, inputs: tuple[Tensor, ...], rows: CSR) -> Tensor:
     if out.numel() == 0:
         return out
     heads = out.shape[1]
+    # The tile is the same for any number of heads, and no multiplication is fused with an addition: among many heads a
+    # head has the bits that it has alone, although other threads compute it.
     group = min(32, triton.next_power_of_2(heads))
     grid = (rows.ptr.numel() - 1, triton.cdiv(heads, group))
-    kernel[grid](*inputs, out, rows.ptr, heads, TILE=max(8, 256 // group), HEADS=group, num_warps=1)
+    kernel[grid](*inputs, out, rows.ptr, heads, TILE=TILE, HEADS=group, num_warps=1, enable_fp_fusion=False)
     return out

@@ -11,6 +11,8 @@ from torch import Tensor
 from gfgn.ops import heads as plain
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import checked, launch, sigmoid
+from gfgn.ops.cuda.products import row_sums
+from gfgn.ops.registration import replicas
 
 # --- pair level ---
 
@@ -72,20 +74,31 @@ def gated_propagate_backward(
 
 # --- neighbor level: what follows the sums over neighbors ---
 #
-# A program owns a block of rows and the columns of as many heads as fit into `W` columns. Their gates form one
-# block-diagonal `[W, W]` matrix, one block per head: more arithmetic than necessary, but on matrix units. Adjacent
-# programs own adjacent columns, so that memory is read contiguously.
+# A program owns a block of rows and the columns of as many heads as fit into `W` columns, each in 8, 16 or 32 of them,
+# so that matrix units add up a head's products in the same order in any place. Their gates form one block-diagonal
+# `[W, W]` matrix, one block per head: more arithmetic than necessary, but on matrix units. Adjacent programs own
+# adjacent columns, so that memory is read contiguously.
 
 
 @triton.jit
 def _gate_matrix(block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
     """Offsets of the upper halves of a program's gates in a `[W, W]` matrix, and a mask of the blocks."""
+    SIZE: tl.constexpr = W // HEADS
     k = tl.arange(0, W)
-    head = block * HEADS + k // d
-    there = (k < HEADS * d) & (head < heads)
-    at = head.to(tl.int64)[:, None] * (2 * d * d) + (k % d)[:, None] * d + (k % d)[None, :]
-    inside = (k // d)[:, None] == (k // d)[None, :]
+    head = block * HEADS + k // SIZE
+    there = (k % SIZE < d) & (head < heads)
+    at = head.to(tl.int64)[:, None] * (2 * d * d) + (k % SIZE)[:, None] * d + (k % SIZE)[None, :]
+    inside = (k // SIZE)[:, None] == (k // SIZE)[None, :]
     return at, inside & (there[:, None] & there[None, :])
+
+
+@triton.jit
+def _head_columns(block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
+    """The columns of a program's heads, `W / HEADS` places for each, and which of them exist."""
+    SIZE: tl.constexpr = W // HEADS
+    k = tl.arange(0, W)
+    head = block * HEADS + k // SIZE
+    return head * d + k % SIZE, (k % SIZE < d) & (head < heads)
 
 
 @triton.jit
@@ -100,16 +113,15 @@ def _offsets(
 ):
     """Offsets of `[ROWS, W]` values starting at row `first`, and which of them exist."""
     row = first + tl.arange(0, ROWS)
-    k = tl.arange(0, W)
-    column = block * HEADS * d + k
+    column, exists = _head_columns(block, heads, d, HEADS, W)
     at = row.to(tl.int64)[:, None] * columns + column[None, :]
-    return at, (row < rows)[:, None] & ((k < HEADS * d) & (column < heads * d))[None, :]
+    return at, (row < rows)[:, None] & exists[None, :]
 
 
 @triton.jit
 def _lambdas(lam, block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
-    column = block * HEADS * d + tl.arange(0, W)
-    return tl.load(lam + column, mask=column < heads * d, other=0.0)[None, :]
+    column, exists = _head_columns(block, heads, d, HEADS, W)
+    return tl.load(lam + column, mask=exists, other=0.0)[None, :]
 
 
 @triton.jit(do_not_specialize=["rows", "heads", "blocks"])
@@ -166,10 +178,12 @@ def _gated_neighbor_backward(
 WIDEST_HEAD = 32
 
 
-def _neighbor_program(d: int) -> tuple[int, int, int]:
-    """Columns, rows and warps of a program: the fastest on an H200 for heads of up to 16 columns, where wider matrices
-    cost more than they gain; for wider heads, half of the rows that would fit."""
-    return (16, 32, 1) if d <= 16 else (32, 32, 2)
+def _neighbor_program(d: int) -> tuple[int, int, int, int]:
+    """Columns, heads, rows and warps of a program: the fastest on an H200 for heads of up to 16 columns, where wider
+    matrices cost more than they gain; for wider heads, half of the rows that would fit."""
+    if d <= 16:
+        return 16, 2 if d <= 8 else 1, 32, 1
+    return 32, 1, 32, 2
 
 
 def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
@@ -179,11 +193,11 @@ def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, la
         return plain.gated_neighbor(z, propagated, mean, gate, lam)
     z, propagated, mean, gate = checked(z, propagated, mean, gate)
     out = torch.empty_like(z)
-    width, rows, warps = _neighbor_program(d)
-    blocks = triton.cdiv(heads, width // d)
+    width, group, rows, warps = _neighbor_program(d)
+    blocks = triton.cdiv(heads, group)
     _gated_neighbor[(blocks * triton.cdiv(z.size(0), rows),)](
         z, propagated, mean, gate, lam, out, z.size(0), z.size(1), heads, blocks,
-        d=d, ROWS=rows, HEADS=width // d, W=width, num_warps=warps,
+        d=d, ROWS=rows, HEADS=group, W=width, num_warps=warps,
     )  # fmt: skip
     return out
 
@@ -197,15 +211,15 @@ def gated_neighbor_backward(
         return plain.gated_neighbor_backward(grad, z, propagated, mean, gate, lam)
     grad, z, propagated, mean, gate = checked(grad, z, propagated, mean, gate)
     grad_z, grad_propagated, grad_mean = (torch.empty_like(z) for _ in range(3))
-    width, rows, warps = _neighbor_program(d)
-    blocks = triton.cdiv(heads, width // d)
-    # Enough programs to fill a GPU, and no more partial sums than that needs.
-    steps = max(1, min(32, z.size(0) * blocks // (rows * 1024)))
+    width, group, rows, warps = _neighbor_program(d)
+    blocks = triton.cdiv(heads, group)
+    # Enough programs to fill a GPU with one replica, and no more partial sums than that needs.
+    steps = max(1, min(32, z.size(0) * triton.cdiv(heads // replicas(), group) // (rows * 1024)))
     chunks = triton.cdiv(z.size(0), rows * steps)
     partial = torch.empty(chunks, *gate.shape, dtype=torch.float32, device=z.device)
     _gated_neighbor_backward[(blocks * chunks,)](
         grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,
         z.size(0), z.size(1), heads, blocks, gate.numel(), steps,
-        d=d, ROWS=rows, HEADS=width // d, W=width, num_warps=warps,
+        d=d, ROWS=rows, HEADS=group, W=width, num_warps=warps,
     )  # fmt: skip
-    return grad_z, grad_propagated, grad_mean, partial.sum(0).to(gate.dtype)
+    return grad_z, grad_propagated, grad_mean, row_sums(partial.view(chunks, -1)).view(gate.shape).to(gate.dtype)

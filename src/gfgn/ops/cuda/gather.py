@@ -22,6 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gfgn.ops.csr import CSR, SEGMENT
+from gfgn.ops.registration import replicas
 
 _SEGMENT = tl.constexpr(SEGMENT)
 
@@ -150,12 +151,22 @@ def _stack(x, UNROLL: tl.constexpr):
     return tl.sum(tl.reshape(x, [UNROLL, x.shape[0] // UNROLL, x.shape[1]]), 0)
 
 
-@triton.jit(do_not_specialize=["rows", "segments", "plane", "group_blocks"])
+@triton.jit
+def aligned(stride, ALIGNED: tl.constexpr):
+    """The distance of two rows, with the promise that it is a multiple of 16 if `ALIGNED`."""
+    if ALIGNED:
+        stride = tl.multiple_of(stride, 16)
+    return stride
+
+
+# Triton would compile `columns` and `gate_stride` in by whether they are multiples of 16, which depends on the number
+# of replicas; instructions, and with them rounding, must depend on the columns of one replica alone: `ALIGNED`.
+@triton.jit(do_not_specialize=["rows", "segments", "plane", "group_blocks", "columns", "gate_stride", "group_width"])
 def _gather(
     x0, x1, x2, y0, y1, y2, y3, y4, w0, w1, lam, key, threshold, scale, entry, out0, out1, out2, partial,
     ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, plane, columns, width, gate_stride, group_width, group_blocks,
     OP: tl.constexpr, SAVE: tl.constexpr, SUMS: tl.constexpr, HUBS: tl.constexpr, BY_COLUMN: tl.constexpr,
-    LANES: tl.constexpr, UNROLL: tl.constexpr, BLOCK_D: tl.constexpr,
+    LANES: tl.constexpr, UNROLL: tl.constexpr, BLOCK_D: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
     """Sums over the entries of a row or of a segment of a hub, `LANES * UNROLL` entries at a time.
 
@@ -164,6 +175,10 @@ def _gather(
     once, at the end.
     """
     PAIR: tl.constexpr = OP == "pair_forward" or OP == "pair_backward"
+    columns = aligned(columns, ALIGNED)
+    group_width = aligned(group_width, ALIGNED)
+    if OP == "gated_forward" or OP == "gated_backward":
+        gate_stride = aligned(gate_stride, ALIGNED)
     column, present, group = _columns(group_width, group_blocks, OP == "sparse_linear", BLOCK_D)
     step = tl.arange(0, UNROLL * LANES)
     v = tl.program_id(0).to(tl.int64)
@@ -262,7 +277,7 @@ def _gather(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["plane"])
+@triton.jit(do_not_specialize=["plane", "columns", "gate_stride"])
 def _join(
     partial, y0, y1, y2, y3, y4, lam, scale, out0, out1, out2, hub_rows, hub_ptr, plane, columns, width, gate_stride,
     OP: tl.constexpr, SAVE: tl.constexpr, SUMS: tl.constexpr, TILE: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -353,7 +368,8 @@ def launch(
     if outs[0].numel() == 0:
         return
     count, columns = outs[0].shape
-    tile = plan(op, rows, outs[0].dtype, columns if dropout is None else width)
+    of_replica = columns // replicas()
+    tile = plan(op, rows, outs[0].dtype, of_replica)
     segments, hubs = rows.seg_hub.numel(), rows.hub_rows.numel()
     plane = segments * columns
     partial = torch.empty(sums * plane, dtype=torch.float32, device=outs[0].device) if hubs else None
@@ -368,7 +384,7 @@ def launch(
         *_pad(gathered, 3), *_pad(own, 5), *_pad(values, 2), lam, key, threshold, scale, entry, *_pad(outs, 3), partial,
         *rows, count, segments, *shape, group_width, group_blocks,
         OP=op, SAVE=save, SUMS=sums, HUBS=hubs > 0, BY_COLUMN=by_column,
-        LANES=tile.lanes, UNROLL=tile.unroll, BLOCK_D=tile.block, num_warps=tile.warps,
+        LANES=tile.lanes, UNROLL=tile.unroll, BLOCK_D=tile.block, ALIGNED=of_replica % 16 == 0, num_warps=tile.warps,
     )  # fmt: skip
     if hubs:
         _join[(hubs, triton.cdiv(columns, 32))](

@@ -1,0 +1,149 @@
+"""CUDA kernels of products with one matrix per head, and of sums over rows, in Triton.
+
+The tiles, and the cuts of a long sum, depend on the sizes of one head and on the number of rows alone. A value is
+computed by the same instructions in the same order however many heads or replicas there are; a BLAS library chooses
+other algorithms for other numbers of these.
+"""
+
+# Triton's own functions cannot be annotated; the functions that launch them are.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from gfgn.ops.registration import replicas
+
+ROWS = 64  # that one program of `row_sums` adds
+PROGRAMS = 256  # about as many as fill a GPU
+
+
+@triton.jit
+def _product(
+    x, w, out, rows, heads, depth, width, w_head, w_row, w_column, row_blocks, column_blocks,
+    ADD: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """`x_k W_k` for a block of rows and a block of columns of one head."""
+    block = tl.program_id(0) // row_blocks
+    head = (block // column_blocks).to(tl.int64)
+    row = (tl.program_id(0) % row_blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    column = (block % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
+    k = tl.arange(0, BLOCK_D)
+    total = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
+    x_at = x + (row * heads * depth)[:, None] + head * depth
+    w_at = w + head * w_head + (column.to(tl.int64) * w_column)[None, :]
+    for start in range(0, depth, BLOCK_D):
+        inside = start + k < depth
+        left = tl.load(x_at + (start + k)[None, :], mask=(row < rows)[:, None] & inside[None, :], other=0.0)
+        at = ((start + k).to(tl.int64) * w_row)[:, None]
+        right = tl.load(w_at + at, mask=inside[:, None] & (column < width)[None, :], other=0.0)
+        total = tl.dot(left, right, total, input_precision=PRECISION)
+    at = (row * heads * width)[:, None] + (head * width + column)[None, :]
+    mask = (row < rows)[:, None] & (column < width)[None, :]
+    if ADD:
+        total += tl.load(out + at, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out + at, total, mask=mask)
+
+
+@triton.jit
+def _weight_gradient(
+    x, grad, sums, rows, heads, depth, width, chunk, depth_blocks, column_blocks,
+    PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """`x_kᵀ g_k` over a chunk of rows, for a block of columns of `x` and of the gradients of one head."""
+    program = tl.program_id(0)
+    column = (program % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
+    program = program // column_blocks
+    k = (program % depth_blocks) * BLOCK_D + tl.arange(0, BLOCK_D)
+    program = program // depth_blocks
+    head, part = (program % heads).to(tl.int64), (program // heads).to(tl.int64)
+    total = tl.zeros([BLOCK_D, BLOCK_E], tl.float32)
+    for start in range(0, chunk, BLOCK_N):
+        row = part * chunk + start + tl.arange(0, BLOCK_N)
+        exists = (start + tl.arange(0, BLOCK_N) < chunk) & (row < rows)
+        x_at = (row * heads * depth)[:, None] + (head * depth + k)[None, :]
+        left = tl.load(x + x_at, mask=exists[:, None] & (k < depth)[None, :], other=0.0)
+        at = (row * heads * width)[:, None] + (head * width + column)[None, :]
+        right = tl.load(grad + at, mask=exists[:, None] & (column < width)[None, :], other=0.0)
+        total = tl.dot(tl.trans(left), right, total, input_precision=PRECISION)
+    at = ((part * heads + head) * depth + k)[:, None] * width + column[None, :]
+    tl.store(sums + at, total, mask=(k < depth)[:, None] & (column < width)[None, :])
+
+
+@triton.jit(do_not_specialize=["rows", "columns", "blocks"])
+def _row_sums(x, out, rows, columns, blocks, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Adds `ROWS` rows, one after the other."""
+    column = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
+    part = (tl.program_id(0) // blocks).to(tl.int64)
+    total = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, ROWS, 8):
+        for k in tl.static_range(8):
+            row = part * ROWS + start + k
+            total += tl.load(x + row * columns + column, mask=(row < rows) & (column < columns), other=0.0)
+    tl.store(out + part * columns + column, total, mask=column < columns)
+
+
+def _precision() -> str:
+    """Of float32 products on matrix units: three TF32 products are as precise as float32."""
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def _block(size: int, largest: int) -> int:
+    """The block for a dimension; matrix units need 16."""
+    return max(16, min(largest, triton.next_power_of_2(size)))
+
+
+def _width(columns: int, heads: int) -> int:
+    """The columns of one replica's head; a single head may have those of many replicas, see `shared_matmul`."""
+    return columns if heads > 1 else columns // replicas()
+
+
+def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
+    """`x_k W_k` for every head `k`, written or added to `out`, `[N, heads·e]`, which must be contiguous."""
+    heads, depth, columns = weight.shape
+    if out.numel() == 0 or depth == 0:
+        out.mul_(int(add))
+        return
+    split = x.dtype == torch.bfloat16 and out.dtype == torch.float32  # see `gfgn.ops.bf16_split`
+    blocks = (128, 64, 128) if split else (128, _block(depth, 32), _block(_width(columns, heads), 64))
+    row_blocks, column_blocks = triton.cdiv(x.size(0), blocks[0]), triton.cdiv(columns, blocks[2])
+    _product[(row_blocks * column_blocks * heads,)](
+        x.contiguous(), weight, out, x.size(0), heads, depth, columns, *weight.stride(), row_blocks, column_blocks,
+        ADD=add, PRECISION=_precision(), BLOCK_N=blocks[0], BLOCK_D=blocks[1], BLOCK_E=blocks[2],
+        num_warps=8 if split else 4,
+    )  # fmt: skip
+
+
+def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
+    """`x_kᵀ g_k` for every head `k`: `[heads, d, e]`."""
+    depth, columns, rows = x.size(1) // heads, grad.size(1) // heads, x.size(0)
+    width = _width(columns, heads)
+    if x.numel() == 0 or grad.numel() == 0:
+        return x.new_zeros(heads, depth, columns)
+    block_d, block_e = _block(depth, 64), _block(width, 64)
+    depth_blocks, column_blocks = triton.cdiv(depth, block_d), triton.cdiv(columns, block_e)
+    # As many chunks as fill a GPU with one replica.
+    chunks = max(1, min(triton.cdiv(rows, 256), PROGRAMS // (depth_blocks * triton.cdiv(width, block_e))))
+    chunk = triton.cdiv(rows, chunks)
+    chunks = triton.cdiv(rows, chunk)
+    sums = torch.empty(chunks, heads, depth, columns, dtype=torch.float32, device=x.device)
+    _weight_gradient[(column_blocks * depth_blocks * heads * chunks,)](
+        x.contiguous(), grad.contiguous(), sums, rows, heads, depth, columns, chunk, depth_blocks, column_blocks,
+        PRECISION=_precision(), BLOCK_N=32, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=4,
+    )  # fmt: skip
+    return row_sums(sums.view(chunks, -1)).view(heads, depth, columns).to(x.dtype)
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """`[C]`: the sum of the rows of `[N, C]` in float32, added in an order that depends on `N` alone."""
+    x = x.contiguous()
+    rows, columns = x.shape
+    if rows == 0 or columns == 0:
+        return x.new_zeros(columns, dtype=torch.float32)
+    while rows > 1:
+        parts, blocks = triton.cdiv(rows, ROWS), triton.cdiv(columns, 128)
+        sums = torch.empty(parts, columns, dtype=torch.float32, device=x.device)
+        _row_sums[(parts * blocks,)](x, sums, rows, columns, blocks, ROWS=ROWS, BLOCK=128, num_warps=4)
+        x, rows = sums, parts
+    return x[0].float()
