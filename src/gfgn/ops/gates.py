@@ -37,7 +37,7 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None 
         raise ValueError(f"gated_propagate: s must have shape {list(z.shape)} or [1, {z.size(1)}], got {list(s.shape)}")
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph))
     if backend != "triton":
-        return torch.lerp(z, propagate(z, graph, backend), s if s.size(0) > 1 else expand_rows(s, z.size(0)))
+        return torch.lerp(z, propagate(z, graph, backend), expand_rows(s, z.size(0)) if s.size(0) == 1 else s)
     return gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), _needs_gradient(z, s), backend)[0]
 
 

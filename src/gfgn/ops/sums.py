@@ -15,8 +15,8 @@ from torch import Tensor
 from gfgn.ops import reference
 from gfgn.ops.csr import Adjacency, unpack
 from gfgn.ops.dispatch import choose, kernels
-from gfgn.ops.edges import to_edges_op
-from gfgn.ops.registration import Tensors, empty_rows, operator, save
+from gfgn.ops.edges import source_ends, to_edges_op, to_nodes_op
+from gfgn.ops.registration import Tensors, empty_like, empty_rows, operator, save
 
 
 def propagate(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -45,8 +45,7 @@ def neighbor_mean(x: Tensor, graph: Adjacency, backend: str | None = None) -> Te
 def neighbor_max(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
     """`out_i = max_{j∈N(i)} x_j` per column, 0 for nodes without neighbors.
 
-    The gradient goes to the first of equal neighbors; what is kept for it has one row per node, not per edge. Plain
-    PyTorch on every backend.
+    The gradient goes to the first of equal neighbors; what is kept for it has one row per node, not per edge.
     """
     check_features("neighbor_max", graph, x=x)
     backend = choose(x.device.type, x.dtype, backend)
@@ -58,8 +57,7 @@ def neighbor_max(x: Tensor, graph: Adjacency, backend: str | None = None) -> Ten
         is_top = (value == to_edges_op(top, [*graph.by_target, target], backend)) | value.isnan()
         edge = torch.where(is_top, torch.arange(edges, device=x.device).unsqueeze(1), edges)
         first = torch.full_like(x, edges, dtype=torch.int64).scatter_reduce(0, index, edge, "amin")
-        winner = torch.cat([source, source.new_zeros(1)])[first]  # any node where there is no neighbor
-    return torch.where(first < edges, x.gather(0, winner), 0)
+    return take_edges_op(x, first, [*source_ends(graph), target], backend)
 
 
 def propagate_and_mean(x: Tensor, graph: Adjacency, backend: str | None = None) -> tuple[Tensor, Tensor]:
@@ -144,3 +142,21 @@ def _(ctx: Any, weighted: Tensor, mean: Tensor) -> tuple[Any, ...]:
 def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     edges, reverse, *rest = ctx.rest
     return propagate_and_mean_op(grad, reverse, edges, *rest)
+
+
+@operator(empty_like(0), features=2)
+def take_edges_op(x: Tensor, edge: Tensor, ends: Tensors, backend: str) -> Tensor:
+    """`[N, D]`: for each node and column the value of the source of an edge, 0 if that edge does not exist. `ends` has
+    the outgoing edges of all nodes, the source and the target of every edge."""
+    _, (source, _) = unpack(ends)
+    node = torch.cat([source, source.new_zeros(1)])[edge]
+    return torch.where(edge < source.numel(), x.gather(0, node), 0)
+
+
+@take_edges_op.gradient(save(1, rest=2))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    """Summed over the outgoing edges of each node in a fixed order, which `scatter_add` on a GPU does not have."""
+    (edge,), (ends, backend) = ctx.saved_tensors, ctx.rest
+    target = ends[-1]
+    taken = edge.index_select(0, target) == torch.arange(target.numel(), device=grad.device).unsqueeze(1)
+    return (to_nodes_op(torch.where(taken, grad.index_select(0, target), 0), ends[:-1], backend),)

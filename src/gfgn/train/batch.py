@@ -164,7 +164,8 @@ class Batch:
         if limit is None:
             return torch.ones_like(self.tensors["lr"])
         squares = [grad.flatten(1).square().t() for grad in grads.values() if grad is not None]
-        return (limit / (sum_rows_op(torch.cat(squares))[0].sqrt() + 1e-6)).clamp(max=1)
+        total: Tensor = sum_rows_op(torch.cat(squares))
+        return (limit / (total[0].sqrt() + 1e-6)).clamp(max=1)
 
     @torch.no_grad()
     def validate(self) -> None:

@@ -33,7 +33,8 @@ def loss(logits: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         index = y.clamp(min=0).view(1, 1, -1).expand(logits.size(0), 1, -1)
         losses = -log_softmax(logits.transpose(1, 2).contiguous(), 1).gather(1, index).squeeze(1)
     # Adjacent numbers of one replica would be added in an order that depends on how many replicas there are.
-    return sum_rows_op((losses * weight).t().contiguous()).squeeze(0)
+    total: Tensor = sum_rows_op((losses * weight).t().contiguous())
+    return total.squeeze(0)
 
 
 def _largest(logits: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def inputs(rows: int, heads: int, d: int, dtype: torch.dtype, count: int) -> tup
 @pytest.fixture
 def by_whole_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "_small_gates", lambda x, gate: None)
-    monkeypatch.setattr(plain, "_small_products", lambda x, depth, width: None)
+    monkeypatch.setattr(plain, "_products", lambda x: None)
 
 
 def assert_close(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:

@@ -15,7 +15,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 from gfgn.ops.csr import CSR, SEGMENT, compress  # noqa: E402
-from gfgn.ops.cuda import attention, gates, gather, kernels  # noqa: E402
+from gfgn.ops.cuda import attention, gates, gather, kernels, products  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"
 WIDTHS = [1, 17, 64, 129]  # one per shape of a tile, and more than one block of columns
@@ -430,3 +430,44 @@ def test_errors_name_the_argument() -> None:
 
 def test_csr_fields_are_those_the_kernels_read() -> None:
     assert CSR._fields == ("ptr", "idx", "hub_rows", "hub_ptr", "seg_hub")
+
+
+@pytest.mark.parametrize(
+    ("rows", "heads", "depth", "width"), [(1, 1, 1, 1), (70, 3, 8, 8), (300, 2, 70, 5), (65, 1, 33, 130)]
+)
+def test_products_of_heads(rows: int, heads: int, depth: int, width: int) -> None:
+    x, weight, grad = normal(rows, heads * depth), normal(heads, depth, width), normal(rows, heads * width)
+    by_head = x.double().view(rows, heads, depth).transpose(0, 1)
+    expected = (by_head @ weight.double()).transpose(0, 1).reshape(rows, -1)
+    out = torch.empty(rows, heads * width, device=DEVICE)
+    products.head_matmul(x, weight, out, add=False)
+    close(out, expected)
+    products.head_matmul(x, weight.transpose(1, 2).contiguous().transpose(1, 2), out, add=True)
+    close(out, 2 * expected)
+    of_weight = by_head.transpose(1, 2) @ grad.double().view(rows, heads, width).transpose(0, 1)
+    close(products.head_weight_gradient(x, grad, heads), of_weight)
+    close(products.row_sums(grad), grad.double().sum(0))
+
+
+@pytest.mark.parametrize("rows", [7, 200])
+def test_bits_of_a_head_do_not_depend_on_the_others(rows: int) -> None:
+    """Alone, at every place among three and among nineteen heads."""
+    for depth, width in ((8, 8), (64, 5), (20, 40)):
+        x, weight, grad = normal(rows, 19 * depth), normal(19, depth, width), normal(rows, 19 * width)
+
+        def results(first: int, last: int) -> list[Tensor]:
+            columns = slice(first * depth, last * depth), slice(first * width, last * width)
+            part, g = x[:, columns[0]].contiguous(), grad[:, columns[1]].contiguous()
+            out = torch.empty(rows, (last - first) * width, device=DEVICE)
+            products.head_matmul(part, weight[first:last], out, add=False)
+            gradient = products.head_weight_gradient(part, g, last - first)
+            return [
+                out.view(rows, last - first, width),
+                gradient.transpose(0, 1),
+                products.row_sums(g).view(1, -1, width),
+            ]
+
+        together = results(0, 19)
+        for first, last in ((0, 1), (18, 19), (3, 6)):
+            for part, whole in zip(results(first, last), together, strict=True):
+                assert torch.equal(part, whole[:, first:last])

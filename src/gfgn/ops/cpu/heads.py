@@ -119,7 +119,8 @@ def _panels(weight: Tensor) -> Tensor:
     width = LANES if weight.size(2) <= LANES else 2 * LANES
     count = -(-weight.size(2) // width)
     padded = torch.nn.functional.pad(weight, (0, count * width - weight.size(2)))
-    return padded.unflatten(2, (count, width)).transpose(1, 2).contiguous()
+    panels: Tensor = padded.unflatten(2, (count, width))
+    return panels.transpose(1, 2).contiguous()
 
 
 @inlined

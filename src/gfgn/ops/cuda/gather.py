@@ -63,7 +63,7 @@ def hash_bits(entry, key):
 
 
 @triton.jit
-def _and(one, other):
+def both(one, other):
     # In the interpreter, a scalar & a boolean tensor is an integer tensor; the comparison makes it boolean again.
     return (one & other) != 0
 
@@ -109,7 +109,7 @@ def _finish(
 ):  # fmt: skip
     """Combines the sums of a row with the row's own values and stores the results."""
     at = row * columns + column[None, :]
-    mask = _and(valid, present[None, :])
+    mask = both(valid, present[None, :])
     if OP == "pair_forward":
         weight = tl.load(lam + column, mask=present, other=0.0)[None, :]
         first = tl.load(y1 + at, mask=mask, other=0.0).to(tl.float32) + weight * sum0
@@ -186,7 +186,7 @@ def _gather(
 
     if PAIR:
         own_at = row * columns + column[None, :]
-        own_mask = _and(length > 0, present[None, :])
+        own_mask = both(length > 0, present[None, :])
         own0 = tl.load(y0 + own_at, mask=own_mask, other=0.0).to(tl.float32)
         own1 = tl.load(y1 + own_at, mask=own_mask, other=0.0).to(tl.float32)
     if OP == "sparse_linear":
@@ -213,7 +213,7 @@ def _gather(
                 number = tl.load(entry + e, mask=here, other=0)
             # Hashed before the broadcast over columns where possible: a thread then hashes only its own entries.
             kept = hash_bits(number[:, None], keys) >= cut if BY_COLUMN else (hash_bits(number, keys) >= cut)[:, None]
-            mask = _and(mask, kept)
+            mask = both(mask, kept)
         g0 = tl.load(x0 + at, mask=mask, other=0.0).to(tl.float32)
         if OP == "attend":
             number = tl.load(entry + e, mask=here, other=0)
@@ -265,7 +265,7 @@ def _gather(
         sum2 = tl.where(length > 0, sum2, 0.0)
     if HUBS:
         at = v * columns + column[None, :]
-        mask = _and(v < segments, present[None, :])
+        mask = both(v < segments, present[None, :])
         tl.store(partial + at, sum0, mask=mask)
         if SUMS > 1:
             tl.store(partial + plane + at, sum1, mask=mask)
@@ -368,7 +368,7 @@ def launch(
     if outs[0].numel() == 0:
         return
     count, columns = outs[0].shape
-    of_replica = columns // replicas()
+    of_replica = columns // replicas() if dropout is None else width
     tile = plan(op, rows, outs[0].dtype, of_replica)
     segments, hubs = rows.seg_hub.numel(), rows.hub_rows.numel()
     plane = segments * columns

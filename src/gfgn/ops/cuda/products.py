@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gfgn.ops.cuda.gather import both
 from gfgn.ops.registration import replicas
 
 ROWS = 64  # that one program of `row_sums` adds
@@ -80,7 +81,7 @@ def _row_sums(x, out, rows, columns, blocks, ROWS: tl.constexpr, BLOCK: tl.const
     for start in range(0, ROWS, 8):
         for k in tl.static_range(8):
             row = part * ROWS + start + k
-            total += tl.load(x + row * columns + column, mask=(row < rows) & (column < columns), other=0.0)
+            total += tl.load(x + row * columns + column, mask=both(row < rows, column < columns), other=0.0)
     tl.store(out + part * columns + column, total, mask=column < columns)
 
 
@@ -91,7 +92,7 @@ def _precision() -> str:
 
 def _block(size: int, largest: int) -> int:
     """The block for a dimension; matrix units need 16."""
-    return max(16, min(largest, triton.next_power_of_2(size)))
+    return max(16, min(largest, int(triton.next_power_of_2(size))))
 
 
 def _width(columns: int, heads: int) -> int:
