@@ -441,33 +441,34 @@ def test_products_of_heads(rows: int, heads: int, depth: int, width: int) -> Non
     expected = (by_head @ weight.double()).transpose(0, 1).reshape(rows, -1)
     out = torch.empty(rows, heads * width, device=DEVICE)
     products.head_matmul(x, weight, out, add=False)
-    close(out, expected)
+    assert_close(out, expected)
     products.head_matmul(x, weight.transpose(1, 2).contiguous().transpose(1, 2), out, add=True)
-    close(out, 2 * expected)
+    assert_close(out, 2 * expected)
     of_weight = by_head.transpose(1, 2) @ grad.double().view(rows, heads, width).transpose(0, 1)
-    close(products.head_weight_gradient(x, grad, heads), of_weight)
-    close(products.row_sums(grad), grad.double().sum(0))
+    assert_close(products.head_weight_gradient(x, grad, heads), of_weight)
+    assert_close(products.row_sums(grad), grad.double().sum(0))
 
 
 @pytest.mark.parametrize("rows", [7, 200])
-def test_bits_of_a_head_do_not_depend_on_the_others(rows: int) -> None:
-    """Alone, at every place among three and among nineteen heads."""
-    for depth, width in ((8, 8), (64, 5), (20, 40)):
-        x, weight, grad = normal(rows, 19 * depth), normal(19, depth, width), normal(rows, 19 * width)
+@pytest.mark.parametrize(("depth", "width"), [(8, 8), (64, 5), (20, 40)])
+def test_bits_of_a_head_do_not_depend_on_the_others(rows: int, depth: int, width: int) -> None:
+    """Alone, and at any place among three and among nineteen heads."""
+    x, weight, grad = normal(rows, 19 * depth), normal(19, depth, width), normal(rows, 19 * width)
 
-        def results(first: int, last: int) -> list[Tensor]:
-            columns = slice(first * depth, last * depth), slice(first * width, last * width)
-            part, g = x[:, columns[0]].contiguous(), grad[:, columns[1]].contiguous()
-            out = torch.empty(rows, (last - first) * width, device=DEVICE)
-            products.head_matmul(part, weight[first:last], out, add=False)
-            gradient = products.head_weight_gradient(part, g, last - first)
-            return [
-                out.view(rows, last - first, width),
-                gradient.transpose(0, 1),
-                products.row_sums(g).view(1, -1, width),
-            ]
+    def results(first: int, last: int) -> list[Tensor]:
+        heads = last - first
+        part = x[:, first * depth : last * depth].contiguous()
+        of_part = grad[:, first * width : last * width].contiguous()
+        out = torch.empty(rows, heads * width, device=DEVICE)
+        products.head_matmul(part, weight[first:last], out, add=False)
+        of_weight = products.head_weight_gradient(part, of_part, heads)
+        return [
+            out.view(rows, heads, width),
+            of_weight.transpose(0, 1),
+            products.row_sums(of_part).view(1, heads, width),
+        ]
 
-        together = results(0, 19)
-        for first, last in ((0, 1), (18, 19), (3, 6)):
-            for part, whole in zip(results(first, last), together, strict=True):
-                assert torch.equal(part, whole[:, first:last])
+    together = results(0, 19)
+    for first, last in ((0, 1), (18, 19), (3, 6)):
+        for part, whole in zip(results(first, last), together, strict=True):
+            assert torch.equal(part, whole[:, first:last])
