@@ -57,7 +57,7 @@ def graph_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` per graph."""
-    s = lam * torch.sigmoid(_add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias))
+    s = lam * ops.activate(_add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias), "sigmoid")
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
     return ops.gated_propagate(z, s_of_node, graph), s
 
@@ -73,7 +73,7 @@ def neighbor_level(
     if not return_scores and gate_bias is None:
         return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, other = gate.chunk(2, dim=1)
-    s = lam * torch.sigmoid(_add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias))
+    s = lam * ops.activate(_add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias), "sigmoid")
     return torch.lerp(z, propagated, s), s
 
 

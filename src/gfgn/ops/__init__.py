@@ -6,10 +6,11 @@ tensor. The backend is chosen by device; `backend=` or the environment variable 
 """
 
 from gfgn.ops.attention import attend, edge_dot
-from gfgn.ops.dense import dropout, expand_rows, head_linear, linear, sum_rows
+from gfgn.ops.dense import dropout, head_linear, linear
 from gfgn.ops.dispatch import Backend, backends
 from gfgn.ops.edges import edge_softmax, from_source, from_target, sum_by_target
 from gfgn.ops.gates import gated_neighbor, gated_pair, gated_propagate, pair_aggregate, pair_scores
+from gfgn.ops.invariant import activate, expand_rows, sum_rows
 from gfgn.ops.random import keyed, keyed_functions
 from gfgn.ops.reference import compute_dtype
 from gfgn.ops.sparse import sparse_linear
@@ -18,6 +19,7 @@ from gfgn.ops.sums import neighbor_max, neighbor_mean, neighbor_sum, propagate, 
 __all__ = [
     "NEIGHBOR_POOL",
     "Backend",
+    "activate",
     "attend",
     "backends",
     "compute_dtype",

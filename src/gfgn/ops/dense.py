@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from gfgn.ops import reference
 from gfgn.ops.dispatch import choose, elementwise
-from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient, row_sums
+from gfgn.ops.heads import by_head, head_matmul, head_weight_gradient
+from gfgn.ops.invariant import expand_rows
 from gfgn.ops.keys import is_keyed, keep, next_key, rate_dtype
 from gfgn.ops.registration import empty_like, operator, save
 from gfgn.ops.sparse import shared_linear_op, sparse_linear
@@ -102,38 +103,7 @@ def head_linear(x: Tensor, weight: Tensor, backend: str | None = None) -> Tensor
     return head_linear_op(x, weight.to(x.dtype))
 
 
-def sum_rows(x: Tensor) -> Tensor:
-    """`[1, D]`: the sum of the rows of `[N, D]`. Among replicas, each has the bits that it has alone."""
-    return sum_rows_op(x.contiguous()) if is_batched(x) else x.sum(0, keepdim=True)
-
-
-def expand_rows(row: Tensor, count: int) -> Tensor:
-    """`[D]` or `[1, D]` repeated as `count` rows, whose gradient is `sum_rows`: for biases and gates of all nodes."""
-    row = row.reshape(1, -1)
-    return expand_rows_op(row, count) if is_batched(row) else row
-
-
 # --- the operators --------------------------------------------------------------------------------
-
-
-@operator(lambda x: x.new_empty(1, x.size(1)), features=1)
-def sum_rows_op(x: Tensor) -> Tensor:
-    return row_sums(x).to(x.dtype).unsqueeze(0)
-
-
-@operator(lambda row, count: row.new_empty(count, row.size(1)), features=1, view=True)
-def expand_rows_op(row: Tensor, count: int) -> Tensor:
-    return row.detach().expand(count, -1)
-
-
-@sum_rows_op.gradient(lambda ctx, inputs, output: setattr(ctx, "count", inputs[0].size(0)))
-def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (expand_rows_op(grad, ctx.count),)
-
-
-@expand_rows_op.gradient(lambda ctx, inputs, output: None)
-def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return (sum_rows_op(grad.contiguous()),)
 
 
 @operator(empty_like(0), features=1, columns=(1, 2))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gfgn.ops.csr import Adjacency, per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
+from gfgn.ops.invariant import activate
 from gfgn.ops.registration import Operator, Tensors, empty_like, empty_rows, operator, save
 
 
@@ -55,7 +56,7 @@ def edge_softmax(scores: Tensor, graph: Adjacency) -> Tensor:
     index = ends[-1].unsqueeze(1).expand(-1, scores.size(1))
     top = scores.new_zeros(graph.num_nodes, scores.size(1))
     top = top.scatter_reduce(0, index, scores.detach(), "amax", include_self=False)
-    weight = (scores - from_target(top, graph)).exp()
+    weight = activate(scores - from_target(top, graph), "exp")
     return weight / from_target(sum_by_target(weight, graph), graph)
 
 

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from gfgn.ops import reference
 from gfgn.ops.csr import Adjacency, unpack
-from gfgn.ops.dense import expand_rows, head_linear_op, sum_rows_op
+from gfgn.ops.dense import head_linear_op
 from gfgn.ops.dispatch import choose, elementwise, kernels
 from gfgn.ops.heads import halves, halves_backward
+from gfgn.ops.invariant import expand_rows, sum_rows_op
 from gfgn.ops.registration import Tensors, empty_like, is_plain, operator, save
 from gfgn.ops.sums import check_features, needs_reference, propagate, spmm_op, weighted_edges
 from gfgn.ops.torch_internals import graph_is_retained, is_batched, unwrapped

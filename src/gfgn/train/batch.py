@@ -24,7 +24,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
 from gfgn.graph import Graph
 from gfgn.ops.adam import BETAS, adam_, copy_where_
-from gfgn.ops.dense import sum_rows_op
+from gfgn.ops.invariant import sum_rows_op
 from gfgn.ops.keys import GOLDEN, mix, rate_dtype
 from gfgn.train import metrics
 from gfgn.train.config import TrainConfig, initial_best, update_best_

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax
 
-from gfgn.ops.dense import sum_rows_op
+from gfgn.ops.invariant import sum_rows_op
 
 
 def node_losses(logits: Tensor, y: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn.inits import glorot
@@ -41,9 +43,16 @@ class ACMLayer(ResettableModule):
         low, high, own = self.lin(x, dropout)
         smooth_low, smooth_high = random_walk(torch.cat([low, high], dim=1), looped).chunk(2, dim=1)
         channels = torch.cat([smooth_low, high - smooth_high, own], dim=1).relu()
-        scores = ops.head_linear(channels, self.score.unsqueeze(2)).sigmoid()
-        alpha = (ops.linear(scores, self.mix.t()) / CHANNELS).softmax(1)
+        scores = ops.activate(ops.head_linear(channels, self.score.unsqueeze(2)), "sigmoid")
+        alpha = softmax_of_columns(ops.linear(scores, self.mix.t()) / CHANNELS)
         return sum_of((channels * repeat_columns(alpha, own.size(1))).chunk(CHANNELS, dim=1))
+
+
+def softmax_of_columns(x: Tensor) -> Tensor:
+    """The softmax over a few columns, one column at a time: PyTorch's order depends on the shapes."""
+    top = functools.reduce(torch.maximum, x.split(1, dim=1)).detach()
+    weights = ops.activate(x - top, "exp")
+    return weights / torch.cat([sum_of(weights.split(1, dim=1))] * x.size(1), dim=1)
 
 
 def random_walk(x: Tensor, graph: Graph) -> Tensor:

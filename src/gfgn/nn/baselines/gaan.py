@@ -44,7 +44,7 @@ class GaANLayer(ResettableModule):
         alpha = edge_softmax(edge_dot(query, key, self.heads, graph), graph)
         attended = attend(alpha, leaky_relu(value, SLOPE), graph)
         gate = gate_own + self.gate_max(ops.neighbor_max(pool, graph)) + ops.neighbor_mean(gate_mean, graph)
-        gated = attended * repeat_columns(gate.sigmoid(), value.size(1) // self.heads)
+        gated = attended * repeat_columns(ops.activate(gate, "sigmoid"), value.size(1) // self.heads)
         return own + self.out_heads(gated)
 
 

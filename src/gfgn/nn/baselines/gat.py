@@ -80,7 +80,7 @@ class GAT(ConvNetwork):
         return with_self_loops(graph)
 
     def activate(self, x: Tensor) -> Tensor:
-        return nn.functional.elu(x)
+        return ops.activate(x, "elu")
 
 
 HEAD_PARAMETERS = {

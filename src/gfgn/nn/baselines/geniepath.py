@@ -29,9 +29,9 @@ class Breadth(ResettableModule):
 
     def forward(self, h: Tensor, looped: Graph) -> Tensor:
         own, other, value = self.lin(h)
-        pair = torch.tanh(from_target(own, looped) + from_source(other, looped))
+        pair = ops.activate(from_target(own, looped) + from_source(other, looped), "tanh")
         alpha = edge_softmax(ops.linear(pair, self.score), looped)
-        return attend(alpha, value, looped).tanh()
+        return ops.activate(attend(alpha, value, looped), "tanh")
 
 
 class Depth(ResettableModule):
@@ -45,9 +45,10 @@ class Depth(ResettableModule):
         self.lin = StackedLinear(in_channels, dict.fromkeys(("input", "forget", "output", "cell"), channels))
 
     def forward(self, u: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        input_gate, forget_gate, output_gate, cell = self.lin(u)
-        memory = forget_gate.sigmoid() * memory + input_gate.sigmoid() * cell.tanh()
-        return output_gate.sigmoid() * memory.tanh(), memory
+        *gates, cell = self.lin(u)
+        input_gate, forget_gate, output_gate = (ops.activate(gate, "sigmoid") for gate in gates)
+        memory = forget_gate * memory + input_gate * ops.activate(cell, "tanh")
+        return output_gate * ops.activate(memory, "tanh"), memory
 
 
 class GeniePath(GraphNetwork):

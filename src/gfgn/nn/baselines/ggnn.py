@@ -40,9 +40,9 @@ class GatedGraphLayer(nn.Module):
         for weight in self.weight:
             m = ops.neighbor_sum(ops.linear(h, weight.t()), graph)
             of_input, of_hidden = self.input(m).chunk(3, dim=1), self.hidden(h).chunk(3, dim=1)
-            reset = (of_input[0] + of_hidden[0]).sigmoid()
-            update = (of_input[1] + of_hidden[1]).sigmoid()
-            new = (of_input[2] + reset * of_hidden[2]).tanh()
+            reset = ops.activate(of_input[0] + of_hidden[0], "sigmoid")
+            update = ops.activate(of_input[1] + of_hidden[1], "sigmoid")
+            new = ops.activate(of_input[2] + reset * of_hidden[2], "tanh")
             h = new + update * (h - new)
         return h
 

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
-from gfgn.ops.cpu.threads import for_each_task, run_tasks
-from gfgn.ops.cpu.vectors import read, write
+from gfgn.ops.cpu import arrays, vectors
+from gfgn.ops.cpu.numba_internals import LANES, as_pointers, inlined, kernel
+from gfgn.ops.cpu.threads import finish_task, for_each_task, next_task, run_tasks, wait_for_tasks
+from gfgn.ops.cpu.vectors import load_masked, read, store_masked, write
 from gfgn.ops.heads import gated_neighbor, gated_neighbor_backward
 
-__all__ = ["adam", "copy_where", "dropout", "gated_neighbor", "gated_neighbor_backward"]
+__all__ = ["activate", "adam", "copy_where", "dropout", "gated_neighbor", "gated_neighbor_backward"]
 
 CHUNK = 1 << 14
 """Elements in one task."""
@@ -75,6 +75,58 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
         tensors = (arrays.flat(x, dtype), arrays.flat(out), *arrays.dropout_arrays(keys, rate, dtype))
         op = Dropout(*tensors, rows, replicas, columns // replicas, shared)
         run_tasks(dropout_kernel, dtype, op, -(-rows // max(1, CHUNK // columns)))
+    return out.to(x.dtype)
+
+
+Activation = namedtuple("Activation", "x out size")
+
+
+@inlined
+def activation_task(function: Any, op: Any, task: int) -> None:
+    end = min((task + 1) * CHUNK, op.size)
+    for first in range(task * CHUNK, end, LANES):
+        store_masked(function(load_masked(op.x, first, end - first)), op.out, first, end - first)
+
+
+@inlined
+def activate_all(function: Any, op: Any, work: Any) -> None:
+    task = next_task(work, 0)
+    while task < work.number:
+        activation_task(function, op, task)
+        task = finish_task(work, 0)
+    wait_for_tasks(work, 0, work.number)
+
+
+@kernel
+def exp_kernel(op: Any, work: Any) -> None:
+    activate_all(vectors.exp, as_pointers(op), as_pointers(work))
+
+
+@kernel
+def sigmoid_kernel(op: Any, work: Any) -> None:
+    activate_all(vectors.sigmoid, as_pointers(op), as_pointers(work))
+
+
+@kernel
+def tanh_kernel(op: Any, work: Any) -> None:
+    activate_all(vectors.tanh, as_pointers(op), as_pointers(work))
+
+
+@kernel
+def elu_kernel(op: Any, work: Any) -> None:
+    activate_all(vectors.elu, as_pointers(op), as_pointers(work))
+
+
+ACTIVATIONS = {"exp": exp_kernel, "sigmoid": sigmoid_kernel, "tanh": tanh_kernel, "elu": elu_kernel}
+
+
+def activate(x: Tensor, name: str) -> Tensor:
+    """A function of every value. PyTorch's vectors and the numbers that do not fill one differ in the last bit."""
+    dtype = arrays.compute_dtype(x)
+    out = arrays.empty(*x.shape, dtype=dtype)
+    if x.numel():
+        op = Activation(arrays.flat(x, dtype), arrays.flat(out), x.numel())
+        run_tasks(ACTIVATIONS[name], dtype, op, -(-x.numel() // CHUNK))
     return out.to(x.dtype)
 
 

@@ -218,6 +218,50 @@ def exp(x: Any) -> Any:
     return compiled
 
 
+@specialized
+def exp_minus_one(x: Any) -> Any:
+    """exp(x) − 1 of every lane, precise near 0; x is clamped as for `exp`."""
+    _, mantissa, limit, _, ln2_high, ln2_low, degree = FORMATS[x.scalar]
+    to_integer = 1.5 * 2.0**mantissa
+    inverse_ln2 = 1.4426950408889634
+    first = 1.0 / factorial(degree)
+    series = tuple(1.0 / factorial(k) for k in range(degree - 1, 0, -1))
+
+    def compiled(x: Any) -> Any:
+        x = clamp(x, limit)
+        shifted = x * inverse_ln2 + to_integer
+        n = shifted - to_integer
+        r = (x - n * ln2_high) - n * ln2_low
+        y = r * first
+        for k in range(degree - 1):
+            y = (y + series[k]) * r
+        power = power_of_two(shifted)
+        return y * power + (power - 1.0)
+
+    return compiled
+
+
 @inlined
 def sigmoid(x: Any) -> Any:
     return 1.0 / (exp(x * -1.0) + 1.0)
+
+
+@inlined
+def tanh(x: Any) -> Any:
+    e = exp_minus_one(x * -2.0)
+    return e * -1.0 / (e + 2.0)
+
+
+@instruction
+def where_positive(x: Any, y: Any, z: Any) -> Any:
+    """The lane of `y` where that of `x` is above 0, else that of `z`."""
+
+    def emit(llvm: Emitter, test: Any, first: Any, second: Any) -> Any:
+        return llvm.builder.select(llvm.builder.fcmp_ordered(">", test, llvm.zeros(x)), first, second)
+
+    return x(x, x, x), emit
+
+
+@inlined
+def elu(x: Any) -> Any:
+    return where_positive(x, x, exp_minus_one(x))

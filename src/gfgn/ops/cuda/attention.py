@@ -58,11 +58,15 @@ def _tile(start, first, length, head, heads, TILE: tl.constexpr):
 
 
 @triton.jit
-def _sum_of_lanes(x, LANES: tl.constexpr):
-    """The sum over the first dimension by halves: of two numbers at a time, in whichever thread they are."""
-    if LANES == 1:
-        return x
-    return _sum_of_lanes(tl.sum(tl.reshape(x, [2, LANES // 2, x.shape[1]]), 0), LANES // 2)
+def _halve(x):
+    """Adds the second half of the rows to the first."""
+    return tl.sum(tl.reshape(x, [2, x.shape[0] // 2, x.shape[1]]), 0)
+
+
+@triton.jit
+def _sum_of_tile(x):
+    """The sum over `TILE` rows, of two numbers at a time, in whichever thread they are."""
+    return _halve(_halve(_halve(_halve(x))))
 
 
 @triton.jit(do_not_specialize=["heads"])
@@ -85,7 +89,7 @@ def _softmax(x, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
         top = new
     best = tl.max(top, 0, keep_dims=True)
     base = tl.where(best == float("-inf"), 0.0, best)
-    denominator = _sum_of_lanes(total * tl.exp(top - base), TILE)
+    denominator = _sum_of_tile(total * tl.exp(top - base))
     for start in range(0, length, TILE):
         at, mask = _tile(start, first, length, head, heads, TILE)
         value = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
@@ -104,7 +108,7 @@ def _softmax_backward(grad, alpha, out, ptr, heads, TILE: tl.constexpr, HEADS: t
         at, mask = _tile(start, first, length, head, heads, TILE)
         g = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
         total += g * tl.load(alpha + at, mask=mask, other=0.0).to(tl.float32)
-    mean = _sum_of_lanes(total, TILE)
+    mean = _sum_of_tile(total)
     for start in range(0, length, TILE):
         at, mask = _tile(start, first, length, head, heads, TILE)
         g = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)

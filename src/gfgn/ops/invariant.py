@@ -1,0 +1,93 @@
+"""Functions of PyTorch whose last bits depend on the shape of a batch, in a form in which a replica's do not.
+
+PyTorch adds numbers in an order that depends on sizes and strides, and its functions of single numbers, such as the
+exponential, differ between whole vectors and the few numbers that do not fill one. A single model uses PyTorch's.
+"""
+
+# mypy: disable-error-code="no-any-return"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gfgn.ops.dispatch import choose, elementwise
+from gfgn.ops.heads import row_sums
+from gfgn.ops.registration import empty_like, operator
+from gfgn.ops.torch_internals import is_batched
+
+
+def activate(x: Tensor, name: str) -> Tensor:
+    """`"exp"`, `"sigmoid"`, `"tanh"` or `"elu"` of `[N, D]`. Among replicas, each has the bits that it has alone."""
+    return activate_op(x.contiguous(), name) if is_batched(x) else ACTIVATIONS[name](x)
+
+
+def sum_rows(x: Tensor) -> Tensor:
+    """`[1, D]`: the sum of the rows of `[N, D]`. Among replicas, each has the bits that it has alone."""
+    return sum_rows_op(x.contiguous()) if is_batched(x) else x.sum(0, keepdim=True)
+
+
+def expand_rows(row: Tensor, count: int) -> Tensor:
+    """`[D]` or `[1, D]` repeated as `count` rows, whose gradient is `sum_rows`: for biases and gates of all nodes."""
+    row = row.reshape(1, -1)
+    return expand_rows_op(row, count) if is_batched(row) else row
+
+
+# --- the operators --------------------------------------------------------------------------------
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": torch.exp,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "elu": functional.elu,
+}
+# The derivatives by the results.
+SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": lambda y: y,
+    "sigmoid": lambda y: y * (1 - y),
+    "tanh": lambda y: 1 - y * y,
+    "elu": lambda y: torch.where(y > 0, 1.0, y + 1),
+}
+
+
+@operator(empty_like(0), features=1)
+def activate_op(x: Tensor, name: str) -> Tensor:
+    if x.device.type == "cpu" and choose("cpu", x.dtype, None) == "numba":
+        return elementwise("numba").activate(x, name)
+    return ACTIVATIONS[name](x)
+
+
+def _save_result(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output)
+    ctx.name = inputs[1]
+
+
+@activate_op.gradient(_save_result)
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (y,) = ctx.saved_tensors
+    return (grad * SLOPES[ctx.name](y),)
+
+
+@operator(lambda x: x.new_empty(1, x.size(1)), features=1)
+def sum_rows_op(x: Tensor) -> Tensor:
+    return row_sums(x).to(x.dtype).unsqueeze(0)
+
+
+@operator(lambda row, count: row.new_empty(count, row.size(1)), features=1, view=True)
+def expand_rows_op(row: Tensor, count: int) -> Tensor:
+    return row.detach().expand(count, -1)
+
+
+@sum_rows_op.gradient(lambda ctx, inputs, output: setattr(ctx, "count", inputs[0].size(0)))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (expand_rows_op(grad, ctx.count),)
+
+
+@expand_rows_op.gradient(lambda ctx, inputs, output: None)
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return (sum_rows_op(grad.contiguous()),)
