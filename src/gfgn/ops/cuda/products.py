@@ -13,19 +13,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gfgn.ops.cuda.gather import both
+from gfgn.ops.cuda.gather import aligned, both
 from gfgn.ops.registration import replicas
 
 ROWS = 64  # that one program of `row_sums` adds
 PROGRAMS = 256  # about as many as fill a GPU
 
 
-@triton.jit
+# Nothing that depends on the number of replicas is compiled in, not even whether it is 1 or a multiple of 16: Triton
+# would choose other instructions for it.
+@triton.jit(do_not_specialize=["rows", "heads", "width", "row_blocks", "column_blocks"])
 def _product(
-    x, w, out, rows, heads, depth, width, w_head, w_row, w_column, row_blocks, column_blocks,
+    x, w, out, rows, heads, width, row_blocks, column_blocks, depth: tl.constexpr, ALIGNED: tl.constexpr,
     ADD: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """`x_k W_k` for a block of rows and a block of columns of one head."""
+    width = aligned(width, ALIGNED)
     block = tl.program_id(0) // row_blocks
     head = (block // column_blocks).to(tl.int64)
     row = (tl.program_id(0) % row_blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -33,11 +36,11 @@ def _product(
     k = tl.arange(0, BLOCK_D)
     total = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
     x_at = x + (row * heads * depth)[:, None] + head * depth
-    w_at = w + head * w_head + (column.to(tl.int64) * w_column)[None, :]
+    w_at = w + head * depth * width + column[None, :]
     for start in range(0, depth, BLOCK_D):
         inside = start + k < depth
         left = tl.load(x_at + (start + k)[None, :], mask=(row < rows)[:, None] & inside[None, :], other=0.0)
-        at = ((start + k).to(tl.int64) * w_row)[:, None]
+        at = ((start + k).to(tl.int64) * width)[:, None]
         right = tl.load(w_at + at, mask=inside[:, None] & (column < width)[None, :], other=0.0)
         total = tl.dot(left, right, total, input_precision=PRECISION)
     at = (row * heads * width)[:, None] + (head * width + column)[None, :]
@@ -47,12 +50,13 @@ def _product(
     tl.store(out + at, total, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "heads", "width", "chunk", "depth_blocks", "column_blocks"])
 def _weight_gradient(
-    x, grad, sums, rows, heads, depth, width, chunk, depth_blocks, column_blocks,
+    x, grad, sums, rows, heads, width, chunk, depth_blocks, column_blocks, depth: tl.constexpr, ALIGNED: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """`x_kᵀ g_k` over a chunk of rows, for a block of columns of `x` and of the gradients of one head."""
+    width = aligned(width, ALIGNED)
     program = tl.program_id(0)
     column = (program % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
     program = program // column_blocks
@@ -107,12 +111,13 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
         out.mul_(int(add))
         return
     split = x.dtype == torch.bfloat16 and out.dtype == torch.float32  # see `gfgn.ops.bf16_split`
-    blocks = (128, 64, 128) if split else (128, _block(depth, 32), _block(_width(columns, heads), 64))
-    row_blocks, column_blocks = triton.cdiv(x.size(0), blocks[0]), triton.cdiv(columns, blocks[2])
+    width = _width(columns, heads)
+    block_n, block_d, block_e = (128, 64, 128) if split else (128, _block(depth, 32), _block(width, 64))
+    row_blocks, column_blocks = triton.cdiv(x.size(0), block_n), triton.cdiv(columns, block_e)
     _product[(row_blocks * column_blocks * heads,)](
-        x.contiguous(), weight, out, x.size(0), heads, depth, columns, *weight.stride(), row_blocks, column_blocks,
-        ADD=add, PRECISION=_precision(), BLOCK_N=blocks[0], BLOCK_D=blocks[1], BLOCK_E=blocks[2],
-        num_warps=8 if split else 4,
+        x.contiguous(), weight.contiguous(), out, x.size(0), heads, columns, row_blocks, column_blocks,
+        depth=depth, ALIGNED=width % 16 == 0, ADD=add, PRECISION=_precision(),
+        BLOCK_N=block_n, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=8 if split else 4,
     )  # fmt: skip
 
 
@@ -130,8 +135,9 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     chunks = triton.cdiv(rows, chunk)
     sums = torch.empty(chunks, heads, depth, columns, dtype=torch.float32, device=x.device)
     _weight_gradient[(column_blocks * depth_blocks * heads * chunks,)](
-        x.contiguous(), grad.contiguous(), sums, rows, heads, depth, columns, chunk, depth_blocks, column_blocks,
-        PRECISION=_precision(), BLOCK_N=32, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=4,
+        x.contiguous(), grad.contiguous(), sums, rows, heads, columns, chunk, depth_blocks, column_blocks,
+        depth=depth, ALIGNED=width % 16 == 0, PRECISION=_precision(),
+        BLOCK_N=32, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=4,
     )  # fmt: skip
     return row_sums(sums.view(chunks, -1)).view(heads, depth, columns).to(x.dtype)
 
