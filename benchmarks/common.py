@@ -54,12 +54,12 @@ def write(name: str, device: str, problems: list[dict[str, object]], **extra: ob
     return path
 
 
-def read(name: str, device: str) -> dict[str, dict[str, object]]:
-    """The results of the last `write` of that name, by dataset; empty if there is none."""
+def read(name: str, device: str, key: str = "dataset") -> dict[str, dict[str, object]]:
+    """The results of the last `write` of that name, by dataset or another key; empty if there is none."""
     path = Path(os.environ.get("GFGN_BENCH_OUT", RESULTS)) / f"{name}-{device}.json"
     if not path.exists():
         return {}
-    return {problem["dataset"]: problem for problem in json.loads(path.read_text())["problems"]}
+    return {problem[key]: problem for problem in json.loads(path.read_text())["problems"]}
 
 
 class PeakMemory:

@@ -10,6 +10,7 @@ gfgn's `gat` layer against `GATConv`; `step` is one training step of a two-layer
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 
 import common
@@ -23,7 +24,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GCN
 
 from gfgn import GFGN, GFGNConv, Graph
-from gfgn.data import load
+from gfgn.data import Dataset, load
 from gfgn.graph import with_self_loops
 from gfgn.nn.baselines.gat import GATLayer
 
@@ -51,6 +52,17 @@ def autocast(forward: Callable[[], Tensor], device: str, dtype: torch.dtype) -> 
             return forward()
 
     return cast
+
+
+def with_backend(forward: Callable[[], Tensor], backend: str) -> Callable[[], Tensor]:
+    def run() -> Tensor:
+        os.environ["GFGN_BACKEND"] = backend
+        try:
+            return forward()
+        finally:
+            del os.environ["GFGN_BACKEND"]
+
+    return run
 
 
 def gcn_contenders(x: Tensor, graph: Graph, width: int, forms: tuple[str, ...], dtype: torch.dtype) -> list[Contender]:
@@ -82,6 +94,9 @@ def layers(
         layer = GFGNConv(d, d // HEADS, level, HEADS).to(device)
         forward = autocast(lambda layer=layer: layer(x, graph), device, dtype)
         contenders += backprop(f"GFGN-{level}", forward, [x, layer], ours=True, forms=forms)
+    layer = GFGNConv(d, d // HEADS, "pair", HEADS).to(device)
+    plain = autocast(with_backend(lambda: layer(x, graph), "reference"), device, dtype)
+    contenders += backprop("GFGN-pair in plain PyTorch", plain, [x, layer])
     contenders += gcn_contenders(x, graph, d, forms, dtype)
     for name, peer in (
         ("PyG GATConv", peers.gat(x, with_self_loops(graph), d, HEADS)),
@@ -94,9 +109,11 @@ def layers(
     return race.problem(title, contenders, device, rounds, least, **facts)
 
 
-def attention(title: str, edge_index: Tensor, n: int, d: int, device: str, rounds: int) -> dict[str, object]:
+def attention(
+    title: str, edge_index: Tensor, n: int, d: int, device: str, rounds: int, forms: tuple[str, ...] = ()
+) -> dict[str, object]:
     torch.manual_seed(0)
-    forms = forms_on(device, n)
+    forms = forms or forms_on(device, n)
     looped = with_self_loops(Graph.from_edge_index(edge_index.to(device), n, duplicates="keep"))
     x = torch.randn(n, d, device=device, requires_grad=True)
     layer, peer = GATLayer(d, d // HEADS, HEADS, concat=True).to(device), peers.gat(x, looped, d, HEADS)
@@ -114,6 +131,8 @@ def products(device: str) -> dict[str, object]:
     x = torch.randn(n, d, device=device)
     layer = GFGNConv(d, d // HEADS, "pair", HEADS).to(device)
     contenders = backprop("GFGN-pair", lambda: layer(x, graph), [layer], ours=True)
+    plain = with_backend(lambda: layer(x, graph), "reference")
+    contenders += backprop("GFGN-pair in plain PyTorch", plain, [layer])
     looped = with_self_loops(graph)
     edges, weight, (matrix, transpose) = looped.edge_index, looped.norm, peers.csr(looped)
     conv = peers.GCNConv(d, d, normalize=False).to(device)
@@ -127,10 +146,10 @@ def products(device: str) -> dict[str, object]:
     return race.problem("size of ogbn-products", contenders, device, 5, least, **facts)
 
 
-def step(device: str, rounds: int, forms: tuple[str, ...] = ()) -> dict[str, object]:
-    """One training step on Cora: forward, loss, backward, Adam. PyG's GCN keeps its normalized edges (`cached`)."""
+def step(title: str, data: Dataset, device: str, rounds: int, forms: tuple[str, ...] = ()) -> dict[str, object]:
+    """One training step: forward, loss, backward, Adam. PyG's GCN keeps its normalized edges (`cached`)."""
     torch.manual_seed(0)
-    data = load("cora").to(device)
+    data = data.to(device)
     x = data.x.to_dense() if data.x.layout != torch.strided else data.x
     edges, y, train = data.graph.edge_index, data.y, data.splits[0].train.nonzero().squeeze(1)
 
@@ -157,7 +176,7 @@ def step(device: str, rounds: int, forms: tuple[str, ...] = ()) -> dict[str, obj
         found += contenders(f"GFGN-{level}", build, data.graph, ours=True)
     found += contenders("PyG GCN", lambda: GCN(*size, dropout=0.5, cached=True), edges, ours=False)
     facts = {"nodes": data.num_nodes, "edges": data.graph.num_edges, "D": 64, "heads": HEADS, "dtype": "float32"}
-    return race.problem("training step on Cora", found, device, rounds, **facts)
+    return race.problem(title, found, device, rounds, **facts)
 
 
 def measure_layers(device: str, rounds: int) -> list[dict[str, object]]:
@@ -196,7 +215,7 @@ def main() -> None:
     if "attention" in args.parts:
         common.write("attention", args.device, measure_attention(args.device, args.rounds))
     if "step" in args.parts:
-        common.write("step", args.device, [step(args.device, args.rounds)])
+        common.write("step", args.device, [step("training step on Cora", load("cora"), args.device, args.rounds)])
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def sparse_linear(device: str, rounds: int) -> list[dict[str, object]]:
         ours = lambda x=x, weight=weight: ops.sparse_linear(x, weight, 0.5)  # noqa: E731
         product = lambda dense=dense, weight=weight: dropout(dense, 0.5) @ weight  # noqa: E731
         contenders = [
-            *backprop("gfgn", ours, [weight], ours=True, forms=BOTH),
+            *backprop("gfgn", ours, [weight], ours=True),  # PyTorch cannot compile functions of sparse CSR tensors
             *backprop("torch.sparse", eager, [weight]),
             *backprop("dense", product, [weight], forms=BOTH),
         ]

@@ -86,7 +86,7 @@ def backprop(
 
 
 def compiled(function: Callable[..., object]) -> Callable[..., object]:
-    """`torch.compile` of a copy with code of its own: compiled functions with the same code share one list of guards."""
+    """`torch.compile` of a copy with its own code: functions that share their code share one list of guards."""
     code = function.__code__.replace()
     own = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     return torch.compile(own, dynamic=False)
