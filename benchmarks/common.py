@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import datetime
 import functools
@@ -13,7 +14,7 @@ import platform
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,16 @@ import torch
 from torch import Tensor
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def parser(doc: str, rounds: int, parts: Iterable[str] = ()) -> argparse.ArgumentParser:
+    """Arguments of a benchmark: which of its parts to run (all if none is named), device and number of rounds."""
+    found = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if parts:
+        found.add_argument("parts", nargs="*", choices=parts, metavar="part", help=", ".join(parts))
+    found.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
+    found.add_argument("--rounds", type=int, default=rounds)
+    return found
 
 
 def device_name(device: str) -> str:

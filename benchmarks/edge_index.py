@@ -9,7 +9,6 @@ with an `EdgeIndex` that knows both orders, and SciPy on a CPU.
 
 from __future__ import annotations
 
-import argparse
 
 import common
 import graphs
@@ -94,9 +93,7 @@ def layer(level: str, title: str, edge_index: Tensor, n: int, device: str, round
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--rounds", type=int, default=11)
+    parser = common.parser(__doc__, 11)
     args = parser.parse_args()
     small = "20,000 nodes", *graphs.skewed(20_000, 400_000, 0.3)
     large = "ogbn-arxiv structure", *graphs.arxiv()

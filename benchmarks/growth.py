@@ -8,7 +8,6 @@ twice the size takes twice the time, 0 that it does not matter. Skew is measured
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -114,12 +113,9 @@ def exponents(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("axes", nargs="*", choices=AXES, metavar="axis", default=list(AXES))
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = common.parser(__doc__, 5, AXES)
     args = parser.parse_args()
-    problems = [problem for axis in args.axes for problem in measure(axis, args.device, args.rounds)]
+    problems = [problem for axis in args.parts or AXES for problem in measure(axis, args.device, args.rounds)]
     found = exponents(problems)
     for entry in found:
         print(f"{entry['axis']:<9} {entry['contender']:<22} time^{entry['time']:.2f}  memory^{entry['memory']:.2f}")

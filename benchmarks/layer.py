@@ -9,7 +9,6 @@ gfgn's `gat` layer against `GATConv`; `step` is one training step of a two-layer
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable
 
@@ -29,6 +28,7 @@ from gfgn.graph import with_self_loops
 from gfgn.nn.baselines.gat import GATLayer
 
 HEADS = 8
+PARTS = ("layer", "attention", "step")
 LEVELS = ("pair", "neighbor", "graph")
 SMALL = 50_000
 """Nodes below which a GPU waits for the host: there, CUDA graphs are measured as well."""
@@ -153,9 +153,11 @@ def step(title: str, data: Dataset, device: str, rounds: int, forms: tuple[str, 
     x = data.x.to_dense() if data.x.layout != torch.strided else data.x
     edges, y, train = data.graph.edge_index, data.y, data.splits[0].train.nonzero().squeeze(1)
 
-    def contenders(name: str, build: Callable[[], nn.Module], adjacency: Tensor | Graph, ours: bool) -> list[Contender]:
+    def contenders(
+        name: str, build: Callable[[], nn.Module], adjacency: Tensor | Graph, forms: tuple[str, ...], ours: bool = False
+    ) -> list[Contender]:
         found = []
-        for form in forms or forms_on(device, data.num_nodes):
+        for form in forms:
             model = build().to(device)
             adam = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4, capturable=CAPTURED in form)
             forward = lambda model=model: cross_entropy(model(x, adjacency)[train], y[train])  # noqa: E731
@@ -169,12 +171,17 @@ def step(title: str, data: Dataset, device: str, rounds: int, forms: tuple[str, 
             found.append(Contender(name, run, ours, form))
         return found
 
+    forms = forms or forms_on(device, data.num_nodes)
     size = (data.num_features, 64, 2, data.num_classes)
     found = []
     for level in LEVELS:
         build = lambda level=level: GFGN(*size, level=level, heads=HEADS, dropout=0.5)  # noqa: E731
-        found += contenders(f"GFGN-{level}", build, data.graph, ours=True)
-    found += contenders("PyG GCN", lambda: GCN(*size, dropout=0.5, cached=True), edges, ours=False)
+        found += contenders(f"GFGN-{level}", build, data.graph, forms, ours=True)
+    found += contenders("PyG GCN", lambda: GCN(*size, dropout=0.5, cached=True), edges, forms)
+    matrix, _ = peers.csr(with_self_loops(data.graph))
+    # PyTorch does not compile products with sparse matrices.
+    uncompiled = tuple(form for form in forms if COMPILED not in form)
+    found += contenders("PyG GCN, CSR", lambda: GCN(*size, dropout=0.5, normalize=False), matrix, uncompiled)
     facts = {"nodes": data.num_nodes, "edges": data.graph.num_edges, "D": 64, "heads": HEADS, "dtype": "float32"}
     return race.problem(title, found, device, rounds, **facts)
 
@@ -201,20 +208,16 @@ def measure_attention(device: str, rounds: int) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "parts", nargs="*", choices=("layer", "attention", "step"), default=["layer", "attention", "step"]
-    )
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--rounds", type=int, default=11)
+    parser = common.parser(__doc__, 11, PARTS)
     parser.add_argument("--large", action="store_true")
     args = parser.parse_args()
-    if "layer" in args.parts:
+    parts = args.parts or PARTS
+    if "layer" in parts:
         problems = measure_layers(args.device, args.rounds) + ([products(args.device)] if args.large else [])
         common.write("layer", args.device, problems)
-    if "attention" in args.parts:
+    if "attention" in parts:
         common.write("attention", args.device, measure_attention(args.device, args.rounds))
-    if "step" in args.parts:
+    if "step" in parts:
         common.write("step", args.device, [step("training step on Cora", load("cora"), args.device, args.rounds)])
 
 

@@ -8,7 +8,6 @@ bytes of the floor at the bandwidth of a copy. `floor_ms` counts every input and
 
 from __future__ import annotations
 
-import argparse
 import itertools
 
 import common
@@ -180,14 +179,11 @@ OPERATORS = {f.__name__: f for f in (pair_aggregate, propagate, propagate_and_me
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("operators", nargs="*", choices=OPERATORS, metavar="operator", default=list(OPERATORS))
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--rounds", type=int, default=11)
+    parser = common.parser(__doc__, 11, OPERATORS)
     args = parser.parse_args()
     bandwidth = common.copy_bandwidth(args.device)
     print(f"{common.device_name(args.device)}: copies at {bandwidth / 1e9:.0f} GB/s")
-    for name in args.operators:
+    for name in args.parts or OPERATORS:
         common.write(name, args.device, OPERATORS[name](args.device, args.rounds), copy_bytes_per_second=bandwidth)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from torch_geometric.nn import GATConv, GCNConv, ResGatedGraphConv
 
 from gfgn import Graph
 
+warnings.filterwarnings("ignore", "Sparse", UserWarning)  # PyTorch announces that sparse CSR tensors are in beta
 Forward = Callable[[], Tensor]
 
 
