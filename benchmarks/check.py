@@ -70,8 +70,8 @@ PARTS: dict[str, Callable[[], Ratios]] = {
 
 def compare(committed: Ratios, measured: Ratios, band: float = BAND) -> dict[str, str]:
     """What is wrong with each ratio that left its band, or that only one side has."""
-    wrong = {name: "measured, but not committed" for name in measured.keys() - committed.keys()}
-    wrong |= {name: "committed, but not measured" for name in committed.keys() - measured.keys()}
+    wrong = dict.fromkeys(measured.keys() - committed.keys(), "measured, but not committed")
+    wrong |= dict.fromkeys(committed.keys() - measured.keys(), "committed, but not measured")
     for name in committed.keys() & measured.keys():
         change = measured[name] / committed[name]
         if not 1 / band <= change <= band:  # NaN is outside too

@@ -9,7 +9,6 @@ with an `EdgeIndex` that knows both orders, and SciPy on a CPU.
 
 from __future__ import annotations
 
-
 import common
 import graphs
 import numpy as np
