@@ -78,11 +78,9 @@ def backprop(
 ) -> list[Contender]:
     """A forward and a backward pass in each of the forms; `inputs` are the tensors and modules that get gradients."""
     leaves = [leaf for item in inputs for leaf in (item.parameters() if isinstance(item, nn.Module) else (item,))]
-    contenders = []
-    for form in forms:
-        step = _Pass(compiled(forward) if COMPILED in form else forward, leaves)
-        contenders.append(Contender(name, step, ours, form, leaves))
-    return contenders
+    plain = _Pass(forward, leaves)
+    fused = _Pass(compiled(forward), leaves) if any(COMPILED in form for form in forms) else plain
+    return [Contender(name, fused if COMPILED in form else plain, ours, form, leaves) for form in forms]
 
 
 def compiled(function: Callable[..., object]) -> Callable[..., object]:
