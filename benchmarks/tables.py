@@ -24,8 +24,10 @@ def problems(name: str) -> Iterator[tuple[str, Row]]:
         path = RESULTS / f"{name}-{device}.json"
         if path.exists():
             content = json.loads(path.read_text())
+            # Results from before all peers were measured say so.
+            note = f" (older, {content['peers']} peers only)" if "peers" in content else ""
             for problem in content["problems"]:
-                yield _machine(content["environment"]["device"], problem.get("threads")), problem
+                yield _machine(content["environment"]["device"], problem.get("threads")) + note, problem
 
 
 def _machine(device: str, threads: int | None) -> str:
@@ -64,7 +66,7 @@ def times(value: float | None) -> str:
 
 
 def size(problem: Row) -> str:
-    return f"{problem['title']}: {problem['nodes']:,} nodes, {problem['edges'] / 1e6:.2g}M edges, D = {problem['D']}"
+    return f"{problem['title']}: {problem['nodes']:,} nodes, {problem['edges'] / 1e6:.3g}M edges, D = {problem['D']}"
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -156,7 +158,7 @@ def building() -> str:
 
 def exponents() -> str:
     """Exponents of time and memory, one row per axis."""
-    rows, header = [], ["exponents of time; memory"]
+    rows, header = [], ["time; memory"]
     for device, machine in (("cuda", "H200"), ("cpu", "CPU")):
         path = RESULTS / f"growth-{device}.json"
         found = json.loads(path.read_text()).get("exponents", []) if path.exists() else []
