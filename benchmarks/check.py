@@ -11,7 +11,6 @@ contenders have one thread. What is outside the band is measured once more befor
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 
@@ -84,7 +83,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true")
     args = parser.parse_args()
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     committed = {name: found["ratio"] for name, found in common.read("check", "cpu", key="name").items()}
     measured: Ratios = {}
     with common.threads(1):

@@ -96,7 +96,7 @@ def layer(device: str) -> None:
     bars(right, rows, "peak_mib", "peak memory, MiB")
     figure.suptitle(
         f"One layer, {title}: {problem['nodes']:,} nodes, {problem['edges']:,} edges, {problem['D']} features "
-        f"({content['environment']['device']})",
+        f"({content['environment']['device']}){tables.note(content)}",
         fontsize=9,
     )
     save(figure, f"layer-{device}")
@@ -121,12 +121,14 @@ def propagate(device: str) -> None:
         panel.set_xlabel("features", fontsize=8)
         logarithmic(panel)
     panel.legend(fontsize=7, frameon=False)
-    figure.suptitle(f"propagate, forward + backward, ms ({content['environment']['device']})", fontsize=9)
+    figure.suptitle(
+        f"propagate, forward + backward, ms ({content['environment']['device']}){tables.note(content)}", fontsize=9
+    )
     save(figure, f"propagate-{device}")
 
 
 def logarithmic(panel: Axes) -> None:
-    plain = FuncFormatter(lambda value, _: f"{value / 1e6:.3g}M" if value >= 1e5 else f"{value:,.3g}")
+    plain = FuncFormatter(lambda value, _: f"{value / 1e6:.3g}M" if value >= 1e5 else f"{value:,g}")
     panel.set_xscale("log", base=2)
     panel.xaxis.set_major_formatter(plain)
     panel.set_yscale("log")
@@ -156,7 +158,7 @@ def growth(device: str) -> None:
                 panel.set_ylabel(label, fontsize=8)
         panels[1][column].set_xlabel(labels[axis], fontsize=8)
     panels[0][0].legend(fontsize=6, frameon=False)
-    figure.suptitle(f"Growth of time and memory ({content['environment']['device']})", fontsize=9)
+    figure.suptitle(f"Growth of time and memory ({content['environment']['device']}){tables.note(content)}", fontsize=9)
     save(figure, f"growth-{device}")
 
 

@@ -24,10 +24,13 @@ def problems(name: str) -> Iterator[tuple[str, Row]]:
         path = RESULTS / f"{name}-{device}.json"
         if path.exists():
             content = json.loads(path.read_text())
-            # Results from before all peers were measured say so.
-            note = f" (older, {content['peers']} peers only)" if "peers" in content else ""
             for problem in content["problems"]:
-                yield _machine(content["environment"]["device"], problem.get("threads")) + note, problem
+                yield _machine(content["environment"]["device"], problem.get("threads")) + note(content), problem
+
+
+def note(content: Row) -> str:
+    """Results from before all peers were measured say so."""
+    return f" (older, {content['peers']} peers only)" if "peers" in content else ""
 
 
 def _machine(device: str, threads: int | None) -> str:
