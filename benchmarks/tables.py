@@ -121,6 +121,8 @@ def attention() -> str:
     rows = []
     for machine, problem in problems("attention"):
         own, peer = fastest(problem["rows"], True), fastest(problem["rows"], False)
+        if own is None or peer is None:
+            continue
         cells = [
             f"{machine}, {size(problem)}",
             f"{time(own['total_ms'])}, {memory(own['peak_mib'])}",
@@ -134,6 +136,8 @@ def operator(name: str) -> str:
     rows = []
     for machine, problem in problems(name):
         own, peer = fastest(problem["rows"], True), fastest(problem["rows"], False)
+        if own is None or peer is None:
+            continue
         gather = problem.get("gather_ms")
         rows.append(
             [
@@ -152,6 +156,8 @@ def building() -> str:
     rows = []
     for machine, problem in problems("edge_index"):
         own, peer = fastest(problem["rows"], True), fastest(problem["rows"], False)
+        if own is None or peer is None:
+            continue
         if problem["title"].startswith("building"):
             cells = [f"{machine}, {problem['title'].removeprefix('building, ')}", problem["edge_index"]]
             cells += [time(own["total_ms"]), f"{time(peer['total_ms'])} ({label(peer)})"]
