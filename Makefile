@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --constraint constraints.txt
 
-.PHONY: demo test stress lint format docs bench clean
+.PHONY: demo test stress lint format docs bench bench-check clean
 
 demo: $(VENV)/.installed  ## compare the majority class, MLP, GCN and the three GFGN levels on the embedded graph
 	$(BIN)/gfgn compare
@@ -30,6 +30,9 @@ docs: $(VENV)/.installed-dev  ## build the documentation into site/
 
 bench: $(VENV)/.installed-dev  ## measure speed and memory on this machine, into benchmarks/results/
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-check: $(VENV)/.installed-dev  ## compare speed relative to peers with the committed ratios: no GPU, a few minutes
+	$(BIN)/python benchmarks/check.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) site build dist gfgn-report

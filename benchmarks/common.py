@@ -1,13 +1,11 @@
-"""Alternating timing, peak memory and environment, shared by all benchmarks.
-
-Contenders run in one process, one after another in every round, so that noise affects all of them equally; results are
-medians over rounds. On a CPU, only ratios between contenders are meaningful.
-"""
+"""Environment, JSON files, peak memory and bandwidths, shared by all benchmarks."""
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import datetime
+import functools
 import gc
 import importlib.metadata
 import json
@@ -16,30 +14,30 @@ import platform
 import statistics
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 RESULTS = Path(__file__).parent / "results"
-BACK_TO_BACK = 6
-"""Steps between two synchronizations on a GPU; the first is not counted."""
-Step = Callable[[], Tensor]
-"""A forward pass; the backward pass starts from its result."""
 
 
-@dataclass
-class Row:
-    """One contender on one problem; only its name if it ran out of memory."""
+def parser(doc: str, rounds: int, parts: Iterable[str] = ()) -> argparse.ArgumentParser:
+    """Arguments of a benchmark: which of its parts to run (all if none is named), device and number of rounds."""
+    found = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
 
-    contender: str
-    forward_ms: float | None
-    backward_ms: float | None
-    total_ms: float | None
-    peak_mib: float | None
-    rounds: int
+    def part(name: str) -> str:  # `choices` would refuse that none is named
+        if name not in parts:
+            raise argparse.ArgumentTypeError(f"part must be one of {', '.join(parts)}, got {name!r}")
+        return name
+
+    if parts:
+        found.add_argument("parts", nargs="*", type=part, metavar="part", help=", ".join(parts))
+    found.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
+    found.add_argument("--rounds", type=int, default=rounds)
+    return found
 
 
 def device_name(device: str) -> str:
@@ -73,12 +71,12 @@ def write(name: str, device: str, problems: list[dict[str, object]], **extra: ob
     return path
 
 
-def read(name: str, device: str) -> dict[str, dict[str, object]]:
-    """The results of the last `write` of that name, by dataset; empty if there is none."""
+def read(name: str, device: str, key: str = "dataset") -> dict[str, dict[str, object]]:
+    """The results of the last `write` of that name, by dataset or another key; empty if there is none."""
     path = Path(os.environ.get("GFGN_BENCH_OUT", RESULTS)) / f"{name}-{device}.json"
     if not path.exists():
         return {}
-    return {problem["dataset"]: problem for problem in json.loads(path.read_text())["problems"]}
+    return {problem[key]: problem for problem in json.loads(path.read_text())["problems"]}
 
 
 class PeakMemory:
@@ -128,110 +126,59 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _time(step: Step, grad: Tensor, leaves: list[Tensor], device: str) -> tuple[float, float]:
-    """Milliseconds of a forward and a backward pass."""
+def synchronize(device: str) -> None:
     if device == "cuda":
-        # Back to back, as in a training loop: the next launch is prepared while the last one runs.
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(3)] for _ in range(BACK_TO_BACK)]
         torch.cuda.synchronize()
-        for start, middle, end in events:
-            _clear(leaves)
-            start.record()
-            out = step()
-            middle.record()
-            out.backward(grad)
-            end.record()
-        torch.cuda.synchronize()
-        forward = sum(start.elapsed_time(middle) for start, middle, _ in events[1:])
-        backward = sum(middle.elapsed_time(end) for _, middle, end in events[1:])
-        return forward / (BACK_TO_BACK - 1), backward / (BACK_TO_BACK - 1)
-    _clear(leaves)
-    start_time = time.perf_counter()
-    out = step()
-    middle_time = time.perf_counter()
-    out.backward(grad)
-    return 1e3 * (middle_time - start_time), 1e3 * (time.perf_counter() - middle_time)
 
 
-def _clear(leaves: list[Tensor]) -> None:
-    for leaf in leaves:
-        leaf.grad = None
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """PyTorch and gfgn use that many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-def measure(contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int) -> list[Row]:
-    """Times forward and backward passes of all contenders in alternation; reports those that run out of memory."""
-
-    grads: dict[str, Tensor] = {}
-    memory: dict[str, float] = {}
-    times: dict[str, list[tuple[float, float]]] = {}
-    for name, step in contenders.items():
-        try:
-            for _ in range(3):  # warm-up: compilation and caches are not measured
-                _clear(leaves)
-                out = step()
-                if name not in grads:
-                    grads[name] = torch.randn_like(out)
-                out.backward(grads[name])
-            del out
-            _clear(leaves)
-            with PeakMemory(device) as peak:
-                step().backward(grads[name])
-            memory[name], times[name] = peak.mib, []
-        except torch.OutOfMemoryError:
-            grads.pop(name, None)
-        _clear(leaves)
-        if device == "cuda":
-            torch.cuda.empty_cache()
-    for _ in range(rounds):
-        for name, collected in times.items():
-            collected.append(_time(contenders[name], grads[name], leaves, device))
-    rows = []
-    for name in contenders:
-        collected = times.get(name)
-        if collected is None:
-            rows.append(Row(name, None, None, None, None, 0))
-            continue
-        forward, backward = (statistics.median(t[k] for t in collected) for k in (0, 1))
-        total = statistics.median(sum(t) for t in collected)
-        rows.append(Row(name, forward, backward, total, memory[name], rounds))
-    return rows
-
-
-def problem(
-    title: str, contenders: dict[str, Step], leaves: list[Tensor], device: str, rounds: int, **facts: object
-) -> dict[str, object]:
-    """Measures one problem, prints its table and returns its JSON record."""
-    print(f"{title}: " + ", ".join(f"{key} {value}" for key, value in facts.items()))
-    rows = measure(contenders, leaves, device, rounds)
-    for row in rows:
-        if row.total_ms is None:
-            print(f"  {row.contender:<22} out of memory", flush=True)
-            continue
-        ratio = row.total_ms / (rows[0].total_ms or row.total_ms)
-        print(
-            f"  {row.contender:<22} forward {row.forward_ms:9.3f} ms  backward {row.backward_ms:9.3f} ms  "
-            f"total {row.total_ms:9.3f} ms  {ratio:7.2f}x  peak {row.peak_mib:9.1f} MiB",
-            flush=True,
-        )
-    return {"title": title, **facts, "rows": [asdict(row) for row in rows]}
+def seconds(call: Callable[[], object], device: str, rounds: int = 7) -> float:
+    """Median time of a call, after one that does not count."""
+    times = []
+    for _ in range(rounds + 1):
+        synchronize(device)
+        start = time.perf_counter()
+        call()
+        synchronize(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
 
 
 def copy_bandwidth(device: str) -> float:
-    """Bytes per second of a large copy on this device, counting reads and writes."""
-    size = 2**30 if device == "cuda" else 2**26
-    source = torch.rand(size, device=device)
+    """Bytes per second of a large copy on this device with the present number of threads, reads and writes counted."""
+    return _copy_bandwidth(device, torch.get_num_threads())
+
+
+@functools.cache
+def _copy_bandwidth(device: str, _threads: int) -> float:
+    source = torch.rand(2**30 if device == "cuda" else 2**26, device=device)
     target = torch.empty_like(source)
-    best = []
-    for _ in range(7):
-        if device == "cuda":
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            target.copy_(source)
-            end.record()
-            torch.cuda.synchronize()
-            best.append(start.elapsed_time(end) / 1e3)
-        else:
-            start_time = time.perf_counter()
-            target.copy_(source)
-            best.append(time.perf_counter() - start_time)
-    return 2 * 4 * size / statistics.median(best)
+    return 2 * source.nbytes / seconds(lambda: target.copy_(source), device)
+
+
+def gather_bandwidth(index: Tensor, table: Tensor, device: str) -> float:
+    """Bytes per second of gathering the rows `index` of `table`.
+
+    On a CPU they go to a buffer that stays in the cache, so that reads alone are counted and measured. On a GPU the
+    buffer holds all rows, and writes count as well.
+    """
+    table = table.detach()
+    parts = index.split(index.numel() if device == "cuda" else 8192)
+    buffer = torch.empty(parts[0].numel(), table.size(1), dtype=table.dtype, device=device)
+
+    def gather() -> None:
+        for part in parts:
+            torch.index_select(table, 0, part, out=buffer[: part.numel()])
+
+    moved = index.numel() * table.size(1) * table.element_size() * (2 if device == "cuda" else 1)
+    return moved / seconds(gather, device)

@@ -1,129 +1,106 @@
-"""A bare `edge_index` where a `Graph` goes: the layer with each of them, and what building the graph costs.
+"""Building a graph, and a bare `edge_index` where a `Graph` goes, compared with one layer.
 
     python benchmarks/edge_index.py [--device cuda]
 
 "edge_index" is the same tensor every time, so that its graph is remembered; "new edge_index" is another tensor every
-time, so that its graph is built. "plain" is the builder of the tests, which sorts in int64 and normalizes in PyTorch.
+time, so that its graph is built. The peers of building normalize as GCN does and sort by both ends: PyG's `gcn_norm`
+with an `EdgeIndex` that knows both orders, and SciPy on a CPU.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 import common
 import graphs
+import numpy as np
+import race
+import scipy.sparse
 import torch
+from race import Contender, backprop
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import GCNConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-import gfgn.graph
 from gfgn import GFGNConv, Graph
 from gfgn.nn.levels import LEVELS
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-import scipy_index
 
 WIDTH = 64
 
 
-@contextmanager
-def plain_builder() -> Iterator[None]:
-    """Graphs are built as by the reference of the tests."""
-    module = gfgn.graph
-    before = module.index_edges, module.cpu_kernels, module.cuda_kernels
-    module.index_edges, module.cpu_kernels = scipy_index.index_edges, lambda name: None
-    module.cuda_kernels = lambda name, device: None
-    try:
-        yield
-    finally:
-        module.index_edges, module.cpu_kernels, module.cuda_kernels = before
+def build_pyg(edge_index: Tensor, n: int, weight: Tensor | None = None) -> tuple[EdgeIndex, Tensor]:
+    edges, norm = gcn_norm(edge_index, weight, n, add_self_loops=False)
+    index, order = EdgeIndex(edges, sparse_size=(n, n)).sort_by("row")
+    return index.fill_cache_(), norm[order]
 
 
-def build_plainly(*args: Tensor | int) -> Graph:
-    with plain_builder():
-        return Graph.from_edge_index(*args)
+def build_scipy(edge_index: Tensor, n: int, weight: Tensor | None = None) -> tuple[scipy.sparse.csr_array, ...]:
+    source, target = edge_index.numpy()
+    values = np.ones(source.size, np.float32) if weight is None else weight.numpy()
+    matrix = scipy.sparse.coo_array((values, (target, source)), shape=(n, n)).tocsr()
+    scale = scipy.sparse.diags_array(1 / np.sqrt(np.maximum(matrix.sum(1), 1)))
+    matrix = scipy.sparse.csr_array(scale @ matrix @ scale)
+    return matrix, matrix.T.tocsr()
 
 
-def wall_ms(call: Callable[[], object], device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    call()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - start)
-
-
-def building(title: str, edge_index: Tensor, n: int, device: str, rounds: int) -> dict[str, object]:
-    """Building alone, plain and as it is, in alternation."""
+def building(title: str, edge_index: Tensor, n: int, device: str, rounds: int) -> list[dict[str, object]]:
     edge_index = edge_index.to(device)
-    weight = torch.rand(edge_index.size(1), device=device)
     order = torch.argsort(edge_index[0] * n + edge_index[1])
     cases = {
         "int64": (edge_index, n),
         "int32": (edge_index.int(), n),
-        "weighted": (edge_index, n, weight),
-        "transposed": (edge_index.t().contiguous().t(), n),
+        "weighted": (edge_index, n, torch.rand(edge_index.size(1), device=device)),
         "sorted by source": (edge_index[:, order], n),
         "directed": (edge_index[:, 1:].contiguous(), n),  # one edge has no opposite
     }
-    print(f"building, {title}: nodes {n}, edges {edge_index.size(1)}")
-    rows = []
+    problems = []
     for name, case in cases.items():
-        builders = {"plain": build_plainly, "Graph": Graph.from_edge_index}
-        times: dict[str, list[float]] = {builder: [] for builder in builders}
-        for k in range(rounds + 2):
-            for builder, build in builders.items():
-                elapsed = wall_ms(lambda build=build, case=case: build(*case), device)
-                if k >= 2:  # warm-up
-                    times[builder].append(elapsed)
-        medians = {builder: statistics.median(values) for builder, values in times.items()}
-        print(f"  {name:<17} plain {medians['plain']:9.2f} ms  Graph {medians['Graph']:9.2f} ms  "
-              f"{medians['plain'] / medians['Graph']:6.1f}x", flush=True)  # fmt: skip
-        rows += [
-            {"contender": f"{builder}, {name}", "total_ms": ms, "rounds": rounds} for builder, ms in medians.items()
+        builders = {"Graph": Graph.from_edge_index, "PyG EdgeIndex": build_pyg}
+        builders |= {"SciPy": build_scipy} if device == "cpu" else {}
+        contenders = [
+            Contender(builder, lambda build=build, case=case: build(*case), builder == "Graph")
+            for builder, build in builders.items()
         ]
-    return {"title": f"building, {title}", "nodes": n, "edges": edge_index.size(1), "rows": rows}
+        # The ends of every edge in; an index and two weights per edge in both orders out.
+        least = edge_index.size(1) * (2 * case[0].element_size() + 2 * (4 + 8))
+        facts = {"edge_index": name, "nodes": n, "edges": edge_index.size(1)}
+        problems.append(race.problem(f"building, {title}", contenders, device, rounds, least, **facts))
+    return problems
 
 
 def layer(level: str, title: str, edge_index: Tensor, n: int, device: str, rounds: int) -> dict[str, object]:
-    """One layer, forward and backward; PyG's `GCNConv` computes its normalization again unless it is cached."""
+    """One layer, forward and backward, and building alone; `GCNConv` normalizes again unless it is cached."""
     torch.manual_seed(0)
     edge_index = edge_index.to(device)
     graph = Graph.from_edge_index(edge_index, n)
     x = torch.randn(n, WIDTH, device=device, requires_grad=True)
     conv = GFGNConv(WIDTH, WIDTH, level).to(device)
-    gcn, cached = GCNConv(WIDTH, WIDTH).to(device), GCNConv(WIDTH, WIDTH, cached=True).to(device)
-    contenders: dict[str, common.Step] = {
-        "Graph": lambda: conv(x, graph),
-        "edge_index": lambda: conv(x, edge_index),
-        "new edge_index": lambda: conv(x, edge_index.clone()),
-        "GCNConv, edge_index": lambda: gcn(x, edge_index),
-        "GCNConv, cached": lambda: cached(x, edge_index),
-    }
-    leaves = [x, *conv.parameters(), *gcn.parameters(), *cached.parameters()]
+    gcn, cached = (GCNConv(WIDTH, WIDTH, cached=cached).to(device) for cached in (False, True))
+    contenders = [
+        *backprop("Graph", lambda: conv(x, graph), [x, conv], ours=True),
+        *backprop("edge_index", lambda: conv(x, edge_index), [x, conv], ours=True),
+        *backprop("new edge_index", lambda: conv(x, edge_index.clone()), [x, conv], ours=True),
+        Contender("building alone", lambda: Graph.from_edge_index(edge_index, n), ours=True),
+        *backprop("PyG GCNConv", lambda: gcn(x, edge_index), [x, gcn]),
+        *backprop("PyG GCNConv, cached", lambda: cached(x, edge_index), [x, cached]),
+    ]
     facts = {"level": level, "nodes": n, "edges": graph.num_edges, "D": WIDTH, "dtype": "float32"}
-    return common.problem(f"layer, {title}", contenders, leaves, device, rounds, **facts)
+    result = race.problem(f"layer, {title}", contenders, device, rounds, **facts)
+    times = {row["contender"]: row["total_ms"] for row in result["rows"]}
+    result["building_to_layer"] = times["building alone"] / times["Graph"]
+    print(f"  building takes {result['building_to_layer']:.2f} of one layer", flush=True)
+    return result
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--rounds", type=int, default=11)
+    parser = common.parser(__doc__, 11)
     args = parser.parse_args()
     small = "20,000 nodes", *graphs.skewed(20_000, 400_000, 0.3)
     large = "ogbn-arxiv structure", *graphs.arxiv()
     problems = [
-        building(*small, args.device, args.rounds),
-        building(*large, args.device, max(args.rounds // 2, 3)),
+        *building(*small, args.device, args.rounds),
+        *building(*large, args.device, args.rounds),
         *(layer(level, *small, args.device, args.rounds) for level in LEVELS),
-        layer("pair", *large, args.device, max(args.rounds // 2, 3)),
+        layer("pair", *large, args.device, args.rounds),
     ]
     common.write("edge_index", args.device, problems)
 

@@ -1,131 +1,227 @@
-"""A whole layer, forward and backward: the three GFGN levels compared with PyG's convolutions of the same width.
+"""A whole layer, forward and backward: the three GFGN levels and attention, against PyG's convolutions of that width.
 
-    python benchmarks/layer.py [--device cuda] [--large]
+    python benchmarks/layer.py [layer attention step] [--device cuda] [--large]
 
-`--large` adds one GFGN-pair layer at the size of ogbn-products, where an `[E, D]` tensor alone takes 64 GB.
+`layer` is the three levels against every form of GCN and against `GATConv` and `ResGatedGraphConv`; `attention` is
+gfgn's `gat` layer against `GATConv`; `step` is one training step of a two-layer network on Cora in an ordinary loop.
+`--large` adds a layer at the size of ogbn-products, where an `[E, D]` tensor alone takes 64 GB.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
+from collections.abc import Callable
 
 import common
 import graphs
+import peers
+import race
 import torch
+from race import CAPTURED, COMPILED, EAGER, FORMS, Contender, backprop
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, ResGatedGraphConv, TransformerConv
+from torch.nn.functional import cross_entropy
+from torch_geometric.nn import GCN
 
-from gfgn import GFGNConv, Graph
+from gfgn import GFGN, GFGNConv, Graph
+from gfgn.data import Dataset, load
+from gfgn.graph import with_self_loops
+from gfgn.nn.baselines.gat import GATLayer
 
 HEADS = 8
+PARTS = ("layer", "attention", "step")
+LEVELS = ("pair", "neighbor", "graph")
+SMALL = 50_000
+"""Nodes below which a GPU waits for the host: there, CUDA graphs are measured as well."""
 
 
-def with_backend(step: common.Step, backend: str) -> common.Step:
+def forms_on(device: str, nodes: int) -> tuple[str, ...]:
+    return FORMS if device == "cuda" and nodes < SMALL else (EAGER, COMPILED)
+
+
+def floor_bytes(nodes: int, edges: int, width: int, size: int) -> int:
+    """Least bytes of a layer: features in, result out; gradient and features in, gradient out; the edges twice."""
+    return 5 * nodes * width * size + 2 * edges * (4 + size)
+
+
+def autocast(forward: Callable[[], Tensor], device: str, dtype: torch.dtype) -> Callable[[], Tensor]:
+    if dtype == torch.float32:
+        return forward
+
+    def cast() -> Tensor:
+        with torch.autocast(device, dtype):
+            return forward()
+
+    return cast
+
+
+def with_backend(forward: Callable[[], Tensor], backend: str) -> Callable[[], Tensor]:
     def run() -> Tensor:
         os.environ["GFGN_BACKEND"] = backend
         try:
-            return step()
+            return forward()
         finally:
             del os.environ["GFGN_BACKEND"]
 
     return run
 
 
+def gcn_contenders(x: Tensor, graph: Graph, width: int, forms: tuple[str, ...], dtype: torch.dtype) -> list[Contender]:
+    found = []
+    for name, peer in peers.gcn(x, with_self_loops(graph), width, dtype).items():
+        chosen = [form for form in forms if peer.indexed or COMPILED not in form]
+        forward = autocast(peer.forward, x.device.type, dtype)
+        found += backprop(name, forward, [x, peer.module], forms=chosen)
+    return found
+
+
 def layers(
-    title: str, edge_index: Tensor, n: int, d: int, device: str, rounds: int, few: bool = False
+    title: str,
+    edge_index: Tensor,
+    n: int,
+    d: int,
+    device: str,
+    rounds: int,
+    dtype: torch.dtype = torch.float32,
+    forms: tuple[str, ...] = (),
+) -> dict[str, object]:
+    """The three levels against their peers; in bfloat16, everything runs under autocast."""
+    torch.manual_seed(0)
+    forms = forms or forms_on(device, n)
+    graph = Graph.from_edge_index(edge_index.to(device), n, duplicates="keep")
+    x = torch.randn(n, d, device=device, dtype=dtype, requires_grad=True)
+    contenders = []
+    for level in LEVELS:
+        layer = GFGNConv(d, d // HEADS, level, HEADS).to(device)
+        forward = autocast(lambda layer=layer: layer(x, graph), device, dtype)
+        contenders += backprop(f"GFGN-{level}", forward, [x, layer], ours=True, forms=forms)
+    layer = GFGNConv(d, d // HEADS, "pair", HEADS).to(device)
+    plain = autocast(with_backend(lambda: layer(x, graph), "reference"), device, dtype)
+    contenders += backprop("GFGN-pair in plain PyTorch", plain, [x, layer])
+    contenders += gcn_contenders(x, graph, d, forms, dtype)
+    if dtype == torch.float32:
+        others = {
+            "PyG GATConv": peers.gat(x, with_self_loops(graph), d, HEADS),
+            "PyG ResGatedGraphConv": peers.gated(x, graph, d),
+        }
+        for name, peer in others.items():
+            contenders += backprop(name, peer.forward, [x, peer.module], forms=[f for f in forms if CAPTURED not in f])
+    least = floor_bytes(n, graph.num_edges, d, x.element_size())
+    facts = {"nodes": n, "edges": graph.num_edges, "D": d, "heads": HEADS, "dtype": str(dtype).split(".")[1]}
+    return race.problem(title, contenders, device, rounds, least, **facts)
+
+
+def attention(
+    title: str, edge_index: Tensor, n: int, d: int, device: str, rounds: int, forms: tuple[str, ...] = ()
 ) -> dict[str, object]:
     torch.manual_seed(0)
-    edge_index = edge_index.to(device)
-    graph = Graph.from_edge_index(edge_index, n, duplicates="keep")
+    forms = forms or forms_on(device, n)
+    looped = with_self_loops(Graph.from_edge_index(edge_index.to(device), n, duplicates="keep"))
     x = torch.randn(n, d, device=device, requires_grad=True)
-    ours = {f"GFGN-{level}": GFGNConv(d, d // HEADS, level, HEADS) for level in ("pair", "neighbor", "graph")}
-    peers: dict[str, nn.Module] = {
-        "PyG GCNConv (cached)": GCNConv(d, d, cached=True),
-        "PyG GATConv": GATConv(d, d // HEADS, HEADS),
-        "PyG GATv2Conv": GATv2Conv(d, d // HEADS, HEADS),
-        "PyG ResGatedGraphConv": ResGatedGraphConv(d, d),
-        "PyG TransformerConv": TransformerConv(d, d // HEADS, HEADS),
-    }
-    contenders: dict[str, common.Step] = {}
-    leaves = [x]
-    for name, layer in (ours | peers).items():
-        layer.to(device)
-        leaves += layer.parameters()
-        edges = graph if name in ours else edge_index
-        contenders[name] = lambda layer=layer, edges=edges: layer(x, edges)
-    contenders["GFGN-pair, eager"] = with_backend(contenders["GFGN-pair"], "reference")
-    if few:
-        contenders = {name: contenders[name] for name in ("GFGN-pair", "PyG GCNConv (cached)", "PyG ResGatedGraphConv")}
-    return common.problem(
-        title, contenders, leaves, device, rounds, nodes=n, edges=graph.num_edges, D=d, heads=HEADS, dtype="float32"
-    )
+    layer, peer = GATLayer(d, d // HEADS, HEADS, concat=True).to(device), peers.gat(x, looped, d, HEADS)
+    contenders = backprop("gfgn gat", lambda: layer(x, looped), [x, layer], ours=True, forms=forms)
+    contenders += backprop("PyG GATConv", peer.forward, [x, peer.module], forms=forms)
+    least = floor_bytes(n, looped.num_edges, d, 4)
+    facts = {"nodes": n, "edges": looped.num_edges, "D": d, "heads": HEADS, "dtype": "float32"}
+    return race.problem(title, contenders, device, rounds, least, **facts)
 
 
 def products(device: str) -> dict[str, object]:
-    """One GFGN-pair layer, full batch, at the size of ogbn-products; and the eager layer, which runs out of memory."""
+    """One layer, full batch, at the size of ogbn-products."""
     n, e, d = 2_449_029, 123_718_280, 128
-    edge_index, _ = graphs.even(n, e, device)
-    graph = Graph.from_edge_index(edge_index, n, duplicates="keep")
-    del edge_index
+    graph = Graph.from_edge_index(graphs.even(n, e, device)[0], n, duplicates="keep")
     x = torch.randn(n, d, device=device)
     layer = GFGNConv(d, d // HEADS, "pair", HEADS).to(device)
-    step = lambda: layer(x, graph)  # noqa: E731
-    contenders = {"GFGN-pair": step, "GFGN-pair, eager": with_backend(step, "reference")}
-    return common.problem(
-        "size of ogbn-products",
-        contenders,
-        list(layer.parameters()),
-        device,
-        5,
-        nodes=n,
-        edges=graph.num_edges,
-        D=d,
-        heads=HEADS,
-        dtype="float32",
-    )
+    contenders = backprop("GFGN-pair", lambda: layer(x, graph), [layer], ours=True)
+    plain = with_backend(lambda: layer(x, graph), "reference")
+    contenders += backprop("GFGN-pair in plain PyTorch", plain, [layer])
+    looped = with_self_loops(graph)
+    edges, weight, (matrix, transpose) = looped.edge_index, looped.norm, peers.csr(looped)
+    conv = peers.GCNConv(d, d, normalize=False).to(device)
+    contenders += backprop("PyG GCNConv", lambda: conv(x, edges, weight), [conv], forms=(EAGER, COMPILED))
+    product = lambda: peers.SpMM.apply(conv.lin(x), matrix, transpose) + conv.bias  # noqa: E731
+    contenders += backprop(peers.library(x), product, [conv])
+    gated = peers.gated(x, graph, d)
+    contenders += backprop("PyG ResGatedGraphConv", gated.forward, [gated.module], forms=(EAGER, COMPILED))
+    facts = {"nodes": n, "edges": graph.num_edges, "D": d, "heads": HEADS, "dtype": "float32"}
+    least = floor_bytes(n, graph.num_edges, d, 4)
+    return race.problem("size of ogbn-products", contenders, device, 5, least, **facts)
 
 
-def growth(device: str, rounds: int) -> list[dict[str, object]]:
-    """Growth of time and memory with the number of edges, the width and the degree skew."""
-    cuda = device == "cuda"
-    n, e, d = (100_000, 2_000_000, 128) if cuda else (20_000, 400_000, 64)
-    problems = []
-    for factor in (0.25, 0.5, 1, 2, 4):
-        edges = int(factor * e)
-        problems.append(
-            layers("growth in E", *graphs.skewed(n, edges, 0.3), d, device, rounds, few=True)
-            | {"axis": "E", "at": edges}
-        )
-    for width in (16, 32, 64, 128, 256, *((512,) if cuda else ())):
-        problems.append(
-            layers("growth in D", *graphs.skewed(n, e, 0.3), width, device, rounds, few=True)
-            | {"axis": "D", "at": width}
-        )
-    for exponent in (0.0, 0.3, 0.6, 0.9):
-        problems.append(
-            layers("growth in skew", *graphs.skewed(n, e, exponent), d, device, rounds, few=True)
-            | {"axis": "skew", "at": exponent}
-        )
+def step(title: str, data: Dataset, device: str, rounds: int, forms: tuple[str, ...] = ()) -> dict[str, object]:
+    """One training step: forward, loss, backward, Adam. PyG's GCN keeps its normalized edges (`cached`)."""
+    torch.manual_seed(0)
+    data = data.to(device)
+    x = data.x.to_dense() if data.x.layout != torch.strided else data.x
+    edges, y, train = data.graph.edge_index, data.y, data.splits[0].train.nonzero().squeeze(1)
+
+    def contenders(
+        name: str, build: Callable[[], nn.Module], adjacency: Tensor | Graph, forms: tuple[str, ...], ours: bool = False
+    ) -> list[Contender]:
+        found = []
+        for form in forms:
+            model = build().to(device)
+            adam = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4, capturable=CAPTURED in form)
+            forward = lambda model=model: cross_entropy(model(x, adjacency)[train], y[train])  # noqa: E731
+            forward = race.compiled(forward) if COMPILED in form else forward
+
+            def run(forward: Callable[[], Tensor] = forward, adam: torch.optim.Adam = adam) -> None:
+                adam.zero_grad()
+                forward().backward()
+                adam.step()
+
+            found.append(Contender(name, run, ours, form))
+        return found
+
+    forms = forms or forms_on(device, data.num_nodes)
+    size = (data.num_features, 64, 2, data.num_classes)
+    found = []
+    for level in LEVELS:
+        build = lambda level=level: GFGN(*size, level=level, heads=HEADS, dropout=0.5)  # noqa: E731
+        found += contenders(f"GFGN-{level}", build, data.graph, forms, ours=True)
+    found += contenders("PyG GCN", lambda: GCN(*size, dropout=0.5, cached=True), edges, forms)
+    matrix, _ = peers.csr(with_self_loops(data.graph))
+    # PyTorch does not compile products with sparse matrices.
+    uncompiled = tuple(form for form in forms if COMPILED not in form)
+    found += contenders("PyG GCN, CSR", lambda: GCN(*size, dropout=0.5, normalize=False), matrix, uncompiled)
+    facts = {"nodes": data.num_nodes, "edges": data.graph.num_edges, "D": 64, "heads": HEADS, "dtype": "float32"}
+    return race.problem(title, found, device, rounds, **facts)
+
+
+def measure_layers(device: str, rounds: int) -> list[dict[str, object]]:
+    problems = [
+        layers("BlogCatalog", *graphs.blogcatalog(), 64, device, rounds),
+        layers("20,000 nodes", *graphs.skewed(20_000, 400_000, 0.3), 64, device, rounds),
+    ]
+    if device == "cuda":
+        edge_index, n = graphs.arxiv()
+        even, _ = graphs.even(n, edge_index.size(1))
+        problems += [
+            layers("even degrees", even, n, 256, device, rounds),
+            layers("ogbn-arxiv structure", edge_index, n, 256, device, rounds),
+            layers("ogbn-arxiv structure", edge_index, n, 256, device, rounds, torch.bfloat16),
+        ]
+    return problems
+
+
+def measure_attention(device: str, rounds: int) -> list[dict[str, object]]:
+    problems = [attention("BlogCatalog", *graphs.blogcatalog(), 64, device, rounds)]
+    if device == "cuda":
+        problems.append(attention("ogbn-arxiv structure", *graphs.arxiv(), 256, device, rounds))
     return problems
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--rounds", type=int, default=11)
+    parser = common.parser(__doc__, 11, PARTS)
     parser.add_argument("--large", action="store_true")
     args = parser.parse_args()
-    cuda = args.device == "cuda"
-    problems = [layers("BlogCatalog", *graphs.blogcatalog(), 64, args.device, args.rounds)]
-    if cuda:
-        edge_index, n = graphs.arxiv()
-        problems.append(layers("even degrees", *graphs.even(n, edge_index.size(1)), 256, args.device, args.rounds))
-        problems.append(layers("ogbn-arxiv structure", edge_index, n, 256, args.device, args.rounds))
-    if args.large:
-        problems.append(products(args.device))
-    common.write("layer", args.device, problems)
-    common.write("growth", args.device, growth(args.device, max(args.rounds // 2, 3)))
+    parts = args.parts or PARTS
+    if "layer" in parts:
+        problems = measure_layers(args.device, args.rounds) + ([products(args.device)] if args.large else [])
+        common.write("layer", args.device, problems)
+    if "attention" in parts:
+        common.write("attention", args.device, measure_attention(args.device, args.rounds))
+    if "step" in parts:
+        common.write("step", args.device, [step("training step on Cora", load("cora"), args.device, args.rounds)])
 
 
 if __name__ == "__main__":

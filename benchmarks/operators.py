@@ -1,22 +1,27 @@
-"""Speed and memory of each operator, forward and backward, compared with plain PyTorch, compiled PyTorch and PyG.
+"""Each operator, forward and backward, against plain and compiled PyTorch, PyG's `EdgeIndex`, and MKL or cuSPARSE.
 
 python benchmarks/operators.py [pair_aggregate propagate propagate_and_mean sparse_linear] [--device cuda]
+
+`gather_ms` is a roofline: the rows that an edge needs at the measured bandwidth of gathering the same rows, and the
+bytes of the floor at the bandwidth of a copy. `floor_ms` counts every input and every result once.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+import itertools
 
 import common
 import graphs
+import peers
+import race
 import torch
+from race import COMPILED, EAGER, Contender, backprop
 from torch import Tensor
-from torch_geometric.edge_index import EdgeIndex
+from torch.nn.functional import dropout
 
 from gfgn import Graph, ops
 
-Peers = Callable[[Tensor, Graph], dict[str, common.Step]]
+BOTH = (EAGER, COMPILED)
 
 
 def features(count: int, n: int, d: int, device: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -24,87 +29,123 @@ def features(count: int, n: int, d: int, device: str, dtype: torch.dtype = torch
     return [torch.randn(n, d, device=device, dtype=dtype, requires_grad=True) for _ in range(count)]
 
 
-def gathered_seconds(rows: int, edges: int, nodes: int, tensors: int, d: int, size: int, bandwidth: float) -> float:
-    """Time to gather `rows` feature rows per edge and to read or write `tensors` node tensors at copy bandwidth."""
-    return (rows * edges + tensors * nodes) * d * size / bandwidth
+def graph_problem(
+    title: str,
+    contenders: list[Contender],
+    graph: Graph,
+    x: Tensor,
+    rounds: int,
+    *,
+    tensors: int,
+    gathers: int,
+    values: int = 1,
+) -> dict[str, object]:
+    """A problem that moves `tensors` node tensors and `gathers` rows per edge, with `values` weights per edge."""
+    device, (n, d), size = x.device.type, x.shape, x.element_size()
+    least = tensors * n * d * size + 2 * graph.num_edges * (4 + values * size)
+    gathered = gathers * graph.num_edges * d * size / common.gather_bandwidth(graph.by_target.idx, x, device)
+    facts = {
+        "nodes": n,
+        "edges": graph.num_edges,
+        "D": d,
+        "dtype": str(x.dtype).split(".")[1],
+        "threads": torch.get_num_threads() if device == "cpu" else None,
+        "gather_ms": 1e3 * (gathered + least / common.copy_bandwidth(device)),
+    }
+    result = race.problem(title, contenders, device, rounds, least, **facts)
+    ours = result["rows"][0]["total_ms"]
+    if ours is not None:
+        print(
+            f"  gathers at the bandwidth measured here: {facts['gather_ms']:.3f} ms; {ours / facts['gather_ms']:.2f}x"
+        )
+    return result
 
 
-def pair_aggregate(device: str, rounds: int, bandwidth: float) -> list[dict[str, object]]:
-    problems = []
-    compiled = torch.compile(lambda a, b, z, graph: ops.pair_aggregate(a, b, z, graph, 1.0, "reference"))
-    cases = [("BlogCatalog", graphs.blogcatalog(), 64), ("ogbn-arxiv structure", graphs.arxiv(), 64)]
+def pair_problem(title: str, graph: Graph, d: int, rounds: int, dtype: torch.dtype, forms: tuple[str, ...] = BOTH):
+    a, b, z = leaves = features(3, graph.num_nodes, d, graph.device.type, dtype)
+    # Plain PyTorch takes many seconds for millions of edges on a CPU.
+    peer_forms = (COMPILED,) if graph.num_edges > 1_000_000 and not z.is_cuda else forms
+    contenders = [
+        *backprop("gfgn", lambda: ops.pair_aggregate(a, b, z, graph, 1.0), leaves, ours=True, forms=forms),
+        *backprop("PyTorch", lambda: ops.pair_aggregate(a, b, z, graph, 1.0, "reference"), leaves, forms=peer_forms),
+    ]
+    # a, b, z in and the sum out; gradient, a, b, z in and three gradients out. An edge needs rows of b and z forward,
+    # of a, z and the gradient backward.
+    return graph_problem(title, contenders, graph, z, rounds, tensors=11, gathers=5, values=2)
+
+
+def pair_aggregate(device: str, rounds: int) -> list[dict[str, object]]:
+    blog, arxiv = ("BlogCatalog", graphs.blogcatalog()), ("ogbn-arxiv structure", graphs.arxiv())
     if device == "cuda":
-        nodes, edges = 169_343, graphs.arxiv()[0].size(1)
-        cases += [("even degrees", graphs.even(nodes, edges), 256), ("ogbn-arxiv structure", graphs.arxiv(), 256)]
-    for title, (edge_index, n), d in cases:
+        even = ("even degrees", graphs.even(169_343, arxiv[1][0].size(1)))
+        cases = [(*case, dtype, 1) for case in ((blog, 64), (arxiv, 64), (even, 256), (arxiv, 256))
+                 for dtype in (torch.float32, torch.bfloat16)]  # fmt: skip
+    else:
+        cases = [(*case, torch.float32, threads) for case in itertools.product((blog, arxiv), (64, 128))
+                 for threads in (1, 2)]  # fmt: skip
+        cases += [(blog, 64, dtype, 2) for dtype in (torch.float64, torch.bfloat16)]
+    problems = []
+    for (title, (edge_index, n)), d, dtype, threads in cases:
         graph = Graph.from_edge_index(edge_index, n, duplicates="keep").to(device)
-        for dtype in [torch.float32, *([torch.bfloat16] if device == "cuda" else [])]:
-            a, b, z = leaves = features(3, n, d, device, dtype)
-            contenders = {
-                "gfgn": lambda a=a, b=b, z=z, graph=graph: ops.pair_aggregate(a, b, z, graph, 1.0),
-                "PyTorch eager": lambda a=a, b=b, z=z, graph=graph: ops.pair_aggregate(
-                    a, b, z, graph, 1.0, "reference"
-                ),
-                "torch.compile": lambda a=a, b=b, z=z, graph=graph: compiled(a, b, z, graph),
-            }
-            size = torch.finfo(dtype).bits // 8
-            # Two rows per edge forward (b, z), three backward (a, z, gradient); a, z in and out, p, q out; then
-            # b, z, p, q, gradient in and three gradients out.
-            floor = gathered_seconds(5, graph.num_edges, n, 13, d, size, bandwidth)
-            result = common.problem(
-                title,
-                contenders,
-                leaves,
-                device,
-                rounds,
-                operator="pair_aggregate",
-                nodes=n,
-                edges=graph.num_edges,
-                D=d,
-                dtype=str(dtype).split(".")[1],
-                gathered_ms=round(1e3 * floor, 4),
-            )
-            problems.append(result)
+        with common.threads(threads):
+            problems.append(pair_problem(title, graph, d, rounds, dtype))
     return problems
 
 
-def on_real_graphs(name: str, device: str, rounds: int, peers: Peers) -> list[dict[str, object]]:
-    """Measures the contenders returned by `peers` on two real structures."""
+def propagate_problem(title: str, graph: Graph, d: int, rounds: int, dtype: torch.dtype, forms: tuple[str, ...] = BOTH):
+    (x,) = leaves = features(1, graph.num_nodes, d, graph.device.type, dtype)
+    contenders = backprop("gfgn", lambda: ops.propagate(x, graph), leaves, ours=True, forms=forms)
+    for name, forward in peers.products(x, graph).items():
+        contenders += backprop(name, forward, leaves)
+    if not x.is_cuda and dtype != torch.bfloat16:
+        contenders.append(Contender("SciPy", peers.scipy_product(x, graph)))
+    contenders += backprop("PyTorch", lambda: ops.propagate(x, graph, "reference"), leaves, forms=forms)
+    return graph_problem(title, contenders, graph, x, rounds, tensors=4, gathers=2)
+
+
+def propagate(device: str, rounds: int) -> list[dict[str, object]]:
+    """Widths from 16 to 512 on a graph of even degrees and on one with hubs, then other types."""
+    if device == "cuda":
+        structures = [("ogbn-arxiv structure", graphs.arxiv()), ("even degrees", graphs.even(169_343, 2_315_598))]
+    else:
+        structures = [
+            ("skewed degrees", graphs.skewed(20_000, 400_000, 0.6)),
+            ("even degrees", graphs.even(20_000, 400_000)),
+        ]
+    problems = []
+    for title, (edge_index, n) in [("BlogCatalog", graphs.blogcatalog()), *structures]:
+        graph = Graph.from_edge_index(edge_index, n).to(device)
+        for d in (64,) if title == "BlogCatalog" else (16, 32, 64, 128, 256, 512):
+            forms = BOTH if d == 64 else (EAGER,)  # compiling takes long and changes little
+            problems.append(propagate_problem(title, graph, d, rounds, torch.float32, forms))
+        if title != "BlogCatalog":
+            for dtype in (torch.float64, torch.bfloat16):
+                problems.append(propagate_problem(title, graph, 64, rounds, dtype, (EAGER,)))
+    return problems
+
+
+def propagate_and_mean(device: str, rounds: int) -> list[dict[str, object]]:
     problems = []
     for title, (edge_index, n) in (("BlogCatalog", graphs.blogcatalog()), ("ogbn-arxiv structure", graphs.arxiv())):
         graph = Graph.from_edge_index(edge_index, n).to(device)
         (x,) = leaves = features(1, n, 64, device)
-        facts = {"operator": name, "nodes": n, "edges": graph.num_edges, "D": 64, "dtype": "float32"}
-        problems.append(common.problem(title, peers(x, graph), leaves, device, rounds, **facts))
+        index, norm, row_norm = peers.edge_index_of(graph), graph.norm.clone(), graph.row_norm.clone()
+        both = lambda x=x, graph=graph: torch.cat(ops.propagate_and_mean(x, graph))  # noqa: E731
+        plain = lambda x=x, graph=graph: torch.cat(ops.propagate_and_mean(x, graph, "reference"))  # noqa: E731
+        twice = lambda x=x, index=index, norm=norm, row_norm=row_norm: torch.cat(  # noqa: E731
+            [index.matmul(x, norm), index.matmul(x, row_norm)]
+        )
+        contenders = [
+            *backprop("gfgn", both, leaves, ours=True, forms=BOTH),
+            *backprop("PyG EdgeIndex.matmul, twice", twice, leaves),
+            *backprop("PyTorch", plain, leaves, forms=BOTH),
+        ]
+        problems.append(graph_problem(title, contenders, graph, x, rounds, tensors=6, gathers=3, values=2))
     return problems
 
 
-def propagate(device: str, rounds: int, bandwidth: float) -> list[dict[str, object]]:
-    def peers(x: Tensor, graph: Graph) -> dict[str, common.Step]:
-        size = (graph.num_nodes, graph.num_nodes)
-        index = EdgeIndex(graph.edge_index.flip(0).contiguous(), sparse_size=size, is_undirected=True, sort_order="row")
-        weight = graph.norm.clone()
-        return {
-            "gfgn": lambda: ops.propagate(x, graph),
-            "PyG EdgeIndex.matmul": lambda: index.matmul(x, weight),
-            "PyTorch eager": lambda: ops.propagate(x, graph, "reference"),
-        }
-
-    return on_real_graphs("propagate", device, rounds, peers)
-
-
-def propagate_and_mean(device: str, rounds: int, bandwidth: float) -> list[dict[str, object]]:
-    def peers(x: Tensor, graph: Graph) -> dict[str, common.Step]:
-        return {
-            "gfgn": lambda: torch.cat(ops.propagate_and_mean(x, graph)),
-            "gfgn, two passes": lambda: torch.cat([ops.propagate(x, graph), ops.neighbor_mean(x, graph)]),
-            "PyTorch eager": lambda: torch.cat(ops.propagate_and_mean(x, graph, "reference")),
-        }
-
-    return on_real_graphs("propagate_and_mean", device, rounds, peers)
-
-
-def sparse_linear(device: str, rounds: int, bandwidth: float) -> list[dict[str, object]]:
+def sparse_linear(device: str, rounds: int) -> list[dict[str, object]]:
+    """A sparse feature matrix, with dropout on its values, times a weight matrix."""
     problems = []
     for n, f, nonzeros, d in ((5196, 8189, 71, 64), (19_717, 500, 50, 64)):
         generator = torch.Generator().manual_seed(0)
@@ -116,32 +157,23 @@ def sparse_linear(device: str, rounds: int, bandwidth: float) -> list[dict[str, 
         weight = torch.randn(f, d, device=device, requires_grad=True)
 
         def eager(x: Tensor = x, weight: Tensor = weight) -> Tensor:
-            values = torch.nn.functional.dropout(x.values(), 0.5)
+            values = dropout(x.values(), 0.5)
             dropped = torch.sparse_csr_tensor(
                 x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
             )
             return dropped @ weight
 
-        contenders = {
-            "gfgn": lambda x=x, weight=weight: ops.sparse_linear(x, weight, 0.5),
-            "torch.sparse": eager,
-            "dense": lambda dense=dense, weight=weight: torch.nn.functional.dropout(dense, 0.5) @ weight,
-        }
-        problems.append(
-            common.problem(
-                "random sparse features",
-                contenders,
-                [weight],
-                device,
-                rounds,
-                operator="sparse_linear",
-                rows=n,
-                columns=f,
-                nonzeros=n * nonzeros,
-                D=d,
-                dtype="float32",
-            )
-        )
+        ours = lambda x=x, weight=weight: ops.sparse_linear(x, weight, 0.5)  # noqa: E731
+        product = lambda dense=dense, weight=weight: dropout(dense, 0.5) @ weight  # noqa: E731
+        contenders = [
+            *backprop("gfgn", ours, [weight], ours=True),  # PyTorch cannot compile functions of sparse CSR tensors
+            *backprop("torch.sparse", eager, [weight]),
+            *backprop("dense", product, [weight], forms=BOTH),
+        ]
+        # The matrix and the gradient of the result are read twice, the weight once; its gradient is written.
+        least = 2 * n * nonzeros * 8 + 2 * n * d * 4 + 2 * f * d * 4
+        facts = {"rows": n, "columns": f, "nonzeros": n * nonzeros, "D": d, "dtype": "float32"}
+        problems.append(race.problem("random sparse features", contenders, device, rounds, least, **facts))
     return problems
 
 
@@ -149,19 +181,12 @@ OPERATORS = {f.__name__: f for f in (pair_aggregate, propagate, propagate_and_me
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("operators", nargs="*", metavar="operator", help=f"any of {', '.join(OPERATORS)}; default: all")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--rounds", type=int, default=15)
+    parser = common.parser(__doc__, 11, OPERATORS)
     args = parser.parse_args()
     bandwidth = common.copy_bandwidth(args.device)
     print(f"{common.device_name(args.device)}: copies at {bandwidth / 1e9:.0f} GB/s")
-    unknown = set(args.operators) - set(OPERATORS)
-    if unknown:
-        parser.error(f"unknown operators {sorted(unknown)}; choose from {list(OPERATORS)}")
-    for name in args.operators or OPERATORS:
-        problems = OPERATORS[name](args.device, args.rounds, bandwidth)
-        common.write(name, args.device, problems, copy_bytes_per_second=bandwidth)
+    for name in args.parts or OPERATORS:
+        common.write(name, args.device, OPERATORS[name](args.device, args.rounds), copy_bytes_per_second=bandwidth)
 
 
 if __name__ == "__main__":

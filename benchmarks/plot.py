@@ -1,4 +1,7 @@
-"""Draws the plots in `docs/assets/` from the JSON files in `results/`: layers, their growth, and training."""
+"""Draws the plots in `docs/assets/` from the JSON files in `results/`, and fills the tables of README.md and docs/*.md.
+
+python benchmarks/plot.py
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import tables
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 RESULTS = Path(__file__).parent / "results"
 ASSETS = Path(__file__).parent.parent / "docs" / "assets"
-OURS, THEIRS, EAGER = "#00796b", "#9aa5ad", "#c77f0a"
+OURS, THEIRS, PLAIN = "#00796b", "#9aa5ad", "#c77f0a"
+STYLES = ("-", "--", ":", "-.", (0, (6, 1)), (0, (1, 3)))
+"""Line styles of contenders, in their order."""
 
 
 def color(contender: str) -> str:
-    if contender.endswith("eager"):
-        return EAGER
+    if "plain PyTorch" in contender:
+        return PLAIN
     return OURS if contender.startswith(("GFGN", "gfgn")) else THEIRS
 
 
@@ -34,7 +40,7 @@ def save(figure: Figure, name: str) -> None:
 
 
 def bars(axes: Axes, rows: list[dict[str, Any]], field: str, label: str) -> None:
-    names = [row["contender"] for row in rows]
+    names = [tables.label(row) for row in rows]
     values = [row[field] for row in rows]
     largest = max(value or 0 for value in values)
     for position, (name, value) in enumerate(zip(names, values, strict=True)):
@@ -76,60 +82,90 @@ def training(device: str) -> None:
 
 
 def layer(device: str) -> None:
+    """Every contender in its fastest form."""
     content = load(f"layer-{device}")
-    named = {problem["title"]: problem for problem in content["problems"]}
+    named = {problem["title"]: problem for problem in content["problems"] if problem["dtype"] == "float32"}
     title = "ogbn-arxiv structure" if "ogbn-arxiv structure" in named else "BlogCatalog"
     problem = named[title]
-    figure = Figure(figsize=(9.5, 2.9), layout="constrained")
+    contenders = dict.fromkeys((row["contender"], row["ours"]) for row in problem["rows"])
+    rows = [tables.fastest(problem["rows"], ours, name) for name, ours in contenders]
+    rows = sorted(filter(None, rows), key=lambda row: (not row["ours"], row["total_ms"]))
+    figure = Figure(figsize=(9.5, 0.6 + 0.26 * len(rows)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    bars(left, problem["rows"], "total_ms", "forward + backward, ms")
-    bars(right, problem["rows"], "peak_mib", "peak memory, MiB")
+    bars(left, rows, "total_ms", "forward + backward, ms")
+    bars(right, rows, "peak_mib", "peak memory, MiB")
     figure.suptitle(
         f"One layer, {title}: {problem['nodes']:,} nodes, {problem['edges']:,} edges, {problem['D']} features "
-        f"({content['environment']['device']})",
+        f"({content['environment']['device']}){tables.note(content)}",
         fontsize=9,
     )
     save(figure, f"layer-{device}")
 
 
+def propagate(device: str) -> None:
+    """Time against width, on even and skewed degrees."""
+    content = load(f"propagate-{device}")
+    wide = [p for p in content["problems"] if p["dtype"] == "float32"]
+    titles = [title for title in dict.fromkeys(p["title"] for p in wide) if title != "BlogCatalog"]
+    figure = Figure(figsize=(9.5, 2.9), layout="constrained")
+    for panel, title in zip(figure.subplots(1, len(titles), sharey=True, squeeze=False)[0], titles, strict=True):
+        chosen = [p for p in wide if p["title"] == title]
+        eager = [(p["D"], row) for p in chosen for row in p["rows"] if row["form"] == "eager" and row["total_ms"]]
+        for name, style in zip(dict.fromkeys(row["contender"] for _, row in eager), STYLES, strict=False):
+            points = [(d, row["total_ms"]) for d, row in eager if row["contender"] == name]
+            panel.plot(*zip(*points, strict=True), linestyle=style, marker="o", ms=3, color=color(name), label=name)
+        points = [(p["D"], p["floor_ms"]) for p in chosen if p["floor_ms"]]
+        if points:
+            panel.plot(*zip(*points, strict=True), color="#444444", linewidth=0.8, label="byte floor")
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel("features", fontsize=8)
+        logarithmic(panel)
+    panel.legend(fontsize=7, frameon=False)
+    figure.suptitle(
+        f"propagate, forward + backward, ms ({content['environment']['device']}){tables.note(content)}", fontsize=9
+    )
+    save(figure, f"propagate-{device}")
+
+
+def logarithmic(panel: Axes) -> None:
+    plain = FuncFormatter(lambda value, _: f"{value / 1e6:.3g}M" if value >= 1e5 else f"{value:,g}")
+    panel.set_xscale("log", base=2)
+    panel.xaxis.set_major_formatter(plain)
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(plain)
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.tick_params(labelsize=8)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
 def growth(device: str) -> None:
     content = load(f"growth-{device}")
-    figure = Figure(figsize=(9.5, 4.6), layout="constrained")
-    panels = figure.subplots(2, 3, sharex="col")
-    plain = FuncFormatter(lambda value, _: f"{value / 1e6:.3g}M" if value >= 1e5 else f"{value:,.0f}")
-    labels = {"E": "directed edges", "D": "features", "skew": "skew of the degrees"}
-    styles = {"GFGN-pair": "-", "PyG GCNConv (cached)": "--", "PyG ResGatedGraphConv": ":"}
-    for column, axis in enumerate(labels):
-        problems = [p for p in content["problems"] if p["axis"] == axis]
-        for row, (field, label) in enumerate(
-            (("total_ms", "forward + backward, ms"), ("peak_mib", "peak memory, MiB"))
-        ):
-            panel = panels[row][column]
-            for name, style in styles.items():
-                points = [(p["at"], r[field]) for p in problems for r in p["rows"] if r["contender"] == name]
-                panel.plot(*zip(*points, strict=True), style, marker="o", ms=3, color=color(name), label=name)
-            if axis != "skew":
-                panel.set_xscale("log", base=2)
-                panel.xaxis.set_major_formatter(plain)
-            panel.set_yscale("log")
-            panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-            panel.yaxis.set_major_formatter(plain)
-            panel.yaxis.set_minor_formatter(NullFormatter())
-            panel.tick_params(labelsize=8)
-            panel.spines[["top", "right"]].set_visible(False)
+    labels = {"nodes": "nodes", "edges": "directed edges", "width": "features", "heads": "heads",
+              "skew": "largest degree", "replicas": "replicas"}  # fmt: skip
+    axes = [axis for axis in labels if any(p["axis"] == axis for p in content["problems"])]
+    figure = Figure(figsize=(2.4 * len(axes), 4.6), layout="constrained")
+    panels = figure.subplots(2, len(axes), sharex="col", squeeze=False)
+    for column, axis in enumerate(axes):
+        rows = [(p["at"], row) for p in content["problems"] if p["axis"] == axis for row in p["rows"]]
+        fields = ("total_ms", "time, ms"), ("peak_mib", "peak memory, MiB")
+        for panel, (field, label) in zip(panels[:, column], fields, strict=True):
+            for name, style in zip(dict.fromkeys(row["contender"] for _, row in rows), STYLES, strict=False):
+                points = [(at, row[field]) for at, row in rows if row["contender"] == name and row[field]]
+                panel.plot(*zip(*points, strict=True), linestyle=style, marker="o", ms=3, color=color(name), label=name)
+            logarithmic(panel)
             if column == 0:
                 panel.set_ylabel(label, fontsize=8)
-            if row == 1:
-                panel.set_xlabel(labels[axis], fontsize=8)
-    panels[0][0].legend(fontsize=7, frameon=False)
-    figure.suptitle(f"Growth of a layer's time and memory ({content['environment']['device']})", fontsize=9)
+        panels[1][column].set_xlabel(labels[axis], fontsize=8)
+    panels[0][0].legend(fontsize=6, frameon=False)
+    figure.suptitle(f"Growth of time and memory ({content['environment']['device']}){tables.note(content)}", fontsize=9)
     save(figure, f"growth-{device}")
 
 
 def interval_coverage(device: str) -> None:
     """How often intervals of scores and of differences contain the truth; one dot per estimate and distribution."""
     rows = load(f"interval_coverage-{device}")["problems"]
-    methods = {"bootstrap": EAGER, "t": THEIRS, "printed": OURS}
+    methods = {"bootstrap": PLAIN, "t": THEIRS, "printed": OURS}
     names = {"bootstrap": "percentile bootstrap", "t": "Student's t, not corrected", "printed": "printed by gfgn"}
     splits = sorted({row["splits"] for row in rows})
     figure = Figure(figsize=(9.5, 2.9), layout="constrained")
@@ -161,9 +197,10 @@ def main() -> None:
 
     matplotlib.rcParams["svg.hashsalt"] = "gfgn"
     for device in ("cuda", "cpu"):
-        for draw in (layer, growth, training, interval_coverage):
+        for draw in (layer, propagate, growth, training, interval_coverage):
             if (RESULTS / f"{draw.__name__}-{device}.json").exists():
                 draw(device)
+    tables.main()
 
 
 if __name__ == "__main__":

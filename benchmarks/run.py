@@ -1,4 +1,7 @@
-"""Runs all benchmarks on this machine and draws the plots: `make bench`. `GFGN_DATA` is the folder of the datasets."""
+"""Runs the benchmarks of speed on this machine, then draws the plots and fills the tables: `make bench`.
+
+Arguments go to every benchmark (`--device cuda`). `GFGN_DATA` is the folder of the datasets.
+"""
 
 import subprocess
 import sys
@@ -6,5 +9,6 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
-for script in ("operators.py", "layer.py", "edge_index.py", "attention.py", "training.py", "plot.py"):
-    subprocess.run([sys.executable, str(HERE / script), *(sys.argv[1:] if script != "plot.py" else [])], check=True)
+for script in ("operators.py", "layer.py", "edge_index.py", "growth.py", "training.py"):
+    subprocess.run([sys.executable, str(HERE / script), *sys.argv[1:]], check=True)
+subprocess.run([sys.executable, str(HERE / "plot.py")], check=True)

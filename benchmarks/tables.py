@@ -1,0 +1,211 @@
+"""Fills the tables of README.md and docs/*.md from the JSON files in `results/`; `plot.py` calls it.
+
+A table stands between `<!-- table: name -->` and `<!-- end of table -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+BLOCK = re.compile(r"(<!-- table: ([a-z_-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+LEVELS = ("pair", "neighbor", "graph")
+Row = dict[str, Any]
+
+
+def problems(name: str) -> Iterator[tuple[str, Row]]:
+    """Name of the device and problem, of all devices."""
+    for device in ("cuda", "cpu"):
+        path = RESULTS / f"{name}-{device}.json"
+        if path.exists():
+            content = json.loads(path.read_text())
+            for problem in content["problems"]:
+                yield _machine(content["environment"]["device"], problem.get("threads")) + note(content), problem
+
+
+def note(content: Row) -> str:
+    """Results from before all peers were measured say so."""
+    return f" (older, {content['peers']} peers only)" if "peers" in content else ""
+
+
+def _machine(device: str, threads: int | None) -> str:
+    if "H200" in device:
+        return "H200"
+    threads = threads or int(re.search(r"(\d+) threads", device)[1])
+    return f"{threads} CPU core{'s' if threads > 1 else ''}"
+
+
+def label(row: Row) -> str:
+    return row["contender"] if row["form"] == "eager" else f"{row['contender']}, {row['form']}"
+
+
+def fastest(rows: list[Row], ours: bool, contender: str | None = None, form: str | None = None) -> Row | None:
+    chosen = [
+        row
+        for row in rows
+        if row["ours"] == ours
+        and row["total_ms"] is not None
+        and contender in (None, row["contender"])
+        and form in (None, row["form"])
+    ]
+    return min(chosen, key=lambda row: row["total_ms"], default=None)
+
+
+def time(milliseconds: float | None) -> str:
+    return "—" if milliseconds is None else f"{milliseconds:,.3g} ms"
+
+
+def memory(mib: float) -> str:
+    return f"{mib:,.0f} MiB" if mib < 10_000 else f"{mib / 1024:,.0f} GiB"
+
+
+def times(value: float | None) -> str:
+    return "—" if value is None else f"{value:.2g}×" if value < 10 else f"{value:,.0f}×"
+
+
+def size(problem: Row) -> str:
+    return f"{problem['title']}: {problem['nodes']:,} nodes, {problem['edges'] / 1e6:.3g}M edges, D = {problem['D']}"
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def layer() -> str:
+    rows = []
+    for machine, problem in problems("layer"):
+        cells = [f"{machine}, {size(problem)}, {problem['dtype']}"]
+        peer = fastest(problem["rows"], ours=False)
+        for level in LEVELS:
+            own = fastest(problem["rows"], True, f"GFGN-{level}")
+            cells.append("—" if own is None else f"{time(own['total_ms'])}, {memory(own['peak_mib'])}")
+        cells.append("—" if peer is None else f"{time(peer['total_ms'])}, {memory(peer['peak_mib'])} ({label(peer)})")
+        cells.append(" / ".join(times(_ratio(problem, level)) for level in LEVELS))
+        rows.append(cells)
+    header = ["one layer, forward + backward", *(f"GFGN-{level}" for level in LEVELS), "best peer", "relative to it"]
+    return markdown(header, rows)
+
+
+def _ratio(problem: Row, level: str, form: str | None = None) -> float | None:
+    own, peer = fastest(problem["rows"], True, f"GFGN-{level}", form), fastest(problem["rows"], False, form=form)
+    return None if own is None or peer is None else own["total_ms"] / peer["total_ms"]
+
+
+def layer_forms() -> str:
+    """Each form against the best peer in the same form, and the distance to the floor."""
+    rows = []
+    for machine, problem in (*problems("layer"), *problems("step")):
+        for form in dict.fromkeys(row["form"] for row in problem["rows"] if row["ours"]):
+            peer = fastest(problem["rows"], False, form=form)
+            if peer is None:
+                continue
+            own = [fastest(problem["rows"], True, f"GFGN-{level}", form) for level in LEVELS]
+            rows.append(
+                [f"{machine}, {problem['title']}, D = {problem['D']}, {problem['dtype']}", form]
+                + [time(row and row["total_ms"]) for row in own]
+                + [f"{time(peer['total_ms'])} ({peer['contender']})"]
+                + [" / ".join(times(_ratio(problem, level, form)) for level in LEVELS)]
+                + [" / ".join(times(row and row["to_floor"]) for row in own)]
+            )
+    header = ["layer", "form", *(f"GFGN-{level}" for level in LEVELS), "best peer in that form", "relative to it"]
+    return markdown([*header, "to the byte floor"], rows)
+
+
+def attention() -> str:
+    rows = []
+    for machine, problem in problems("attention"):
+        own, peer = fastest(problem["rows"], True), fastest(problem["rows"], False)
+        if own is None or peer is None:
+            continue
+        cells = [
+            f"{machine}, {size(problem)}",
+            f"{time(own['total_ms'])}, {memory(own['peak_mib'])}",
+            f"{time(peer['total_ms'])}, {memory(peer['peak_mib'])} ({label(peer)})",
+        ]
+        rows.append([*cells, times(own["total_ms"] / peer["total_ms"]), times(own["to_floor"])])
+    return markdown(["one layer", "gfgn", "best peer", "relative to it", "to the byte floor"], rows)
+
+
+def operator(name: str) -> str:
+    rows = []
+    for machine, problem in problems(name):
+        own, peer = fastest(problem["rows"], True), fastest(problem["rows"], False)
+        if own is None or peer is None:
+            continue
+        gather = problem.get("gather_ms")
+        rows.append(
+            [
+                f"{machine}, {problem['title']}, D = {problem['D']}, {problem['dtype']}",
+                f"{time(own['total_ms'])}, {memory(own['peak_mib'])}",
+                f"{time(peer['total_ms'])}, {memory(peer['peak_mib'])} ({label(peer)})",
+                times(own["total_ms"] / peer["total_ms"]),
+                times(own["total_ms"] / gather if gather else None),
+                times(own["to_floor"]),
+            ]
+        )
+    return markdown([name, "gfgn", "best peer", "relative to it", "to its gathers", "to the byte floor"], rows)
+
+
+def building() -> str:
+    rows = []
+    for machine, problem in problems("edge_index"):
+        own, peer = fastest(problem["rows"], True), fastest(problem["rows"], False)
+        if own is None or peer is None:
+            continue
+        if problem["title"].startswith("building"):
+            cells = [f"{machine}, {problem['title'].removeprefix('building, ')}", problem["edge_index"]]
+            cells += [time(own["total_ms"]), f"{time(peer['total_ms'])} ({label(peer)})"]
+            rows.append([*cells, times(own["total_ms"] / peer["total_ms"])])
+    return markdown(["graph", "edge_index", "`Graph.from_edge_index`", "best peer", "relative to it"], rows)
+
+
+def exponents() -> str:
+    """Exponents of time and memory, one row per axis."""
+    rows, header = [], ["time; memory"]
+    for device, machine in (("cuda", "H200"), ("cpu", "CPU")):
+        path = RESULTS / f"growth-{device}.json"
+        found = json.loads(path.read_text()).get("exponents", []) if path.exists() else []
+        contenders = list(dict.fromkeys(entry["contender"] for entry in found))
+        header = [header[0], *contenders] if len(contenders) > len(header) - 1 else header
+        for axis in dict.fromkeys(entry["axis"] for entry in found):
+            by_name = {entry["contender"]: entry for entry in found if entry["axis"] == axis}
+            cells = [
+                f"{by_name[c]['time']:.2f}; {by_name[c]['memory']:.2f}" if c in by_name else "—" for c in contenders
+            ]
+            rows.append([f"{axis}, {machine}", *cells])
+    return markdown(header, rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "layer": layer,
+    "layer-forms": layer_forms,
+    "attention": attention,
+    "pair_aggregate": lambda: operator("pair_aggregate"),
+    "propagate": lambda: operator("propagate"),
+    "building": building,
+    "exponents": exponents,
+}
+
+
+def fill(page: str) -> str:
+    """A page with its tables as the results have them."""
+    return BLOCK.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], page)
+
+
+def main() -> None:
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        page = path.read_text(encoding="utf-8")
+        filled = fill(page)
+        if filled != page:
+            path.write_text(filled, encoding="utf-8")
+            print(f"filled the tables of {path.name}")
+
+
+if __name__ == "__main__":
+    main()

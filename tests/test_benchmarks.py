@@ -1,0 +1,153 @@
+"""The benchmarks: their peers compute what ours compute, and they conclude the right thing from times."""
+
+import importlib
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.nn import GCNConv
+
+from gfgn import Graph, ops
+from gfgn.graph import with_self_loops
+
+ROOT = Path(__file__).parents[1]
+
+
+class Benchmarks:
+    """The modules of the folder `benchmarks`, by attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        return importlib.import_module(name)
+
+
+@pytest.fixture(scope="module")
+def benchmarks() -> Iterator[Benchmarks]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield Benchmarks()
+
+
+@pytest.fixture(scope="module")
+def graph(benchmarks: Benchmarks) -> Graph:
+    """A directed graph."""
+    edge_index, n = benchmarks.graphs.skewed(60, 400, 0.6)
+    return Graph.from_edge_index(edge_index[:, 50:], n)
+
+
+def gradient(forward: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The result, and the gradient of its product with fixed numbers."""
+    x.grad = None
+    out = forward()
+    out.backward(torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out))
+    assert x.grad is not None
+    return out.detach(), x.grad
+
+
+def test_sparse_products_of_peers(benchmarks: Benchmarks, graph: Graph) -> None:
+    x = torch.randn(graph.num_nodes, 5, requires_grad=True)
+    expected = gradient(lambda: ops.propagate(x, graph, "reference"), x)
+    for forward in benchmarks.peers.products(x, graph).values():
+        torch.testing.assert_close(gradient(forward, x), expected)
+    product, _ = benchmarks.peers.scipy_product(x, graph)()
+    torch.testing.assert_close(torch.from_numpy(product), expected[0])
+
+
+def test_every_form_of_gcn_is_gcn(benchmarks: Benchmarks, graph: Graph) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(graph.num_nodes, 5, requires_grad=True)
+    conv = GCNConv(5, 7)
+    expected = gradient(lambda: conv(x, graph.edge_index), x)
+    for peer in benchmarks.peers.gcn(x, with_self_loops(graph), 7, torch.float32).values():
+        peer.module.load_state_dict(conv.state_dict())
+        torch.testing.assert_close(gradient(peer.forward, x), expected)
+
+
+def test_ratios_are_to_the_best_peer(benchmarks: Benchmarks) -> None:
+    race = benchmarks.race
+    rows = [
+        race.Row("ours", "eager", True, total_ms=6.0),
+        race.Row("slow", "eager", False, total_ms=12.0),
+        race.Row("slow", "compiled", False, total_ms=3.0),
+        race.Row("broken", "eager", False, error="out of memory"),
+    ]
+    assert race.compare(rows, floor=2.0) == "slow, compiled"
+    assert [row.ratio for row in rows] == [2, 4, 1, None]
+    assert [row.ratio_in_form for row in rows] == [0.5, 1, 1, None]
+    assert [row.to_floor for row in rows] == [3, 6, 1.5, None]
+
+
+def test_a_contender_that_fails_does_not_end_the_others(benchmarks: Benchmarks) -> None:
+    race = benchmarks.race
+
+    def fail() -> None:
+        raise RuntimeError("no kernel\nfor this")
+
+    problem = race.problem("test", [race.Contender("a", list, ours=True), race.Contender("b", fail)], "cpu", rounds=3)
+    ours, failed = problem["rows"]
+    assert ours["rounds"] == 3
+    assert ours["total_ms"] > 0
+    assert failed["error"] == "RuntimeError: no kernel"
+    assert failed["total_ms"] is None
+    assert problem["best_peer"] is None
+
+
+def test_a_pass_computes_gradients(benchmarks: Benchmarks) -> None:
+    x = torch.ones(3, requires_grad=True)
+    [contender] = benchmarks.race.backprop("square", lambda: x * x, [x])
+    contender.run()
+    contender.run()  # gradients do not add up
+    torch.testing.assert_close(x.grad, 2 * contender.run.gradient)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0, math.nan])
+def test_a_forged_ratio_is_caught(benchmarks: Benchmarks, factor: float) -> None:
+    check = benchmarks.check
+    measured = {"layer": 0.5, "propagate": 0.8}
+    assert check.compare(measured, measured) == {}
+    assert check.compare({"layer": 0.5 * 1.5, "propagate": 0.8 / 1.5}, measured) == {}
+    wrong = check.compare(measured | {"layer": 0.5 * factor}, measured)
+    assert list(wrong) == ["layer"]
+
+
+def test_ratios_that_one_side_lacks_are_caught(benchmarks: Benchmarks) -> None:
+    wrong = benchmarks.check.compare({"old": 1.0}, {"new": 1.0})
+    assert wrong == {"old": "committed, but not measured", "new": "measured, but not committed"}
+
+
+def test_committed_ratios(benchmarks: Benchmarks) -> None:
+    content = json.loads((ROOT / "benchmarks" / "results" / "check-cpu.json").read_text())
+    committed = {problem["name"]: problem["ratio"] for problem in content["problems"]}
+    assert content["band"] == benchmarks.check.BAND
+    assert {name.split(", GFGN")[0].split(", gfgn")[0] for name in committed} == {
+        *(part for part in benchmarks.check.PARTS if part != "building"),
+        "building a Graph",
+    }
+    assert all(ratio > 0 for ratio in committed.values())
+
+
+def test_exponents(benchmarks: Benchmarks) -> None:
+    problems = [
+        {"axis": "edges", "at": at, "rows": [{"contender": "a", "total_ms": 3 * at**0.5, "peak_mib": 7.0}]}
+        for at in (10, 20, 40)
+    ]
+    [entry] = benchmarks.growth.exponents(problems)
+    assert entry["time"] == pytest.approx(0.5)
+    assert entry["memory"] == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.stem
+)
+def test_tables_of_pages_are_those_of_the_results(benchmarks: Benchmarks, page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert benchmarks.tables.fill(text) == text, "python benchmarks/plot.py fills the tables"
+
+
+def test_every_table_is_on_a_page(benchmarks: Benchmarks) -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    names = [match[1] for match in benchmarks.tables.BLOCK.findall(pages)]
+    assert set(names) == set(benchmarks.tables.TABLES)
