@@ -7,6 +7,7 @@ import pytest
 from gfgn.data.dataset import METRICS
 from gfgn.runs import text
 from gfgn.train import Summary
+from gfgn.train.code import code_version
 
 SUMMARY = Summary(0.8125, 0.01, 0.7, 0.9, 3)
 
