@@ -219,7 +219,8 @@ def test_a_store_of_version_1(tmp_path: Path) -> None:
     content = path.read_bytes()
     with Store(path, read_only=True) as store:
         assert [each.versions["code"] for each in store.rows(code_version="unknown")] == ["unknown"] * 2
-        assert store.find(RECORD, "gfgn-pair", [Replica(0)], store.rows()[0].config)[0] is not None
+        first = store.rows()[0]
+        assert store.find(RECORD, first.model, [first.replica], first.config) == [first]
         store.to_csv(tmp_path / "old.csv")
     assert path.read_bytes() == content
     with Store(path) as store:
