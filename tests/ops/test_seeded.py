@@ -121,6 +121,24 @@ def test_meta_tensors_draw_nothing() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_numbers_of_a_gpu() -> None:
+    """Layers, and dropout, which takes no generator there."""
+
+    def draw() -> list[Tensor]:
+        layer = nn.Linear(9, 9, device="cuda")
+        return [layer.weight, torch.randn(50, device="cuda"), F.dropout(layer(X.cuda().view(-1, 3).repeat(1, 3)))]
+
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        expected = draw()
+    before = torch.cuda.get_rng_state()
+    with seeded(3):
+        values = draw()
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    assert all(map(torch.equal, values, expected))
+
+
 @pytest.mark.parametrize("rate", [0.5, torch.tensor(0.5)])
 def test_seeded_dropout(rate: float | Tensor) -> None:
     with torch.random.fork_rng(devices=[]):

@@ -16,7 +16,7 @@ from gfgn.train.loop import train_runs
 Call = Callable[[], list[Run]]
 
 
-def make_calls(data: Dataset, count: int) -> dict[str, Call]:
+def make_calls(data: Dataset, count: int, device: str = "cpu") -> dict[str, Call]:
     """Calls with `count` of PyTorch's threads.
 
     Registered models, one that trains on samples, one without a network, and models of the user's own.
@@ -25,10 +25,10 @@ def make_calls(data: Dataset, count: int) -> dict[str, Call]:
     config = TrainConfig(6, 3)
 
     def together(model: str | type[nn.Module]) -> Call:
-        return lambda: with_threads(count, lambda: train_replicas(model, data, replicas, 6, 3))
+        return lambda: with_threads(count, lambda: train_replicas(model, data, replicas, 6, 3, device))
 
     def dispatched(model: str) -> Call:
-        return lambda: with_threads(count, lambda: train_runs(model, data, replicas[:2], config, history=True))
+        return lambda: with_threads(count, lambda: train_runs(model, data, replicas[:2], config, device, history=True))
 
     registered = {name: together(name) for name in ("gfgn-pair", "gat", "mlp")}
     sampled = {name: dispatched(name) for name in ("graphsaint", "logistic-regression")}

@@ -36,6 +36,13 @@ def test_threads_train_at_the_same_time(data: Dataset, untouched: None) -> None:
     check(make_calls(data, 2), threads=3, rounds=1)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_threads_share_a_gpu(data: Dataset, untouched: None) -> None:
+    before = torch.cuda.get_rng_state()
+    check(make_calls(data, 1, "cuda"), threads=3, rounds=2)
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
 def test_another_thread_draws_and_seeds(data: Dataset) -> None:
     """A program may use PyTorch's global generator while this library trains."""
     calls = make_calls(data, 1)
