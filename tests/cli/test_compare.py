@@ -1,8 +1,10 @@
 """`gfgn compare` and `gfgn report`: tables, files, and one line for every error."""
 
 import dataclasses
+import json
 import re
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from gfgn.data import Dataset, dimensions, load
 from gfgn.report.progress import RunProgress
 from gfgn.runs import Store
 from gfgn.runs.comparison import make_plan
+from gfgn.train.code import code_version
 
 QUICK = ["--splits", "2", "--epochs", "3"]
 
@@ -53,6 +56,7 @@ def test_the_table_is_printed_and_the_files_are_written(compared: tuple[Path, An
     assert "[" in lines["gfgn-graph"]
     assert "against mlp" in lines["model"]
     assert re.search(r"^4 runs, [\d.]+ s in all$", result.stdout, re.M)
+    assert "versions of the code" not in result.stdout + (out / "report.html").read_text()
     assert str(out / "report.html") in result.stdout
     assert (out / "report.html").stat().st_size > 10_000
     assert len((out / "runs.csv").read_text().splitlines()) == 5
@@ -67,6 +71,21 @@ def test_a_second_call_trains_only_what_is_missing(folder: Path) -> None:
     assert "4 runs, 2 more from the store" in result.stdout
     assert "karate mlp: 3 runs, 2 of them from the store" in result.stderr
     assert set(before.splitlines()) < set((folder / "runs.csv").read_text().splitlines())
+
+
+def test_runs_of_other_code_are_used_and_named(folder: Path) -> None:
+    with sqlite3.connect(folder / "runs.sqlite") as database:
+        database.execute("UPDATE runs SET code_version = 'a1b2c3d4' WHERE model = 'mlp'")
+    database.close()
+    given = ("karate", "--epochs", "3", "--models", "mlp,gfgn-graph")
+    line = "2 of 4 runs were made by other versions of the code (a1b2c3d4)"
+    result = compare(folder, *given, "--splits", "2")
+    assert "0 runs, 4 more from the store" in result.stdout
+    assert f"{line}; another --out trains them again\n" in result.stdout
+    assert f"{line} than the one that wrote this page." in (folder / "report.html").read_text()
+    assert f"karate: {line}\n" in report(str(folder)).stdout
+    content = json.loads(compare(folder, *given, "--splits", "3", "--json").stdout)
+    assert content["code"] == {"a1b2c3d4": 2, code_version(): 4}
 
 
 @pytest.mark.parametrize(("arguments", "name"), [([], "dimensions"), (["Digits"], "digits")])

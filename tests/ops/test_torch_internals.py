@@ -37,6 +37,10 @@ NAMES = {
     "without_function_modes": "torch._C.DisableTorchFunction",
     "tree_map_only": "torch.utils._pytree.tree_map_only",
     "WeakIdKeyDictionary": "torch.utils.weak.WeakIdKeyDictionary",
+    "TorchDispatchMode": "torch.utils._python_dispatch.TorchDispatchMode",
+    "schema_arguments": "torch.ops.aten.rand.generator._schema.arguments",
+    "default_generator, of a CPU": "torch.default_generator",
+    "default_generator, of MPS": "torch.mps._get_default_mps_generator",
 }
 
 

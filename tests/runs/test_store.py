@@ -20,6 +20,7 @@ from runs.stores import DEFAULT_CONFIG, RECORD, needs_fork, row, start_process
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import DatasetRecord, Store, StoreError, identify
 from gfgn.train import Replica, TrainConfig
+from gfgn.train.code import code_version
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_a_row_comes_back_as_it_was(store: Store) -> None:
     assert store.rows() == rows
     first, second, _ = store.rows()
     assert first.replica.options == (("hidden", 32), ("pool", "max"))
-    assert first.versions.keys() == {"gfgn", "torch", "torch_geometric", "python"}
+    assert first.versions.keys() == {"gfgn", "code", "torch", "torch_geometric", "python"}
     assert first.device
     assert first.date.endswith("+00:00")
     assert second.gates is None
@@ -201,6 +202,37 @@ def test_reading_from_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.Mon
         assert {file.name for file in tmp_path.iterdir()} == {"runs.sqlite"}
 
 
+def as_version_1(path: Path) -> None:
+    """Makes a store what an earlier release wrote."""
+    with sqlite3.connect(path) as database:
+        database.execute("ALTER TABLE runs DROP COLUMN code_version")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+
+
+def test_a_store_of_version_1(tmp_path: Path) -> None:
+    """Its runs are of unknown code; reading leaves it as it is, and writing adds the column."""
+    path = tmp_path / "runs.sqlite"
+    with Store(path) as store:
+        store.add([row(0), row(1)])
+    as_version_1(path)
+    content = path.read_bytes()
+    with Store(path, read_only=True) as store:
+        assert [each.versions["code"] for each in store.rows(code_version="unknown")] == ["unknown"] * 2
+        first = store.rows()[0]
+        assert store.find(RECORD, first.model, [first.replica], first.config) == [first]
+        store.to_csv(tmp_path / "old.csv")
+    assert path.read_bytes() == content
+    with Store(path) as store:
+        assert store.add([row(0), row(2)]) == 1
+        assert [each.versions["code"] for each in store.rows()] == ["unknown", "unknown", code_version()]
+        store.to_csv(tmp_path / "new.csv")
+    old, new = (list(csv.DictReader((tmp_path / name).open(encoding="utf-8"))) for name in ("old.csv", "new.csv"))
+    assert old == new[:2]
+    with Store(path) as store:
+        assert len(store) == 3
+
+
 def foreign(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE mine (x)")
@@ -219,7 +251,7 @@ def newer(path: Path) -> None:
     ("make", "message"),
     [
         (foreign, "must be a store of gfgn, got .*file, which is another SQLite file"),
-        (newer, "must be a store of version 1, got .*file of version 99: update gfgn to read it"),
+        (newer, "must be a store of version 2, got .*file of version 99: update gfgn to read it"),
         (
             lambda path: path.write_text("split,seed\n0,1\n" * 100),
             "must be a store of gfgn, got .*file: file is not a da",

@@ -57,6 +57,17 @@ def test_constants_and_fingerprints_are_written_once(tmp_path: Path) -> None:
     assert len(table) == len(ROWS)
 
 
+def test_the_code_of_runs(tmp_path: Path) -> None:
+    """A table of runs whose code is unknown is what earlier releases wrote; among others, their cell is empty."""
+    unknown = replace(ROWS[0], versions=ROWS[0].versions | {"code": "unknown"})
+    comment, header, *_ = lines(write_runs(tmp_path / "runs.csv.gz", [unknown]))
+    assert "code_version" not in comment + header
+    assert read_runs(tmp_path / "runs.csv.gz") == [unknown]
+    both = [unknown, ROWS[1]]
+    assert "code_version" in lines(write_runs(tmp_path / "runs.csv.gz", both))[1].split(",")
+    assert read_runs(tmp_path / "runs.csv.gz") == both
+
+
 def test_a_store_accepts_them(tmp_path: Path) -> None:
     path = write_runs(tmp_path / "runs.csv.gz", ROWS)
     with Store(":memory:") as store:

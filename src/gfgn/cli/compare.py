@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -98,7 +99,12 @@ class Outcome:
     def files(self) -> dict[str, Any]:
         """What `--json` says about the runs and files."""
         files = {"report": str(self.report), "runs": str(self.table)}
-        return {"trained": self.trained, "kept": self.kept, "files": files}
+        return {"trained": self.trained, "kept": self.kept, "code": self.codes, "files": files}
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """The number of runs of all comparisons by version of the code."""
+        return dict(sum((Counter(comparison.codes) for comparison in self.comparisons), Counter[str]()))
 
 
 def train_and_report(
@@ -200,8 +206,12 @@ def _train(
 
 def print_files(outcome: Outcome, seconds: float) -> None:
     """Prints the number of runs, the time and the files."""
+    from gfgn.runs.text import other_code
+
     kept = f", {outcome.kept:,} more from the store" if outcome.kept else ""
     echo(f"{outcome.trained:,} runs{kept}, {seconds:.1f} s in all")
+    if other := other_code(outcome.codes):
+        echo(f"{other}; another --out trains them again")
     echo(f"report: {outcome.report}    all runs: {outcome.table}")
 
 

@@ -75,6 +75,8 @@ def report_study(folder: Path) -> None:
 
 def print_outcome(outcome: Outcome) -> int:
     """Prints what `reproduce` did and returns the exit code: 1 if something was left out, else 0."""
+    from gfgn.runs.text import other_code
+
     for line in outcome.reused:
         echo(f"reused: {line}")
     for line in outcome.left_out:
@@ -82,6 +84,8 @@ def print_outcome(outcome: Outcome) -> int:
     if outcome.missing:
         count = len(outcome.missing)
         echo(f"{count:,} {'cell lacks' if count == 1 else 'cells lack'} runs; run again to continue")
+    if other := other_code(outcome.codes):
+        echo(f"{other}; another --out trains them again")
     stopped = "stopped at the time limit; " if outcome.stopped else ""
     echo(f"{stopped}{outcome.made:,} new runs; {', '.join(map(str, outcome.files))}")
     return 1 if outcome.left_out else 0

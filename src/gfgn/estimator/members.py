@@ -15,6 +15,7 @@ from torch.func import functional_call
 
 from gfgn.graph import Graph
 from gfgn.nn.registry import find_model
+from gfgn.ops.seeded import seeded
 
 Floats = NDArray[np.float64]
 ENOUGH = 1000  # validation nodes for an isotonic regression
@@ -50,7 +51,7 @@ class Members:
     @cached_property
     def module(self) -> nn.Module:
         """The module that all networks share; its own parameters are not used."""
-        with torch.random.fork_rng(devices=[]):
+        with seeded(0):
             module = find_model(self.model).build(
                 self.in_channels, self.out_channels, 0.0, self.lam, dict(self.settings)
             )

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gfgn.ops.seeded import seeded
+
 CODE = "code"  # the option that tells the runs of a model of the user's own apart from those before it was edited
 
 
@@ -143,7 +145,7 @@ class Model:
     def check(self, name: str, in_channels: int, num_classes: int, settings: Mapping[str, Any]) -> None:
         """Raises a `ValueError` if the module cannot be built with these settings; needs no memory."""
         try:
-            with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            with seeded(0), torch.device("meta"):
                 module = self.build(in_channels, num_classes, 0.5, 1.0, settings)
             if any(parameter.numel() == 0 for parameter in module.parameters()):
                 raise RuntimeError("a layer without any units")

@@ -12,17 +12,22 @@ import hashlib
 import importlib
 import importlib.metadata
 import inspect
-from collections.abc import Callable, Mapping
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
 from gfgn.graph import Graph
 from gfgn.nn.entry import Model, Parameter
 
+LOGGER = logging.getLogger(__name__)
 GROUP = ".".join(("gfgn", "models"))  # of entry points; not a module
 Factory: TypeAlias = Callable[..., nn.Module]
 
@@ -40,6 +45,9 @@ SIZES = dict.fromkeys(("hidden_channels", "hidden_dim", "hidden_features", "hidd
 SIZES |= dict.fromkeys(("num_layers", "n_layers", "layers"), 2)  # defaults of what has none
 FACTS = ("num_nodes",)  # properties of the data that a constructor may ask for
 KINDS = (bool, int, float, str)  # of options
+
+_building = threading.RLock()
+_seeding: set[str] = set()  # models that have been warned about
 
 
 # --- from a name to a class or function -------------------------------------------------------------------------------
@@ -164,13 +172,34 @@ def _build(
 ) -> nn.Module:
     values = {"features": in_channels, "classes": out_channels, "dropout": dropout}
     known = {name: values[role] for role, name in filled.items() if name is not None}
-    module = factory(**known, **options)
+    with _without_seeds(name):
+        module = factory(**known, **options)
     if not isinstance(module, nn.Module):
         raise TypeError(f"{name} must return a torch.nn.Module, got {type(module).__name__}")
     if any(is_lazy(each) for each in (*module.parameters(), *module.buffers())):
         raise ValueError(f"{name} must have parameters of known sizes, got lazy ones")
     forward_arguments(module)
     return module
+
+
+@contextmanager
+def _without_seeds(name: str) -> Iterator[None]:
+    """Restores PyTorch's global generator after a constructor that seeds it; one constructor runs at a time.
+
+    A seed of the constructor's own has no effect in `seeded`, where each run has the numbers of its seed.
+    """
+    shared = torch.default_generator
+    with _building:
+        before = shared.get_state()
+        try:
+            yield
+        finally:
+            after, fresh = shared.get_state(), torch.Generator().manual_seed(shared.initial_seed()).get_state()
+            if after.equal(fresh) and not after.equal(before):
+                shared.set_state(before)
+                if name not in _seeding:
+                    LOGGER.warning("%s seeds PyTorch when it is built; the seed of each run is used instead", name)
+                _seeding.add(name)
 
 
 def forward_arguments(module: nn.Module | type) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch._functorch import pyfunctorch
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
 
@@ -83,6 +84,18 @@ def has_dispatch_modes() -> bool:
 def overload(operator: Any) -> Any:
     """The dispatcher's own entry of a `torch.library.custom_op`: calling it skips a Python layer."""
     return operator._opoverload
+
+
+def schema_arguments(operator: Any) -> dict[str, str]:
+    """Names and types of the arguments of an overload of an operator, in order."""
+    return {argument.name: str(argument.type) for argument in operator._schema.arguments}
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """The global generator of a device."""
+    if device.type == "cuda":
+        return torch.cuda.default_generators[device.index]
+    return torch.mps._get_default_mps_generator() if device.type == "mps" else torch.default_generator
 
 
 def constant_under_compile(function: F) -> F:

@@ -19,12 +19,13 @@ from statistics import fmean, stdev
 from gfgn.data.dataset import Dataset
 from gfgn.paper.reproduce import render
 from gfgn.paper.studies import load_study
-from gfgn.runs.record import Row
+from gfgn.runs.record import Row, count_codes
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS
 from gfgn.runs.study_runner import LOG, Log, select_cells
 from gfgn.runs.table import read_runs
+from gfgn.runs.text import other_code
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_runs
 
@@ -62,6 +63,8 @@ def check(
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     problems = check_files(study, out)
     log(f"{out}: {'tables differ from the runs' if problems else 'tables follow from the runs'}")
+    if other := other_code(count_codes(read_runs(out / RUNS))):
+        log(f"{out}: {other}")
     rerun = datasets or [name for name in study.datasets if name in RERUN or name in study.graphs]
     if not rerun:
         log(f"no runs are repeated: {study.name} has none of {', '.join(RERUN)}; name others with --datasets")

@@ -16,11 +16,11 @@ from gfgn.data.datasets.registry import DATASETS
 from gfgn.nn.registry import find_model
 from gfgn.runs.comparison import in_words
 from gfgn.runs.grid import Configuration
-from gfgn.runs.record import is_gfgn, is_standin
+from gfgn.runs.record import count_codes, is_gfgn, is_standin
 from gfgn.runs.results import Change, Results
 from gfgn.runs.study import AXES, MEASURES, At, Cell, Variant
 from gfgn.runs.study_files import RUNS, Time
-from gfgn.runs.text import NONE, count, interval, mean_and_std, p_value
+from gfgn.runs.text import NONE, count, interval, made_by, mean_and_std, p_value
 from gfgn.train.statistics import average_ranks
 
 MISSING = "missing"  # what a cell shows if runs are missing
@@ -57,12 +57,14 @@ class _Page:
     def head(self) -> Lines:
         study, rows, cells = self.study, self.results.rows, self.study.all_cells()
         devices = ", ".join(sorted({row.device for row in rows}))
-        versions = sorted({", ".join(f"{name} {value}" for name, value in row.versions.items()) for row in rows})
+        versions = sorted(
+            {", ".join(f"{name} {value}" for name, value in row.versions.items() if name != "code") for row in rows}
+        )
         return [
             *(f"# {study.title}", "", *([study.about, ""] if study.about else [])),
             f"- **Published**: {self.published.source or 'nothing'}.",
             f"- **Measured**: {len(rows):,} runs in [{RUNS}]({RUNS})" + (f", on {devices}." if rows else "."),
-            *([f"- Versions: {'; '.join(versions)}."] if rows else []),
+            *([f"- Versions: {'; '.join(versions)}.", f"- Code: {made_by(count_codes(rows))}."] if rows else []),
             f"- {len(cells) - len(self.results.missing()):,} of {len(cells):,} cells have all their runs.",
             f"- `gfgn reproduce {study.name}` writes this page, and `--check` verifies it.",
         ]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from gfgn.ops.seeded import seeded
 from gfgn.paper.evidence import LEVELS, RAW, Evidence, Missing, paired
 from gfgn.train.statistics import Summary, average_ranks
 
@@ -312,8 +313,7 @@ def is_gcn(evidence: Evidence) -> Finding:
     x, half = _random_graph(30, 5, 60)
     edges = torch.unique(torch.cat([half, half.flip(0)], dim=1), dim=1)
     edges = edges[:, edges[0] != edges[1]]
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
+    with seeded(0), torch.no_grad():
         layer: Any = GFGNConv(5, 4, level="graph", heads=1, lam=2.0, bias=False).double()
         gcn: Any = GCNConv(5, 4, bias=False).double()
         layer.gate.zero_()  # σ(0) = ½, so that with λ = 2 every score is 1
@@ -328,8 +328,7 @@ def _mlp_difference(level: str) -> float:
     from gfgn.nn import GFGN
 
     x, edges = _random_graph(40, 12, 200)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
+    with seeded(0), torch.no_grad():
         model: Any = GFGN(12, 8, 2, 3, level=level.removeprefix("gfgn-"), heads=2, lam=0.0).double().eval()
         first, last = model.convs
         hidden = (x @ first.lin.weight.t() + first.bias).relu()

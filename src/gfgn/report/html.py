@@ -20,7 +20,19 @@ from gfgn.report.features import ForeignFileError, features_section, write_gates
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import bounds, count, divergence, gain, interval, mean_and_std, p_value, percent, scale, short_names
+from gfgn.runs.text import (
+    bounds,
+    count,
+    divergence,
+    gain,
+    interval,
+    mean_and_std,
+    other_code,
+    p_value,
+    percent,
+    scale,
+    short_names,
+)
 from gfgn.runs.text import heading as metric_heading
 from gfgn.runs.verdict import headline
 from gfgn.train.evaluation import ClassReport
@@ -207,6 +219,8 @@ def _incomplete(comparison: Comparison) -> str:
     lines = [divergence(model, number, len(rows[model])) for model, number in comparison.diverged.items()]
     others = ", ".join(f"{model} ({count(number, 'run')})" for model, number in comparison.others.items())
     more = soft(f"Also in the store, trained with other settings: {others}.") if others else ""
+    if other := other_code(comparison.codes):
+        lines.append(f"{other} than the one that wrote this page")
     return left_out + "".join(f'<p class="warn">{escape(line)}.</p>' for line in lines) + more
 
 

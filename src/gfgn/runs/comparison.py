@@ -7,6 +7,7 @@ halving, on validation nodes only. The store keeps the plan too, so that a compa
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,7 +16,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN, MODELS
 from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
-from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn, known_network
+from gfgn.runs.record import DatasetRecord, Row, count_codes, further_settings, is_gfgn, known_network
 from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store, damaged
@@ -75,6 +76,7 @@ class Comparison:
         incomplete: By model that lacks runs, how many it has and how many it needs.
         explanation: What `gfgn.runs.explain` returned; `None` if it has not been computed for these runs.
         others: By model, the number of further runs on this graph in the store, which were trained otherwise.
+        codes: By version of the code, see `code_version`, the number of runs of these models, those tried included.
     """
 
     plan: ComparisonPlan
@@ -83,6 +85,7 @@ class Comparison:
     incomplete: dict[str, tuple[int, int]] = field(default_factory=dict)
     explanation: dict[str, Any] | None = None
     others: dict[str, int] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
 
     @property
     def dataset(self) -> DatasetRecord:
@@ -299,6 +302,8 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
     complete = {model: result for model, result in results.items() if result.rows}
     explanation = store.notes(EXPLANATION).get(plan.dataset.name)
     keys = {row.key for result in complete.values() for row in result.rows}
+    stored = store.rows(dataset=plan.dataset.name, dataset_fingerprint=plan.dataset.fingerprint)
+    own = [row for row in stored if row.config == plan.config and row.model in plan.models]
     if explanation is not None and _explained_key(explanation) not in keys:
         explanation = None  # of another graph with the same name, or of a model that is not compared any more
     return Comparison(
@@ -311,19 +316,14 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
         },
         incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
         explanation=explanation,
-        others=_other_runs(store, plan),
+        others=dict(Counter(row.model for row in stored) - Counter(row.model for row in own)),
+        codes=count_codes(own),
     )
 
 
 def _explained_key(explanation: dict[str, Any]) -> object:
     run = explanation.get("run")
     return str(run.get("key")) if isinstance(run, dict) else None
-
-
-def _other_runs(store: Store, plan: ComparisonPlan) -> dict[str, int]:
-    rows = store.rows(dataset=plan.dataset.name, dataset_fingerprint=plan.dataset.fingerprint)
-    others = [row.model for row in rows if row.config != plan.config or row.model not in plan.models]
-    return {model: others.count(model) for model in dict.fromkeys(others)}
 
 
 def read_comparisons(store: Store) -> list[Comparison]:

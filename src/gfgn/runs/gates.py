@@ -15,6 +15,7 @@ from gfgn import ops
 from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
 from gfgn.nn import GFGNConv
+from gfgn.ops.seeded import seeded
 from gfgn.train.metrics import node_losses
 from gfgn.train.settings import fitting_threads
 from gfgn.train.task import with_sparse_features
@@ -115,8 +116,7 @@ def gates_by_dimension(
     if x.layout != torch.strided and not wide:
         x = x.to_dense()
     reader: GateReader | GateVector
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         sizes = (dataset.num_features, dataset.num_classes)
         reader = GateVector(x, sizes[1], lam) if wide else GateReader(*sizes, level, lam)
     reader.to(x.device)

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -22,6 +23,7 @@ from gfgn.data.datasets.registry import DATASETS
 from gfgn.data.splits import Split
 from gfgn.nn.registry import Model, find_model
 from gfgn.train.classical import CLASSICAL
+from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
@@ -29,7 +31,7 @@ DEFAULT_CONFIG = TrainConfig()
 HYPER = ("lr", "weight_decay", "dropout", "lam")  # what every model has; all else are options of a model
 # Entries of a flat record that hold several values, and the prefix of their columns in a table.
 NESTED = {"options": "option", "protocol": "protocol", "gates": "gate"}
-VERSIONS = ("gfgn", "torch", "torch_geometric", "python")
+VERSIONS = ("gfgn", "code", "torch", "torch_geometric", "python")
 
 
 @dataclass(frozen=True)
@@ -261,11 +263,16 @@ def is_standin(name: str) -> bool:
     return entry is not None and entry.standin
 
 
+def count_codes(rows: Iterable[Row]) -> dict[str, int]:
+    """The number of rows by version of the code."""
+    return dict(Counter(row.versions["code"] for row in rows))
+
+
 @cache
 def versions() -> dict[str, str]:
-    """Versions of gfgn, torch, torch_geometric and Python."""
-    numbers = (gfgn.__version__, torch.__version__, torch_geometric.__version__, platform.python_version())
-    return dict(zip(VERSIONS, numbers, strict=True))
+    """Versions of gfgn, of its code (see `code_version`), torch, torch_geometric and Python."""
+    others = (torch.__version__, torch_geometric.__version__, platform.python_version())
+    return dict(zip(VERSIONS, (gfgn.__version__, code_version(), *others), strict=True))
 
 
 @cache

@@ -17,6 +17,7 @@ from gfgn.data.files import atomic_write
 from gfgn.data.messages import reason, shown
 from gfgn.literal import csv_cell
 from gfgn.runs.record import NESTED, DatasetRecord, Row, canonical, identify, identify_row
+from gfgn.train.code import UNKNOWN
 from gfgn.train.config import TrainConfig
 from gfgn.train.metrics import SCORES
 from gfgn.train.replica import Replica
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 APPLICATION_ID = 0x6766676E  # "gfgn" in ASCII; distinguishes a store from other SQLite files
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA = {("table", "runs"), ("table", "notes"), ("index", "runs_by_dataset_and_model")}
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
 COLUMNS = (
     *("key", "dataset", "dataset_fingerprint", "standin", "metric", "model", "split", "split_fingerprint", "seed"),
     *("lr", "weight_decay", "dropout", "lam", "options", "max_epochs", "patience", "protocol"),
     *("search", "val", "test", "epoch", "epochs", "seconds", "num_parameters", "gates"),
-    *("gfgn_version", "torch_version", "torch_geometric_version", "python_version", "device", "date"),
+    *("gfgn_version", "code_version", "torch_version", "torch_geometric_version", "python_version", "device", "date"),
 )
+ADDED = f"code_version TEXT NOT NULL DEFAULT '{UNKNOWN}'"  # the column that version 1 lacks
 NUMBERS = {"standin", "split", "seed", "max_epochs", "patience", "epoch", "epochs", "num_parameters"}
 REALS = {"lr", "weight_decay", "dropout", "lam", "val", "test", "seconds"}
 ORDER = (
@@ -72,6 +74,7 @@ class Store:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = Path(path)
         self.read_only = read_only
+        self._runs = "runs"
         if read_only and not self.path.is_file():
             raise StoreError(f"path must be a store of gfgn, got {self.path}, where there is no file")
         with _explained(self.path):
@@ -207,25 +210,39 @@ class Store:
         application, version = (self._pragma(name) for name in ("application_id", "user_version"))
         if application != APPLICATION_ID:
             raise StoreError(f"path must be a store of gfgn, got {self.path}, which is another SQLite file")
-        if version != SCHEMA_VERSION:
+        if version not in (1, SCHEMA_VERSION):
             advice = "update gfgn to read it" if version > SCHEMA_VERSION else "no gfgn wrote that version"
             got = f"{self.path} of version {version}: {advice}"
             raise StoreError(f"path must be a store of version {SCHEMA_VERSION}, got {got}")
         self._check_schema()
+        self._upgrade()
         # In WAL mode, NORMAL keeps the file whole after a loss of power, which may cost the runs of the last seconds;
         # FULL would wait for the disk after every run.
         self._database.execute("PRAGMA synchronous = NORMAL")
+
+    def _upgrade(self) -> None:
+        """Adds what a store of version 1 lacks; one that is opened read-only is read as if it had it."""
+        if "code_version" in self._columns():
+            return
+        if self.read_only:
+            self._runs = f"(SELECT *, '{UNKNOWN}' AS code_version FROM runs)"
+            return
+        with self._transaction():
+            if "code_version" not in self._columns():  # another process may have added it meanwhile
+                self._database.execute(f"ALTER TABLE runs ADD COLUMN {ADDED}")
+                self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _columns(self) -> set[str]:
+        return {record["name"] for record in self._database.execute("PRAGMA table_info(runs)")}
 
     def _check_schema(self) -> None:
         """Refuses a file with other tables: a view or a trigger could compute anything whenever the store is used."""
         objects = self._database.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
         if {tuple(each) for each in objects} != SCHEMA:
             raise damaged(self.path, "its schema", ValueError("other tables, views or triggers"))
-        columns = {record["name"] for record in self._database.execute("PRAGMA table_info(runs)")}
-        if columns != set(COLUMNS):
-            raise damaged(
-                self.path, "the table of runs", ValueError(f"columns {', '.join(sorted(columns ^ set(COLUMNS)))}")
-            )
+        others = (self._columns() | {"code_version"}) ^ set(COLUMNS)
+        if others:
+            raise damaged(self.path, "the table of runs", ValueError(f"columns {', '.join(sorted(others))}"))
 
     def _is_new(self) -> bool:
         tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -234,7 +251,10 @@ class Store:
     def _create(self) -> None:
         kinds = dict.fromkeys(NUMBERS, "INTEGER") | dict.fromkeys(REALS, "REAL")
         limits = {"key": " PRIMARY KEY", "val": "", "test": "", "gates": ""}
-        columns = [f"{name} {kinds.get(name, 'TEXT')}{limits.get(name, ' NOT NULL')}" for name in COLUMNS]
+        columns = [
+            ADDED if name == "code_version" else f"{name} {kinds.get(name, 'TEXT')}{limits.get(name, ' NOT NULL')}"
+            for name in COLUMNS
+        ]
         run = self._database.execute
         run(f"CREATE TABLE runs ({', '.join(columns)})")
         run("CREATE INDEX runs_by_dataset_and_model ON runs (dataset, model)")
@@ -271,7 +291,7 @@ class Store:
             values += several
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         with _explained(self.path):
-            records = self._database.execute(f"SELECT * FROM runs{where} ORDER BY {ORDER}", values)
+            records = self._database.execute(f"SELECT * FROM {self._runs}{where} ORDER BY {ORDER}", values)
             return [dict(record) for record in records]
 
     def _by_key(self, keys: Sequence[str], at_once: int = 500) -> dict[str, Row]:
@@ -279,7 +299,7 @@ class Store:
         with _explained(self.path):
             for start in range(0, len(keys), at_once):
                 chunk = keys[start : start + at_once]
-                query = f"SELECT * FROM runs WHERE key IN ({', '.join('?' * len(chunk))})"
+                query = f"SELECT * FROM {self._runs} WHERE key IN ({', '.join('?' * len(chunk))})"
                 rows |= {record["key"]: self._unpack(dict(record)) for record in self._database.execute(query, chunk)}
         return rows
 

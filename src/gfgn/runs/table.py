@@ -21,16 +21,18 @@ from typing import Any
 from gfgn.data.files import atomic_write
 from gfgn.data.limits import FREE, RATIO
 from gfgn.runs.record import HYPER, NESTED, VERSIONS, Row, identify_row
+from gfgn.train.code import UNKNOWN
 
 FIRST = ("dataset", "model", "split", "seed", *HYPER)
 SCORES = ("epoch", "val", "test", "seconds", "epochs", "num_parameters")
 LAST = (
     *("max_epochs", "patience", "metric", "standin", "search"),
-    *(*(f"{name}_version" for name in VERSIONS), "device", "date"),
+    *(*(f"{name}_version" for name in VERSIONS if name != "code"), "device", "date"),
 )
+CODE = "code_version"  # a column that earlier tables lack; empty or left out for runs whose code is not known
 WHOLE = ("split", "seed", "epoch", "epochs", "num_parameters", "max_epochs", "patience")
 REAL = (*HYPER, "val", "test", "seconds")
-TEXT = {*FIRST, *SCORES, *LAST} - {*WHOLE, *REAL, "standin"}
+TEXT = {*FIRST, *SCORES, *LAST, CODE} - {*WHOLE, *REAL, "standin"}
 
 
 class RunsError(ValueError):
@@ -105,7 +107,8 @@ def _cells(row: Row) -> dict[str, str]:
         for name, prefix in NESTED.items()
         for key, value in (record.pop(name) or {}).items()
     }
-    for name in ("key", "dataset_fingerprint", "split_fingerprint"):
+    without = ("key", "dataset_fingerprint", "split_fingerprint", *([CODE] if record[CODE] == UNKNOWN else []))
+    for name in without:
         del record[name]
     return cells | {name: value if isinstance(value, str) else _text(value) for name, value in record.items()}
 
@@ -124,7 +127,7 @@ def _row(cells: dict[str, str], fingerprints: Mapping[str, Any]) -> Row:
     record["gates"] = {name: float(value) for name, value in record["gates"].items()} or None
     record["dataset_fingerprint"], splits = fingerprints[record["dataset"]]
     record["split_fingerprint"] = splits[cells["split"]]
-    row = Row.from_record(record | {"key": ""})
+    row = Row.from_record(record | {"key": "", CODE: record.get(CODE) or UNKNOWN})
     return replace(row, key=identify_row(row))
 
 

@@ -20,6 +20,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.data.files import atomic_write, replace_text
 from gfgn.data.messages import reason
 from gfgn.train.batch import Batch
+from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
@@ -50,7 +51,7 @@ class Checkpoint:
             raise ValueError(f"checkpoint_every must be 1 or larger, got {every}")
         self.folder, self.replicas, self.every = folder, replicas, every
         self._identity = [
-            gfgn.__version__,
+            [gfgn.__version__, code_version()],
             model,
             data.fingerprint,
             [data.split_fingerprint(split) for split in sorted({replica.split for replica in replicas})],

@@ -6,6 +6,7 @@ hyperparameter on the validation nodes, so those of a `Replica` do not apply, an
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,8 @@ ALPHAS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of label propagation: the weight of the 
 STEPS = 50  # of label propagation
 PRIOR = 1e-3  # weight of the class frequencies in the scores of label propagation
 SMALLEST = 1e-7  # probability: logarithms stay finite
+
+_one_at_a_time = threading.Lock()  # the limit of threads and the filter of warnings are the process's
 
 Floats = NDArray[np.float64]
 Candidate = tuple[Tensor, int]  # `[N, C]` probabilities, and the number of fitted parameters
@@ -113,7 +116,7 @@ def fit_classical(name: str, data: Dataset, split: Split, balanced: bool = False
     Args:
         balanced: Whether every class has the same weight, however many nodes it has.
     """
-    with _one_thread_if_small(data):
+    with _one_at_a_time, _one_thread_if_small(data):
         candidates = CLASSICAL[name].candidates(data, split, balanced)
         return max(candidates, key=lambda candidate: score(data, candidate[0], split.val))  # the first of equal ones
 

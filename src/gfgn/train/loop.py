@@ -53,10 +53,11 @@ def train_replicas(
     Adam minimizes the cross-entropy of the training nodes; every epoch is validated. The best epoch is the one with the
     best validation score (the lower validation loss breaks ties) unless `best` says otherwise, and training ends
     `patience` epochs after it. The test score is evaluated once, at the best epoch. The result of a replica depends
-    neither on the other replicas nor on the global random state, which is left as it was.
+    neither on the other replicas nor on the global random state, which is neither read nor changed. Several threads may
+    train at the same time; on a GPU, one after the other.
 
-    During the call the number of PyTorch's threads and, on a GPU, the precision of matrix products may be changed for
-    the whole process (`torch.set_num_threads`, `torch.set_float32_matmul_precision`); both are restored afterwards.
+    During a call on a GPU the precision of matrix products may be changed for the whole process
+    (`torch.set_float32_matmul_precision`); it is restored afterwards.
     `max_epochs`, `patience`, `clip`, `schedule`, `class_weights`, `graphs_per_step`, `best` and `tf32` are those of
     `TrainConfig`. Programs that train on the CPU are faster inside `keep_freed_memory()`.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -13,15 +13,15 @@ from torch.func import functional_call
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import Model
 from gfgn.ops.random import keyed
+from gfgn.ops.seeded import seeded
 from gfgn.train.task import Part
 
 
 def seeded_module(
     model: Model, data: Dataset, settings: Mapping[str, Any], seed: int, dropout: float = 0.0, lam: float = 1.0
 ) -> nn.Module:
-    """The model with the initial parameters of a seed; PyTorch's global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    """The model with the initial parameters of a seed; PyTorch's global generator is neither read nor changed."""
+    with seeded(seed):
         return model.build(data.num_features, data.num_classes, dropout, lam, settings)
 
 
@@ -40,7 +40,7 @@ class Program:
         self._settings, self._data = settings, data
         # Wherever a submodule keeps one of these two as an attribute, each replica's own value is set instead.
         dropout, lam = torch.zeros(()), torch.ones(())
-        with torch.random.fork_rng(devices=[]):
+        with seeded(0):
             module = model.build(data.num_features, data.num_classes, dropout, lam, settings)
         self.module = module.to(device, data.x.dtype)
         self._attributes = [
@@ -82,7 +82,7 @@ class Program:
         """Why steps on these parts cannot be captured as CUDA graphs; empty if they can."""
         return ""
 
-    @contextlib.contextmanager
+    @contextmanager
     def _set(self, own: dict[str, Tensor]) -> Iterator[None]:
         before = [getattr(module, name) for module, name, _ in self._attributes]
         for module, name, key in self._attributes:

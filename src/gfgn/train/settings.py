@@ -1,21 +1,19 @@
-"""Device, threads, precision and memory: settings of the process that hold for a block and are restored after it.
-
-Other threads of the process see the changed values inside the block.
-"""
+"""Device, threads, precision and memory: settings that hold for a block and are restored after it."""
 
 from __future__ import annotations
 
 import ctypes
 import platform
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import HIDDEN
+from gfgn.ops.thread_count import num_threads as num_threads
 from gfgn.train.config import TrainConfig
 
 SMALL = 2**23  # values of an edge-wise tensor below which one thread is faster than several
@@ -25,6 +23,7 @@ KEEP = {TRIM_THRESHOLD: -1, TOP_PAD: 1 << 27, MMAP_THRESHOLD: 1 << 30}
 # What glibc's dynamic thresholds are in a process that has freed large blocks.
 LARGEST_DYNAMIC = {TRIM_THRESHOLD: 1 << 26, TOP_PAD: 1 << 17, MMAP_THRESHOLD: 1 << 25}
 
+_gpu = threading.RLock()  # nested: a callback of a call may train, too
 _lock = threading.Lock()
 _active = 0  # blocks of keep_freed_memory
 
@@ -42,21 +41,6 @@ def choose_device(name: str = "auto") -> str:
     return "cuda:0" if name == "cuda" else name  # the form that `tensor.device` has
 
 
-@contextmanager
-def _changed(get: Callable[[], Any], change: Callable[[Any], None], value: Any) -> Iterator[None]:
-    before = get()
-    change(value)
-    try:
-        yield
-    finally:
-        change(before)
-
-
-def num_threads(count: int) -> AbstractContextManager[None]:
-    """Sets the number of threads of PyTorch's operations, also for threads that start meanwhile."""
-    return _changed(torch.get_num_threads, torch.set_num_threads, count)
-
-
 def edge_values(data: Dataset, replicas: int) -> int:
     """Number of values of a tensor with one hidden vector per node and edge for each replica."""
     return (data.graph.num_edges + data.num_nodes) * HIDDEN * replicas
@@ -69,12 +53,22 @@ def fitting_threads(data: Dataset, replicas: int = 1) -> AbstractContextManager[
     return num_threads(1 if small else torch.get_num_threads())
 
 
-def precision(config: TrainConfig, device: torch.device) -> AbstractContextManager[None]:
-    """Sets the precision of float32 matrix products on a GPU."""
+@contextmanager
+def precision(config: TrainConfig, device: torch.device) -> Iterator[None]:
+    """Sets the precision of float32 matrix products on a GPU, where threads of the process train one after the other.
+
+    They share that setting and the stream, and CUDA graphs are captured while no other thread uses a GPU.
+    """
     if device.type != "cuda":
-        return nullcontext()
-    value = "high" if config.tf32 else "highest"
-    return _changed(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, value)
+        yield
+        return
+    with _gpu:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
 @contextmanager

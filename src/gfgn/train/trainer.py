@@ -158,8 +158,7 @@ class Trainer:
             else:
                 subsets = _even_chunks(group, self._fitting_the_cache(), threads)
             jobs += [partial(self._train_subset, group, subset) for subset in subsets]
-        with num_threads(1):
-            self.progress.run_in_threads(jobs, threads)
+        self.progress.run_in_threads(jobs, threads)
 
     def _is_sequential(self, group: list[int]) -> bool:
         if not self.model.own:
@@ -169,9 +168,8 @@ class Trainer:
 
     def _train_subset(self, group: list[int], indices: list[int]) -> None:
         """Trains some replicas of a group, with their own program."""
-        with self.progress.lock:  # initial parameters are drawn from PyTorch's global generator
-            batch = self._batch(self._group(group), indices)
-        self._train_batch(batch, indices, self.config.max_epochs)
+        with num_threads(1):
+            self._train_batch(self._batch(self._group(group), indices), indices, self.config.max_epochs)
 
     # --- batch sizes ------------------------------------------------------------------------------
 

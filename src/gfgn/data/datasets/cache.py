@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from gfgn.data.splits import Split
 from gfgn.graph import Graph
 from gfgn.ops.csr import CSR
 from gfgn.ops.features import row_normalize, sparse_csr
+from gfgn.ops.thread_count import num_threads
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -115,24 +115,13 @@ def unpack(arrays: Arrays, normalize: bool) -> RawData:
     y = torch.from_numpy(arrays["y"])
     masks = np.unpackbits(arrays["masks"], axis=-1, count=y.size(0)).astype(bool)
     splits = [Split(*map(torch.from_numpy, split)) for split in masks]
-    with _one_thread():
+    with num_threads(1):  # threads that wait for each other on a busy machine make short operations much slower
         x = torch.from_numpy(arrays["x"]) if "x" in arrays else _unpack_words(arrays, normalize)
         # The edges were stored in order and in both directions.
         rows = CSR.from_pointers(torch.from_numpy(arrays["indptr"]), torch.from_numpy(arrays["indices"]))
         batch = torch.from_numpy(arrays["batch"]) if "batch" in arrays else None
         transpose = torch.from_numpy(arrays.pop("transpose"))
         return RawData(Graph.from_rows(rows, rows, transpose, symmetric=True, batch=batch), x, y, splits)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Short operations are several times slower with threads that wait for each other on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import find_model
+from gfgn.ops.seeded import seeded_dropout
 from gfgn.train import metrics
 from gfgn.train.batch import HISTORY
 from gfgn.train.config import TrainConfig, initial_best, update_best_
@@ -116,7 +117,7 @@ def fit(
 ) -> Run:
     """Trains `net` with Adam on mini-batches and validates it on whole graphs after every epoch.
 
-    In the end `net` has the parameters of the best epoch. The global random state is left as it was.
+    In the end `net` has the parameters of the best epoch. The global random state is neither read nor changed.
     """
     start = time.perf_counter()
     optimizer = torch.optim.Adam(net.parameters(), lr=replica.lr, weight_decay=replica.weight_decay)
@@ -124,19 +125,18 @@ def fit(
     best = initial_best(1, torch.float64)
     history: dict[str, list[float]] = {name: [] for name in HISTORY}
     state = net.state_dict()
-    with torch.random.fork_rng(devices=[data.x.device] if data.x.is_cuda else []):
-        torch.manual_seed(replica.seed)
-        for epoch in range(config.max_epochs):
-            train_loss = _train_epoch(net, batches, optimizer, epoch)
-            score, loss = evaluate(net, task.val, data.metric)
-            for name, value in zip(HISTORY, (train_loss, loss.item(), score.item()), strict=True):
-                history[name].append(value)
-            if update_best_(best, torch.tensor([epoch]), score, loss, config):
-                state = {name: value.detach().clone() for name, value in net.state_dict().items()}
-            reports.add_epochs(1)
-            reports.report(epoch + 1, best["best_score"].tolist)
-            if not best["alive"]:
-                break
+    dropout = seeded_dropout(replica.seed)
+    for epoch in range(config.max_epochs):
+        train_loss = _train_epoch(net, batches, optimizer, epoch, dropout)
+        score, loss = evaluate(net, task.val, data.metric)
+        for name, value in zip(HISTORY, (train_loss, loss.item(), score.item()), strict=True):
+            history[name].append(value)
+        if update_best_(best, torch.tensor([epoch]), score, loss, config):
+            state = {name: value.detach().clone() for name, value in net.state_dict().items()}
+        reports.add_epochs(1)
+        reports.report(epoch + 1, best["best_score"].tolist)
+        if not best["alive"]:
+            break
     net.load_state_dict(state)
     test, loss = evaluate(net, task.test, data.metric)
     diverged = int(best["best_epoch"]) < 0
@@ -154,13 +154,16 @@ def fit(
     )
 
 
-def _train_epoch(net: nn.Module, batches: Minibatches, optimizer: torch.optim.Optimizer, epoch: int) -> float:
+def _train_epoch(
+    net: nn.Module, batches: Minibatches, optimizer: torch.optim.Optimizer, epoch: int, dropout: seeded_dropout
+) -> float:
     """Trains one epoch and returns the mean loss of its steps."""
     net.train()
     total, count = 0.0, 0
     for batch in batches.steps(epoch):
         optimizer.zero_grad()
-        loss = batches.loss(batch)
+        with dropout:
+            loss = batches.loss(batch)
         loss.backward()
         optimizer.step()
         total, count = total + loss.item(), count + 1
