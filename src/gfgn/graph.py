@@ -543,13 +543,24 @@ def _normalization(
 ) -> dict[str, Any]:
     """The attributes `degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph.
 
-    Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory.
+    Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory. Those of 16
+    bits are rounded from float32, as sums of 16 bits are far off.
     """
+    if dtype in (torch.float16, torch.bfloat16):
+        given = None if weight is None else weight.float()
+        wide = _normalization(by_target, by_source, transpose, given, torch.float32, symmetric)
+        rounded = {name: x.to(dtype) for name, x in wide.items()}
+        if wide["reverse_norm"] is wide["norm"]:
+            rounded["reverse_norm"] = rounded["norm"]
+        _check_degrees(rounded["degree"], weight is not None)
+        return rounded
     symmetric = symmetric or (weight is None and by_source is by_target)
     kernels = _normalizing_kernels(by_target.ptr, weight, dtype)
     if kernels is not None:
-        by_kernels: dict[str, Any] = kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
-        _check_degrees(by_kernels["degree"], weight is not None)
+        by_kernels: dict[str, Any]
+        by_kernels, bad = kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
+        if bad:
+            _check_degrees(by_kernels["degree"], weight is not None)
         return by_kernels
     target = by_target.row_of_each_entry()
     if weight is None:

@@ -74,7 +74,7 @@ def cumulate(op: Any, counts: Any, node: int, total: int) -> Any:
 
 @inlined
 def end_of(op: Any, counts: Any, node: int) -> Any:
-    """Where a row of a finished sort ends: the place of the last chunk has moved on to it. The next row starts there."""
+    """Where a row of a finished sort ends, and the next one starts: the place of the last chunk has moved on to it."""
     return read(counts, (op.chunks - 1) * op.nodes + node) if node >= 0 else 0
 
 

@@ -85,8 +85,9 @@ def degree_kernel(arguments: Any, work: Any) -> None:
 
 def normalize(
     by_target: CSR, by_source: CSR, transpose: Tensor, weight: Tensor | None, dtype: torch.dtype, symmetric: bool
-) -> dict[str, Tensor]:
-    """`degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph; see `gfgn.Graph`."""
+) -> tuple[dict[str, Tensor], bool]:
+    """`degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph, see `gfgn.Graph`; and whether a
+    degree or its inverse is too large for the dtype."""
     nodes, count = by_target.ptr.numel() - 1, by_target.idx.numel()
     degree = by_target.ptr.diff().to(dtype) if weight is None else sum_rows(by_target.ptr, weight)
     inverse = torch.where(degree > 0, degree, torch.inf).reciprocal()
@@ -98,7 +99,8 @@ def normalize(
     op = Edges._make((*map(arrays.flat, (*tensors, reverse_row_norm)), nodes, weight is not None, symmetric))
     threads.run_tasks(normalize_kernel, dtype, op, -(-nodes // ROWS) * (1 if symmetric else 2))
     reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
-    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
+    bad = weight is not None and bool((degree.isinf() | inverse.isinf()).any())
+    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}, bad
 
 
 def sum_rows(ptr: Tensor, weight: Tensor) -> Tensor:
