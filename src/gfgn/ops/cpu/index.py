@@ -305,8 +305,8 @@ def index(edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Te
     by_target = by_source = _rows(ptr, first(idx, entries), longest)
     if unbalanced or unmatched:
         by_source = _rows(reverse_ptr, first(reverse_idx, entries), longest_by_source)
-    total = None if weight is None else first(total, entries)
-    return Indexed(by_target, by_source, first(transpose, entries), edge_position, total)
+    weight = None if weight is None else first(total, entries)
+    return Indexed(by_target, by_source, first(transpose, entries), edge_position, weight)
 
 
 def _rows(ptr: Tensor, idx: Tensor, longest: int) -> CSR:
