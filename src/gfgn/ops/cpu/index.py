@@ -202,10 +202,10 @@ def merge_edges(op: Any, chunk: int) -> None:
                 entry, before = entry + 1, source
                 write(source, op.idx, entry)
                 if op.weighted:
-                    write(0.0, op.weight, entry)
-            write(entry, op.edge_position, edge >> HALF)
-            if op.weighted:  # in the order given, as the sorts are stable
+                    write(read(op.given, edge >> HALF), op.weight, entry)
+            elif op.weighted:  # in the order given, as the sorts are stable
                 write(read(op.weight, entry) + read(op.given, edge >> HALF), op.weight, entry)
+            write(entry, op.edge_position, edge >> HALF)
         low = high
 
 
