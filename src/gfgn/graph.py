@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gfgn.ops.csr import CSR, compress, per_graph
 from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
-from gfgn.ops.index import MAX_KERNEL_EDGES, index_edges
+from gfgn.ops.index import MAX_KERNEL_EDGES, Indexed, index_edges
 from gfgn.ops.registration import is_plain
 from gfgn.ops.remember import Remembered, can_be_remembered
 from gfgn.ops.torch_internals import coo_entries, outside_of_all_transforms, parse_to
@@ -116,8 +116,7 @@ class Graph:
         _one_of("duplicates", duplicates, ("merge", "keep"))
         edges = _plain(edge_index)
         _check_layout(edges)
-        sort = _sort_on_gpu if _is_on_gpu(edges, edge_weight) else _sort
-        by_target, by_source, transpose, edge_position, weight = sort(
+        by_target, by_source, transpose, edge_position, weight = _sort(
             edges, num_nodes, edge_weight, self_loops == "add", duplicates == "merge"
         )
         num_nodes = by_target.ptr.numel() - 1
@@ -477,53 +476,51 @@ def _csr(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:
 
 # --- sorting --------------------------------------------------------------------------------------
 
-Ordered: TypeAlias = tuple[CSR, CSR, Tensor, Tensor, Tensor | None]
-"""`by_target`, `by_source`, `transpose`, `edge_position` and `weight`."""
 
+def _sort(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool) -> Indexed:
+    """The edges in both orders, and their weights; `add` is for self-loops.
 
-def _sort(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool) -> Ordered:
-    """The edges in both orders, and their weights; `add` is for self-loops."""
-    num_nodes = _check_edges(edges, num_nodes)
+    The kernels find bad ids, on a GPU bad weights too, so that they are read once."""
+    kernels = _sorting_kernels(edges, weight)
+    num_nodes = _check_edges(edges, num_nodes, read=kernels is None or num_nodes is None)
     if weight is not None:
-        weight = _check_weight(weight, edges)
-    if add:
-        edges, weight = _with_loops(edges, weight, num_nodes)
-    tensors = index_edges(edges, num_nodes, merge, num_nodes if add else 0)
-    by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
-    transpose, edge_position = tensors[10], tensors[11]
-    if weight is not None:
-        weight = _sum_weights(weight, edge_position, by_target.idx.numel())
-    if not torch.compiler.is_compiling() and by_source.same_pattern(by_target):
-        by_source = by_target  # an undirected graph: one copy for both orders
-    return by_target, by_source, transpose, edge_position, weight
-
-
-def _is_on_gpu(edges: Tensor, weight: Tensor | None) -> bool:
-    """Whether the kernels of a GPU can sort the edges and add their weights."""
-    if torch.compiler.is_compiling() or cuda_kernels("index", edges.device) is None:
-        return False
-    if weight is not None and (weight.requires_grad or not is_plain(weight) or weight.dtype not in KERNEL_FLOATS):
-        return False
-    return is_plain(edges) and edges.size(1) <= MAX_KERNEL_EDGES
-
-
-def _sort_on_gpu(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool, merge: bool) -> Ordered:
-    """`_sort` that waits for the GPU once if the graph is undirected, else twice, and once for the number of nodes."""
-    num_nodes = _check_edges(edges, num_nodes, read=num_nodes is None)
-    if weight is not None:
-        weight = _check_weight(weight, edges, read=False)
+        weight = _check_weight(weight, edges, read=kernels is None or edges.device.type == "cpu")
     given, given_weight = edges, weight
     if add:
         edges, weight = _with_loops(edges, weight, num_nodes)
-    kernels = cuda_kernels("index", edges.device)
+    if kernels is None:
+        return _sort_by_operators(edges, num_nodes, weight, num_nodes if add else 0, merge)
     try:
-        ordered: Ordered = kernels.index(edges, num_nodes, merge, num_nodes if add else 0, weight)
+        indexed: Indexed = kernels.index(edges, num_nodes, merge, num_nodes if add else 0, weight)
     except ValueError:  # these name the first bad value
         _check_edges(given, num_nodes)
         if given_weight is not None:
             _check_weight(given_weight, given)
         raise
-    return ordered
+    return indexed
+
+
+def _sorting_kernels(edges: Tensor, weight: Tensor | None) -> Any:
+    """The kernels that sort the edges and add their weights, or `None` where PyTorch must see the operations."""
+    if torch.compiler.is_compiling() or not is_plain(edges) or edges.size(1) > MAX_KERNEL_EDGES:
+        return None
+    if weight is not None and (weight.requires_grad or not is_plain(weight) or weight.dtype not in KERNEL_FLOATS):
+        return None
+    return _kernels("index", edges.device)
+
+
+def _sort_by_operators(edges: Tensor, num_nodes: int, weight: Tensor | None, num_loops: int, merge: bool) -> Indexed:
+    tensors = index_edges(edges, num_nodes, merge, num_loops)
+    by_target, by_source = CSR(*tensors[0:5]), CSR(*tensors[5:10])
+    transpose, edge_position = tensors[10], tensors[11]
+    if weight is not None:
+        # One more element at the end takes the removed self-loops, whose edge_position is −1.
+        size = by_target.idx.numel()
+        index = torch.where(edge_position < 0, size, edge_position)
+        weight = weight.new_zeros(size + 1).index_add(0, index, weight)[:-1]
+    if not torch.compiler.is_compiling() and by_source.same_pattern(by_target):
+        by_source = by_target  # an undirected graph: one copy for both orders
+    return Indexed(by_target, by_source, transpose, edge_position, weight)
 
 
 def _with_loops(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor | None]:
@@ -546,13 +543,24 @@ def _normalization(
 ) -> dict[str, Any]:
     """The attributes `degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph.
 
-    Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory.
+    Tensors of one value per edge are few and short-lived: on a large graph they are most of the memory. Those of 16
+    bits are rounded from float32, as sums of 16 bits are far off.
     """
+    if dtype in (torch.float16, torch.bfloat16):
+        given = None if weight is None else weight.float()
+        wide = _normalization(by_target, by_source, transpose, given, torch.float32, symmetric)
+        rounded = {name: x.to(dtype) for name, x in wide.items()}
+        if wide["reverse_norm"] is wide["norm"]:
+            rounded["reverse_norm"] = rounded["norm"]
+        _check_degrees(rounded["degree"], weight is not None)
+        return rounded
     symmetric = symmetric or (weight is None and by_source is by_target)
-    kernels = _kernels(by_target.ptr, dtype, weight)
+    kernels = _normalizing_kernels(by_target.ptr, weight, dtype)
     if kernels is not None:
-        by_kernels: dict[str, Any] = kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
-        _check_degrees(by_kernels["degree"], weight is not None)
+        by_kernels: dict[str, Any]
+        by_kernels, bad = kernels.normalize(by_target, by_source, transpose, weight, dtype, symmetric)
+        if bad:
+            _check_degrees(by_kernels["degree"], weight is not None)
         return by_kernels
     target = by_target.row_of_each_entry()
     if weight is None:
@@ -595,24 +603,17 @@ def _check_degrees(degree: Tensor, weighted: bool) -> None:
         )
 
 
-def _sum_weights(weight: Tensor, edge_position: Tensor, size: int) -> Tensor:
-    """`A` in the order of `by_target`, from the weights of the given edges."""
-    kernels = _kernels(edge_position, weight.dtype, weight)
-    if kernels is not None and edge_position.device.type == "cpu":
-        total: Tensor = kernels.sum_weights(weight, edge_position, size)
-        return total
-    # One more element at the end takes the removed self-loops, whose edge_position is −1.
-    index = torch.where(edge_position < 0, size, edge_position)
-    return weight.new_zeros(size + 1).index_add(0, index, weight)[:-1]
+def _normalizing_kernels(ptr: Tensor, weight: Tensor | None, dtype: torch.dtype) -> Any:
+    """The kernels that normalize a graph, or `None` where PyTorch must see the operations."""
+    if dtype not in KERNEL_FLOATS or torch.compiler.is_compiling() or not is_plain(ptr):
+        return None
+    if weight is not None and (weight.requires_grad or not is_plain(weight)):
+        return None
+    return _kernels("normalize", ptr.device)
 
 
-def _kernels(rows: Tensor, dtype: torch.dtype, weight: Tensor | None) -> Any:
-    """The kernels of a graph, or `None` where there are none and where PyTorch must see the operations."""
-    if dtype not in KERNEL_FLOATS or torch.compiler.is_compiling():
-        return None
-    if not is_plain(rows) or (weight is not None and (weight.requires_grad or not is_plain(weight))):
-        return None
-    return cpu_kernels("normalize") if rows.device.type == "cpu" else cuda_kernels("normalize", rows.device)
+def _kernels(module: str, device: torch.device) -> Any:
+    return cpu_kernels(module) if device.type == "cpu" else cuda_kernels(module, device)
 
 
 # --- checks of arguments --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gfgn import Graph
 from gfgn import graph as graph_module
-from gfgn.ops.cpu.index import sort_edges as by_kernel
+from gfgn.ops.cpu import index as kernels
 from gfgn.ops.csr import SEGMENT
 from gfgn.ops.index import index_edges
 from gfgn.ops.index import sort_edges as by_sorting
@@ -36,9 +36,9 @@ def multigraph(n: int, e: int, seed: int = 0) -> Tensor:
 
 def assert_identical(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> None:
     expected = by_scipy(edges, num_nodes, merge, num_loops)
-    for sort in (by_kernel, by_sorting):
-        by_target, by_source, *rest = sort(edges, num_nodes, merge, num_loops)
-        for got, value in zip([*by_target, *by_source, *rest], expected, strict=True):
+    by_target, by_source, *rest = by_sorting(edges, num_nodes, merge, num_loops)
+    for tensors in (index_edges(edges, num_nodes, merge, num_loops), [*by_target, *by_source, *rest]):
+        for got, value in zip(tensors, expected, strict=True):
             assert got.dtype == value.dtype
             assert torch.equal(got, value)
 
@@ -71,6 +71,45 @@ def test_large_graphs(n: int) -> None:
 
 def test_no_nodes() -> None:
     assert_identical(torch.zeros(2, 0, dtype=torch.int64), 0, True, 0)
+
+
+def balanced(n: int) -> Tensor:
+    """Every node has as many sources as targets, but no edge has an opposite."""
+    node = torch.arange(n)
+    return torch.cat([torch.stack([node, (node + step) % n]) for step in (1, 2, 7)], dim=1)
+
+
+GRAPHS: dict[str, Callable[[], Tensor]] = {
+    "directed": lambda: multigraph(40, 900),
+    "undirected": lambda: LAYOUTS["both directions"](multigraph(40, 900)),
+    "balanced": lambda: balanced(60),
+    "one row": lambda: torch.stack([torch.arange(900) % 40, torch.zeros(900, dtype=torch.int64)]),
+    "only loops": lambda: torch.zeros(2, 300, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("merge", [True, False])
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_any_number_of_threads(name: str, threads: int, merge: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "CHUNK", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    for _ in range(5):
+        assert_identical(GRAPHS[name](), 60, merge, 0)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_weights_are_added_in_the_order_given(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "CHUNK", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    edges, weight = multigraph(9, 400), torch.rand(400, generator=torch.Generator().manual_seed(1))
+    graph = Graph.from_edge_index(edges, 9, weight)
+    assert graph.weight is not None
+    total: dict[tuple[int, int], Tensor] = {}
+    for source, target, value in zip(*edges.tolist(), weight, strict=True):
+        total[source, target] = total.get((source, target), torch.zeros(())) + value
+    stored = zip(*graph.edge_index.tolist(), strict=True)
+    assert torch.equal(graph.weight, torch.stack([total[source, target] for source, target in stored]))
 
 
 @pytest.mark.parametrize("edge", [(0, 3), (3, 0), (-1, 0), (0, 2**32)])

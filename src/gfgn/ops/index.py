@@ -5,7 +5,7 @@ It is integers only. Being opaque, compilers see none of its data-dependent code
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,8 +14,32 @@ from gfgn.ops.csr import CSR, build_patterns
 from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 
 MAX_KERNEL_EDGES = 2**31 - 1  # the kernels number the edges in 32 bits
+MOST = 0.9
+"""The share of the edges below which the memory of those that were dropped or merged is given back."""
+BAD_ID = "edge_index must hold ids from 0 to {}"
 Sorted: TypeAlias = tuple[CSR, CSR, Tensor, Tensor]
 """`by_target`, `by_source`, `transpose` and `edge_position`; see `gfgn.Graph`."""
+
+
+class Indexed(NamedTuple):
+    """The edges of a graph in both orders, as the function `index` of the kernels returns them; see `gfgn.Graph`.
+
+    Its arguments are those of `index_edges` and the given float32 or float64 weights. Weights of repeated edges are
+    added in the order given. A bad id is a `ValueError`, on a GPU a bad weight too.
+    """
+
+    by_target: CSR
+    by_source: CSR  # the same object as `by_target` if the graph is undirected
+    transpose: Tensor
+    edge_position: Tensor
+    weight: Tensor | None
+
+
+def first(x: Tensor, size: int) -> Tensor:
+    """The first elements; most of them as a view."""
+    if size == x.numel():
+        return x
+    return x[:size] if size >= MOST * x.numel() else x[:size].clone()
 
 
 @torch.library.custom_op("gfgn::index_edges", mutates_args=())
@@ -31,10 +55,21 @@ def index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> l
     Returns:
         The five tensors of `CSR` by target, the five by source, `transpose` and `edge_position` (see `Graph`).
     """
-    kernels = cpu_kernels("index") if edges.device.type == "cpu" else cuda_kernels("index", edges.device)
-    sort = sort_edges if kernels is None or edges.size(1) > MAX_KERNEL_EDGES else kernels.sort_edges
-    by_target, by_source, transpose, edge_position = sort(edges, num_nodes, merge, num_loops)
+    kernels = kernels_for(edges)
+    if kernels is None:
+        by_target, by_source, transpose, edge_position = sort_edges(edges, num_nodes, merge, num_loops)
+    else:
+        by_target, by_source, transpose, edge_position, _ = kernels.index(edges, num_nodes, merge, num_loops, None)
+    if by_source is by_target:  # an operator returns no tensor twice
+        by_source = CSR(*(x.clone() for x in by_target))
     return [*by_target, *by_source, transpose, edge_position]
+
+
+def kernels_for(edges: Tensor) -> Any:
+    """The kernels that sort these edges, or `None`."""
+    if edges.size(1) > MAX_KERNEL_EDGES:
+        return None
+    return cpu_kernels("index") if edges.device.type == "cpu" else cuda_kernels("index", edges.device)
 
 
 def sort_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> Sorted:

@@ -90,8 +90,8 @@ def compile_building(num_nodes: int, dtype: torch.dtype, weighted: bool) -> None
     entries = rows.idx.numel()
     weight = torch.ones(entries, dtype=dtype) if weighted else None
     index.index(edges, num_nodes, weighted, 0, None if weight is None else weight[:10])
-    index._transpose(rows, rows.idx, torch.zeros(9, dtype=torch.int64))
-    index._with_hubs(rows.ptr, rows.idx, 1, 2, torch.zeros(2, dtype=torch.int64))
+    index._transpose(rows.idx, rows.idx)
+    index._with_hubs(rows.ptr, rows.idx, torch.zeros(2, dtype=torch.int64), 1, 2)
     normalize.normalize(rows, rows, torch.arange(entries), weight, dtype, symmetric=not weighted)
 
 

@@ -16,20 +16,38 @@ from gfgn.ops.cuda.index import count_less
 
 BLOCK = 512
 ROWS = 32
-UNROLL = 32  # loads of one thread that are under way at once: they take most of the time of a long row
+UNROLL = 32  # loads of one thread that are under way at once: they take most of the time of a row
+LONG = 512
+"""Entries of a row after which it is a long one, with more loads at once: as many bytes."""
+
+
+@triton.jit
+def _inverse(degree):
+    """`1 / degree`, rounded as by PyTorch, or 0 where the degree is 0."""
+    divisor = tl.where(degree > 0, degree, float("inf"))
+    return tl.div_rn(tl.zeros_like(degree) + 1.0, divisor) if degree.dtype == tl.float32 else 1.0 / divisor
 
 
 @triton.jit(do_not_specialize=["nodes"])
-def _add_weights(ptr, weight, degree, nodes, ROWS: tl.constexpr, UNROLL: tl.constexpr):
+def _add_weights(
+    ptr, weight, degree, bad, nodes,
+    ROWS: tl.constexpr, UNROLL: tl.constexpr, LONG: tl.constexpr, UNROLL_LONG: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     here = row < nodes
     first = tl.load(ptr + row, mask=here, other=0)
     length = tl.load(ptr + row + 1, mask=here, other=0) - first
     total = tl.zeros([ROWS], degree.dtype.element_ty)
-    for start in range(0, tl.max(length, 0), UNROLL):
+    longest = tl.max(length, 0)
+    for start in range(0, tl.minimum(longest, LONG), UNROLL):
         for k in tl.static_range(UNROLL):
             total += tl.load(weight + first + start + k, mask=start + k < length, other=0.0)
+    for start in range(LONG, longest, UNROLL_LONG):
+        for k in tl.static_range(UNROLL_LONG):
+            total += tl.load(weight + first + start + k, mask=start + k < length, other=0.0)
     tl.store(degree + row, total, mask=here)
+    infinite = (total == float("inf")) | ((total > 0) & (_inverse(total) == float("inf")))
+    tl.store(bad, 1, mask=tl.max(infinite.to(tl.int32), 0) > 0)
 
 
 @triton.jit
@@ -44,27 +62,29 @@ def _degree(ptr, degree, node, here, WEIGHTED: tl.constexpr):
 
 
 @triton.jit
-def _inverse(degree):
-    """`1 / degree`, rounded as by PyTorch, or 0 where the degree is 0."""
-    divisor = tl.where(degree > 0, degree, float("inf"))
-    return tl.div_rn(tl.zeros_like(degree) + 1.0, divisor) if degree.dtype == tl.float32 else 1.0 / divisor
-
-
-@triton.jit
 def _root(x):
     return tl.sqrt_rn(x) if x.dtype == tl.float32 else tl.sqrt(x)
 
 
-@triton.jit(do_not_specialize=["count", "nodes", "steps"])
+@triton.jit
+def _row_of(ptr, k, nodes, BLOCK: tl.constexpr):
+    """The row of each of consecutive entries: between the rows of the first and of the last one."""
+    ends = tl.min(k, 0) + tl.arange(0, 2) * (BLOCK - 1)
+    ends = count_less(ptr, ends + 1, nodes + 1) - 1
+    low = tl.min(ends, 0)
+    return low + count_less(ptr + low, k + 1, tl.zeros_like(k) + (tl.max(ends, 0) - low + 1)) - 1
+
+
+@triton.jit(do_not_specialize=["count", "nodes"])
 def _normalize(
     ptr, idx, reverse_ptr, reverse_idx, weight, transpose, degree, norm, row_norm, reverse_norm, reverse_row_norm,
-    count, nodes, steps, SYMMETRIC: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
+    count, nodes, SYMMETRIC: tl.constexpr, WEIGHTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The entries of one of the two orders, by the second index of the grid; if symmetric, of both in one."""
     k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     here = k < count
     if tl.program_id(1) == 0:
-        target = count_less(ptr, k + 1, nodes + 1, steps) - 1
+        target = _row_of(ptr, k, nodes, BLOCK)
         source = tl.load(idx + k, mask=here, other=0).to(tl.int64)
         row_value = _inverse(_degree(ptr, degree, target, here, WEIGHTED))
         other = _inverse(_degree(ptr, degree, source, here, WEIGHTED))
@@ -81,7 +101,7 @@ def _normalize(
         if not WEIGHTED:
             tl.store(degree + k, _degree(ptr, degree, k, k < nodes, WEIGHTED), mask=k < nodes)
     else:
-        source = count_less(reverse_ptr, k + 1, nodes + 1, steps) - 1
+        source = _row_of(reverse_ptr, k, nodes, BLOCK)
         target = tl.load(reverse_idx + k, mask=here, other=0).to(tl.int64)
         row_value = _inverse(_degree(ptr, degree, target, here, WEIGHTED))
         other = _inverse(_degree(ptr, degree, source, here, WEIGHTED))
@@ -97,8 +117,9 @@ def _normalize(
 
 def normalize(
     by_target: CSR, by_source: CSR, transpose: Tensor, weight: Tensor | None, dtype: torch.dtype, symmetric: bool
-) -> dict[str, Tensor]:
-    """`degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph; see `gfgn.Graph`."""
+) -> tuple[dict[str, Tensor], bool]:
+    """`degree`, `norm`, `row_norm`, `reverse_norm` and `reverse_row_norm` of a graph, see `gfgn.Graph`; and whether a
+    degree or its inverse is too large for the dtype."""
     nodes, count = by_target.ptr.numel() - 1, by_target.idx.numel()
 
     def empty(size: int) -> Tensor:
@@ -106,14 +127,16 @@ def normalize(
 
     degree, norm, row_norm, reverse_row_norm = empty(nodes), empty(count), empty(count), empty(count)
     reverse_norm = norm if symmetric else empty(count)
+    bad = None if weight is None else torch.zeros(1, dtype=torch.int32, device=degree.device)
     if weight is not None and nodes:
         _add_weights[(triton.cdiv(nodes, ROWS),)](
-            by_target.ptr, weight, degree, nodes, ROWS=ROWS, UNROLL=UNROLL, num_warps=1
-        )
+            by_target.ptr, weight, degree, bad, nodes,
+            ROWS=ROWS, UNROLL=UNROLL, LONG=LONG, UNROLL_LONG=512 // weight.element_size(), num_warps=1,
+        )  # fmt: skip
     if nodes:
         _normalize[(triton.cdiv(max(count, nodes), BLOCK), 1 if symmetric else 2)](
             *by_target[:2], *by_source[:2], weight, transpose, degree, norm, row_norm, reverse_norm, reverse_row_norm,
-            count, nodes, (nodes + 1).bit_length(), SYMMETRIC=symmetric, WEIGHTED=weight is not None, BLOCK=BLOCK,
+            count, nodes, SYMMETRIC=symmetric, WEIGHTED=weight is not None, BLOCK=BLOCK,
         )  # fmt: skip
     reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
-    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
+    return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}, bad is not None and bool(bad)
