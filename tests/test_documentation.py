@@ -149,7 +149,7 @@ class Reader:
         """Reads a study, a part of one, or a file for `gfgn compare --config`."""
         content = yaml.safe_load(block.text)
         if content.keys() <= {*REQUIRED, *OPTIONAL}:
-            make_study(STUDY | content, block.page)
+            make_study(STUDY | content, block.page, trust_code=True)
         else:
             path = self.folder / "options.yaml"
             path.write_text(block.text, encoding="utf-8")

@@ -25,6 +25,7 @@ from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.files import atomic_write
 from gfgn.estimator.card import model_card
 from gfgn.estimator.members import Members
+from gfgn.nn.registry import MODELS
 from gfgn.runs.record import versions
 
 FORMAT, VERSION = "gfgn-classifier", 1
@@ -130,6 +131,8 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _check_tensors(members: Members) -> None:
+    if members.model not in MODELS:  # a name such as package.module:Class would be code
+        raise ModelError(f"{SETTINGS} must name a model of gfgn, got {members.model!r:.100}")
     expected = {name: tuple(value.shape) for name, value in members.module.named_parameters()}
     got = {name: tuple(value.shape[1:]) for name, value in members.states.items()}
     if expected != got or len({value.size(0) for value in members.states.values()}) != 1:

@@ -43,6 +43,7 @@ def check(
     datasets: Sequence[str] = (),
     runs_per_cell: int = RUNS_PER_CELL,
     root: Path | None = None,
+    trust_code: bool = False,
     log: Log = LOG,
 ) -> list[str]:
     """Checks a study's folder and returns one line per problem.
@@ -56,8 +57,9 @@ def check(
         models: Names of models to train; all by default.
         datasets: Names of datasets to train on; by default those of `RERUN` that the study has.
         runs_per_cell: How many runs of each cell to train; 0 for none.
+        trust_code: Whether a YAML file may name models of one's own, see `read_study`.
     """
-    study, out = load_study(name), out or Path("results") / Path(name).stem
+    study, out = load_study(name, trust_code), out or Path("results") / Path(name).stem
     if not (out / RUNS).is_file():
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     problems = check_files(study, out)

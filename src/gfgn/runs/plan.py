@@ -11,7 +11,7 @@ import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.runs.grid import Configuration, make_replicas
-from gfgn.runs.record import DatasetRecord, Row
+from gfgn.runs.record import DatasetRecord, Row, import_own
 from gfgn.runs.search import default_rungs, search_key, successive_halving
 from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
@@ -153,6 +153,8 @@ def run_plans(
     Plans with the same model and training configuration are trained together, all their runs in one batch, or in
     batches of at most `batch_size` runs.
     """
+    for plan in plans:
+        import_own(plan.model)
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
     options: dict[str, Any] = {"device": device, "callback": callback, "batch_size": batch_size}
 
