@@ -1,5 +1,6 @@
 """`reproduce`, `check` and the page of a study."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from runs.small_studies import ALL_RUNS, STUDY, copy_study, scores, write_study
 from gfgn.data import load
 from gfgn.paper import reproduce as module
 from gfgn.paper.check import _repeat, check, check_files
+from gfgn.paper.figures.studies import study_points
 from gfgn.paper.page import MISSING, make_page
 from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import load_study
@@ -171,6 +173,20 @@ def falsify(out: Path, model: str, **changes: float) -> None:
     k = next(k for k, row in enumerate(rows) if (row.model, row.replica.seed) == (model, 0))
     rows[k] = replace(rows[k], **{name: getattr(rows[k], name) + change for name, change in changes.items()})
     write_runs(out / "runs.csv.gz", rows)
+
+
+def test_the_page_says_how_many_runs_diverged(copied: Path, tmp_path: Path) -> None:
+    path = write_study(tmp_path)
+    falsify(copied, "gcn", val=math.nan, test=math.nan)
+    reproduce(path, copied, train=False)
+    page = (copied / "README.md").read_text(encoding="utf-8")
+    assert "- 1 of them diverged: no epoch had a finite loss" in page
+    assert "| gcn | 1 of 6 runs diverged (51.00) |" in page
+    assert "| gcn | 51.00 ± 1.50 | 1 of 6 runs diverged | – | – | 6 |" in page
+    assert "| 0 of 1 |" in page  # datasets of the GCN with a score
+    assert "nan" not in page
+    assert {point.model for point in study_points(read_results(copied, path))} == {"gfgn-graph"}
+    assert check_files(load_study(path), copied) == []
 
 
 def test_a_check_that_passes(copied: Path, tmp_path: Path) -> None:

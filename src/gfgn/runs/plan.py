@@ -99,10 +99,15 @@ class Result:
         """Number of runs of the plan."""
         return self.plan.count
 
+    @property
+    def diverged(self) -> int:
+        """Number of runs of the chosen configuration that diverged; with any, there is no score."""
+        return sum(row.diverged for row in self.rows)
+
     @cached_property
     def summary(self) -> Summary | None:
-        """Mean, standard deviation and 95% interval of the test score; `None` while runs are missing."""
-        return summarize(self.rows, self.test_share) if self.rows else None
+        """Mean, standard deviation and 95% interval of the test score; `None` if runs are missing or diverged."""
+        return summarize(self.rows, self.test_share) if self.rows and not self.diverged else None
 
     @property
     def mean(self) -> float | None:
