@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gfgn.data.files import atomic_write
-from gfgn.data.limits import FREE, RATIO
+from gfgn.data.limits import most_memory
 from gfgn.runs.record import HYPER, NESTED, VERSIONS, Row, identify_row
 
 FIRST = ("dataset", "model", "split", "seed", *HYPER)
@@ -60,7 +60,7 @@ def read_runs(path: Path) -> list[Row]:
     """The runs of a file that `write_runs` wrote, in order."""
     try:
         with gzip.open(path, "rb") as file:
-            limit = max(FREE, RATIO * path.stat().st_size)
+            limit = most_memory(path.stat().st_size)
             text = file.read(limit + 1)
         if len(text) > limit:
             raise ValueError(f"it unpacks to more than {limit:,} bytes")
