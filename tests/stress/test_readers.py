@@ -27,7 +27,7 @@ def fuzz(folder: Path, first: int, last: int) -> dict[str, Any]:
 
 
 def test_damaged_files(tmp_path: Path) -> None:
-    """15 kinds of files; the valid ones (seed −1) are all read, and damage must leave some readable."""
+    """17 kinds of files; the valid ones (seed −1) are all read, and damage must leave some readable."""
     pytest.importorskip("resource", reason="limits of memory need a Unix system")
     result = fuzz(tmp_path, -1, len(cases(20)))
     assert not result["failures"], "\n".join(result["failures"][:20])
