@@ -92,7 +92,8 @@ class Results:
     def _gate(self, fact: Fact) -> float | None:
         assert fact.model is not None
         name = fact.measure.removeprefix("gate_")
-        values = [row.gates[name] for row in self[Cell(fact.dataset, fact.model, fact.at)].rows if row.gates]
+        rows = self[Cell(fact.dataset, fact.model, fact.at)].rows
+        values = [row.gates[name] for row in rows if row.gates and name in row.gates]
         scale = 100 if name == "below_055" else 1
         return scale * fmean(values) if values else None
 

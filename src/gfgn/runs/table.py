@@ -68,7 +68,9 @@ def read_runs(path: Path) -> list[Row]:
             comment, lines = content.readline(), list(csv.reader(content))
         header = json.loads(comment.removeprefix("# "))
         constants, fingerprints = header["constants"], header["fingerprints"]
-    except (OSError, ValueError, LookupError, TypeError, EOFError, zlib.error, csv.Error) as error:
+        if not all(isinstance(value, str) for value in constants.values()):
+            raise ValueError("constants that are not text")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zlib.error, csv.Error) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise RunsError(f"{path} must be a table of runs, got a file that cannot be read as one: {error}") from None
@@ -76,7 +78,7 @@ def read_runs(path: Path) -> list[Row]:
     for number, line in enumerate(lines[1:], 3):
         try:
             rows.append(_row(constants | dict(zip(lines[0], line, strict=True)), fingerprints))
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
             raise RunsError(f"{path}, line {number}: {error}") from None
     return rows
 
@@ -122,6 +124,9 @@ def _row(cells: dict[str, str], fingerprints: Mapping[str, Any]) -> Row:
             if text and column.startswith(f"{prefix}_")
         }
     record["gates"] = {name: float(value) for name, value in record["gates"].items()} or None
+    infinite = [name for name, value in (record | (record["gates"] or {})).items() if value in (math.inf, -math.inf)]
+    if infinite:
+        raise ValueError(f"{', '.join(infinite)} must be finite")
     record["dataset_fingerprint"], splits = fingerprints[record["dataset"]]
     record["split_fingerprint"] = splits[cells["split"]]
     row = Row.from_record(record | {"key": ""})

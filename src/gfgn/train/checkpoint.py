@@ -23,6 +23,15 @@ from gfgn.train.batch import Batch
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
+KINDS: dict[str, Any] = {  # the types of what a run is saved with
+    **dict.fromkeys(("val", "test", "seconds"), (float, int)),
+    **dict.fromkeys(("epoch", "epochs", "num_parameters"), int),
+    "model": str,
+    "history": dict,
+    "gates": (dict, type(None)),
+    "dropped": bool,
+}
+
 
 class CheckpointError(ValueError):
     """Raised for a checkpoint that cannot be read."""
@@ -95,6 +104,8 @@ class Checkpoint:
         return ended
 
     def _run(self, index: int, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Run:
+        if not all(isinstance(fields[name], kinds) for name, kinds in KINDS.items()) or fields.keys() != KINDS.keys():
+            raise TypeError(f"the run {index} has values of other types")
         prefix = f"state {index} "
         state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
         return Run(replica=self.replicas[index], state=state or None, **fields)
@@ -131,9 +142,10 @@ def _explained(path: Path) -> Iterator[None]:
     """Turns the exceptions of a damaged checkpoint into a `CheckpointError` that names the file and the cure."""
     from safetensors import SafetensorError
 
+    more = (RecursionError, SafetensorError)
     try:
         yield
-    except (ValueError, TypeError, LookupError, AttributeError, OSError, OverflowError, SafetensorError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OSError, ArithmeticError, *more) as error:
         raise CheckpointError(
             f"the checkpoint {path} cannot be read ({reason(error)}); delete it to train from the start"
         ) from error
