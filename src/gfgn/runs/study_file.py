@@ -203,7 +203,7 @@ def _graphs(content: Any, folder: Path) -> dict[str, GraphFile | None]:
     """The datasets by name: of the registry, or paths of graphs, relative to `folder`, with arguments of `read`."""
     graphs: dict[str, GraphFile | None] = {}
     if not isinstance(content, list) or not content:
-        raise StudyError(f"datasets must be a list of one or more distinct names, got {content!r}")
+        raise StudyError(f"datasets must be a list of one or more distinct names, got {shown(content)}")
     for each in content:
         name, graph = (each, None) if isinstance(each, str) and each in DATASETS else _graph(each, folder)
         if name in graphs:
@@ -212,14 +212,21 @@ def _graphs(content: Any, folder: Path) -> dict[str, GraphFile | None]:
     return graphs
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # no name of a file
+        return False
+
+
 def _graph(content: Any, folder: Path) -> tuple[str, GraphFile]:
     options = dict(content) if isinstance(content, dict) else {"path": content}
     given = options.pop("path", None)
     path = folder / given if isinstance(given, str) else None
-    if path is None or not path.exists():
+    if path is None or not _exists(path):
         names = ", ".join(DATASETS)
         hint = did_you_mean(given, DATASETS)
-        raise StudyError(f"datasets must be one of {names}, or the path of a graph, got {given!r}{hint}")
+        raise StudyError(f"datasets must be one of {names}, or the path of a graph, got {shown(given)}{hint}")
     _check_keys(f"datasets.{given}", options, (), READING)
     name = path.resolve().stem if path.is_file() else path.resolve().name
     if name in DATASETS:

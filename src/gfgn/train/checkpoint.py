@@ -95,9 +95,17 @@ class Checkpoint:
         tensors = load(data)
         ended = {index: self._run(index, fields, tensors) for index, fields in runs.items()}
         batch.keep([started.index(index) for index in alive])
+        # What is used as an index follows from the replicas and the epoch.
+        indexing: dict[str, Any] = {
+            "split": batch.tensors["split"],
+            "step": epoch * batch.num_steps,
+            "finished_epochs": epoch,
+        }
         for name, value in batch.tensors.items() if alive else ():
             if tensors[name].shape != value.shape or tensors[name].dtype != value.dtype:
                 raise ValueError(f"{name!r} has shape {list(tensors[name].shape)}, expected {list(value.shape)}")
+            if name in indexing and (tensors[name].to(value.device) != indexing[name]).any():
+                raise ValueError(f"{name!r} does not belong to epoch {epoch}")
             value.copy_(tensors[name])
         batch.epoch = self._saved[path.name] = epoch
         indices[:] = alive
