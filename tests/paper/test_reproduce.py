@@ -223,6 +223,18 @@ def test_a_falsified_run_with_consistent_tables_is_detected_by_repeating_it(copi
     assert sum("the mean test score of 2 runs differs by +25.00 points" in line for line in problems) == 1
 
 
+def test_a_run_that_diverged_is_repeated(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_study(tmp_path)
+    falsify(copied, "gcn", val=math.nan, test=math.nan)
+    reproduce(path, copied, train=False)
+    arguments: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "runs_per_cell": 1, "log": print}
+    (problem,) = check(path, copied, **arguments)
+    assert "validation nan, repeated " in problem
+    rows = {row.replica: row for row in read_runs(copied / "runs.csv.gz") if row.model == "gcn"}
+    monkeypatch.setattr("gfgn.paper.check.train_runs", lambda m, d, replicas, c: [rows[each] for each in replicas])
+    assert check(path, copied, **arguments) == []
+
+
 def test_a_few_runs_may_diverge(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To a score that other seeds have, up to a fraction of the runs."""
     path = write_study(tmp_path)

@@ -146,7 +146,11 @@ def _repeat(
     for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], config), strict=True):
         split, seed = row.replica.split, row.replica.seed
         allowed = max(NODES / int(data.splits[split].val.sum()), FRACTION) + ROUNDING
-        repeated.gaps.append(run.test - row.test)
+        if row.diverged and run.diverged:
+            log(f"{data.name} {cell.model} split {split} seed {seed}: diverged, repeated too")
+            continue
+        if not (row.diverged or run.diverged):
+            repeated.gaps.append(run.test - row.test)
         variant = f" ({cell.at})" if isinstance(cell.at, str) else ""
         words = (
             f"{data.name} {cell.model}{variant} split {split} seed {seed}: "
@@ -155,14 +159,14 @@ def _repeat(
         )
         log(words)
         if not abs(run.val - row.val) <= allowed:
-            has_diverged = _is_like_others(row, run.val, siblings, allowed)
+            has_diverged = not row.diverged and _is_like_others(row, run.val, siblings, allowed)
             (repeated.diverged if has_diverged else repeated.different).append(words)
     return repeated
 
 
 def _is_like_others(row: Row, val: float, siblings: Sequence[Row], allowed: float) -> bool:
     """Whether a validation score is one that other seeds of the split have; with a single seed, other splits."""
-    rest = [other for other in siblings if other is not row]
+    rest = [other for other in siblings if other is not row and not other.diverged]
     others = [other.val for other in rest if other.replica.split == row.replica.split] or [other.val for other in rest]
     tolerance = allowed + DEVIATIONS * (stdev(others) if len(others) > 1 else 0.0)
     return bool(others) and abs(val - fmean(others)) <= tolerance
