@@ -192,15 +192,14 @@ def saved_model() -> Files:
 
 
 def study_folder() -> Files:
-    from runs.small_studies import STUDY, write_study
+    from runs.small_studies import run, write_study
 
-    from gfgn.paper.reproduce import reproduce
     from gfgn.runs.study_files import Time
     from gfgn.runs.table import write_runs
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "small"
-        reproduce(write_study(Path(folder), STUDY), out, device="cpu")
+        run(write_study(Path(folder)), out)
         rows = [replace(row, seconds=1.0, date="", device="") for row in read_runs(out / "runs.csv.gz")]
         times = ",".join(Time._fields) + "\nkarate,gcn,6,1.5,a CPU,2026-01-01\n"
         return {"runs.csv.gz": write_runs(out / "runs.csv.gz", rows).read_bytes(), "times.csv": times.encode()}
@@ -503,7 +502,7 @@ KINDS: dict[str, Kind] = {
     ),
     "table of runs": (run_tables, damage_mixed, lambda path: read_runs(path / "runs.csv.gz")),
     "saved model": (saved_model, damage_model, lambda path: predict_with(path)),
-    "study": (study_folder, damage_mixed, lambda path: render_study(path)),
+    "study": (study_folder, damage_mixed, lambda path: read_results(path)),
     "named npz": (heterophilous, damage_arrays, lambda path: named_npz(path)),
     "ogb": (ogb, damage_mixed, read_named("ogbn-products", "ogbn_products")),
     "ppi": (ppi, damage_mixed, read_named("ppi-relabelled", "ppi-relabelled/raw")),
@@ -522,14 +521,17 @@ def predict_with(path: Path) -> Any:
     return GFGNClassifier.load(path).predict_proba(karate.x.to_dense().numpy(), edge_index=karate.graph.edge_index)
 
 
-def render_study(path: Path) -> Any:
+def read_results(path: Path) -> Any:
     import yaml
     from runs.small_studies import STUDY
 
-    from gfgn.paper.reproduce import render
+    from gfgn.runs.results import Results
     from gfgn.runs.study_file import make_study
+    from gfgn.runs.study_files import chosen_csv, read_times
 
-    return render(make_study(yaml.safe_load(STUDY), "small"), path)
+    results = Results(make_study(yaml.safe_load(STUDY), "small"), read_runs(path / "runs.csv.gz"))
+    facts = [results.measure(fact) for fact in results.study.published.facts]
+    return chosen_csv(results), read_times(path / "times.csv"), facts
 
 
 def read_cached(path: Path) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.runs.grid import Configuration, make_replicas
+from gfgn.runs.grid import Configuration, list_replicas
 from gfgn.runs.record import DatasetRecord, Row, import_own
 from gfgn.runs.search import default_rungs, search_key, successive_halving
 from gfgn.runs.selection import Selection, select
@@ -55,12 +55,12 @@ class Plan:
 
     def tuning(self) -> list[Replica]:
         """The runs that the configuration is chosen by; none if there is nothing to choose."""
-        replicas = make_replicas(self.model, self.configurations, range(self.splits), [TUNING_SEED])
+        replicas = list_replicas(self.model, self.configurations, range(self.splits), [TUNING_SEED])
         return replicas if len(replicas) > self.splits else []
 
     def final(self, configuration: Configuration) -> list[Replica]:
         """The runs of the chosen configuration: every split with every seed."""
-        return make_replicas(self.model, [configuration], range(self.splits), range(self.seeds))
+        return list_replicas(self.model, [configuration], range(self.splits), range(self.seeds))
 
     @property
     def count(self) -> int:

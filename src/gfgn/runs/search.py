@@ -12,7 +12,7 @@ import torch
 from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
 from gfgn.runs.grid import Configuration, make_replica, make_replicas
-from gfgn.runs.record import DEFAULT_CONFIG, HYPER, DatasetRecord, digest, identify, import_own
+from gfgn.runs.record import DEFAULT_CONFIG, HYPER, DatasetRecord, digest, identify
 from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
 from gfgn.runs.training import ProgressCallback, keep_runs, train_missing
@@ -113,7 +113,6 @@ def random_search(
 
     `seed` is that of the draw of configurations; `seeds` are those of the runs.
     """
-    import_own(model)
     replicas = make_replicas(model, sample(space, count, seed), splits, seeds)
     return select(train_missing(store, dataset, model, replicas, config, device, callback=callback))
 
@@ -143,7 +142,6 @@ def successive_halving(
         splits: Indices of splits of the dataset.
         rungs: Epochs at which configurations are stopped; by default see `default_rungs`.
     """
-    import_own(model)
     record, replicas = DatasetRecord.of(dataset), make_replicas(model, configurations, splits, seeds)
     if not replicas:
         raise ValueError("configurations, splits and seeds must hold at least one each, got none of one of them")
