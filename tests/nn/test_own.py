@@ -75,6 +75,7 @@ def test_functions_and_partials_are_models() -> None:
         ("nets:Nett", "model must be an attribute of 'nets', got 'Nett'; did you mean 'Net'?"),
         ("no_such_nets:Net", "got 'no_such_nets:Net': no 'no_such_nets'"),
         ("nets:NOT_A_MODEL", "got 'nets:NOT_A_MODEL', a int"),
+        ("collections:Counter", "got 'collections:Counter', another class"),
         ("nets:", "model must be a name or package.module:Class, got 'nets:'"),
         ("gfgn-pairs", "or package.module:Class, got 'gfgn-pairs'; did you mean 'gfgn-pair'?"),
         ("nets:OfData", "forward of OfData must take (x, edge_index), (x, edge_index, edge_weight) or (x, graph)"),

@@ -325,3 +325,9 @@ def test_gates_from_a_table(tmp_path: Path) -> None:
     path.write_text("dataset,model,split,min\ncora,gfgn-graph,0,0.25\ncora,gfgn-graph,1,0.75\n", encoding="utf-8")
     assert Evidence(gates=read_gates(path)).gate("min", "cora") == 0.5
     assert read_gates(tmp_path / "none.csv") == {}
+
+
+def test_a_cell_with_diverged_runs_is_no_evidence() -> None:
+    evidence = Evidence({("table1", "cora", "gcn", None): [(0, 0, 80.0), (1, 0, math.nan)]})
+    with pytest.raises(Missing, match="table1: gcn on cora, where 1 of 2 runs diverged"):
+        evidence.mean("table1", "cora", "gcn")

@@ -12,15 +12,18 @@ from gfgn.paper.reproduce import reproduce
 def test_a_study_of_ones_own_is_written_and_checked(tmp_path: Path) -> None:
     write_graph(tmp_path / "graphs" / "mine")
     path, out = write_study(tmp_path, STUDY), tmp_path / "out"
-    outcome = reproduce(path, out, device="cpu")
+    outcome = reproduce(path, out, device="cpu", trust_code=True)
     assert not outcome.left_out
     page = (out / "README.md").read_text(encoding="utf-8")
     assert "| nets:Branching |" in page
     assert "### mine" in page
     lines: list[str] = []
-    assert check(path, out, runs_per_cell=1, log=lines.append) == []
+    assert check(path, out, runs_per_cell=1, trust_code=True, log=lines.append) == []
     assert any(line.startswith("mine: 3 runs repeated") for line in lines)
     (tmp_path / "graphs" / "mine" / "nodes.csv").write_text(
         (tmp_path / "graphs" / "mine" / "nodes.csv").read_text().replace("0,a,0,0", "0,a,2,3")
     )
-    assert any("mine: the graph differs" in line for line in check(path, out, runs_per_cell=1, log=lines.append))
+    assert any(
+        "mine: the graph differs" in line
+        for line in check(path, out, runs_per_cell=1, trust_code=True, log=lines.append)
+    )

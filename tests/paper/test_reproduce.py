@@ -1,5 +1,6 @@
 """`reproduce`, `check` and the page of a study."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from runs.small_studies import ALL_RUNS, STUDY, copy_study, scores, write_study
 from gfgn.data import load
 from gfgn.paper import reproduce as module
 from gfgn.paper.check import _repeat, check, check_files
+from gfgn.paper.figures.studies import study_points
 from gfgn.paper.page import MISSING, make_page
 from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import load_study
@@ -173,6 +175,20 @@ def falsify(out: Path, model: str, **changes: float) -> None:
     write_runs(out / "runs.csv.gz", rows)
 
 
+def test_the_page_says_how_many_runs_diverged(copied: Path, tmp_path: Path) -> None:
+    path = write_study(tmp_path)
+    falsify(copied, "gcn", val=math.nan, test=math.nan)
+    reproduce(path, copied, train=False)
+    page = (copied / "README.md").read_text(encoding="utf-8")
+    assert "- 1 of them diverged: no epoch had a finite loss" in page
+    assert "| gcn | 1 of 6 runs diverged (51.00) |" in page
+    assert "| gcn | 51.00 ± 1.50 | 1 of 6 runs diverged | – | – | 6 |" in page
+    assert "| 0 of 1 |" in page  # datasets of the GCN with a score
+    assert "nan" not in page
+    assert {point.model for point in study_points(read_results(copied, path))} == {"gfgn-graph"}
+    assert check_files(load_study(path), copied) == []
+
+
 def test_a_check_that_passes(copied: Path, tmp_path: Path) -> None:
     lines: list[str] = []
     assert check(write_study(tmp_path), copied, datasets=["karate"], log=lines.append) == []
@@ -205,6 +221,18 @@ def test_a_falsified_run_with_consistent_tables_is_detected_by_repeating_it(copi
     assert len(problems) == 2
     assert sum(line.startswith("karate gcn split 0 seed 0: validation ") for line in problems) == 1
     assert sum("the mean test score of 2 runs differs by +25.00 points" in line for line in problems) == 1
+
+
+def test_a_run_that_diverged_is_repeated(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_study(tmp_path)
+    falsify(copied, "gcn", val=math.nan, test=math.nan)
+    reproduce(path, copied, train=False)
+    arguments: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "runs_per_cell": 1, "log": print}
+    (problem,) = check(path, copied, **arguments)
+    assert "validation nan, repeated " in problem
+    rows = {row.replica: row for row in read_runs(copied / "runs.csv.gz") if row.model == "gcn"}
+    monkeypatch.setattr("gfgn.paper.check.train_runs", lambda m, d, replicas, c: [rows[each] for each in replicas])
+    assert check(path, copied, **arguments) == []
 
 
 def test_a_few_runs_may_diverge(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def write_graph(folder: Path) -> None:
 def test_a_study_with_models_and_graphs_of_ones_own(tmp_path: Path) -> None:
     write_graph(tmp_path / "graphs" / "mine")
     path = write_study(tmp_path, STUDY)
-    study = read_study(path)
+    study = read_study(path, trust_code=True)
     assert study.datasets == ("karate", "mine")
     assert len(study.models["nets:Net"]) == 4
     outcome = run(path, tmp_path / "out")
@@ -159,4 +159,4 @@ def test_errors_of_studies_with_ones_own(tmp_path: Path) -> None:
         ),
     ):
         with pytest.raises(StudyError, match=message):
-            read_study(write_study(tmp_path, STUDY.replace(before, after)))
+            read_study(write_study(tmp_path, STUDY.replace(before, after)), trust_code=True)

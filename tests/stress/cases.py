@@ -8,8 +8,9 @@ import os
 import random
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -36,10 +37,29 @@ ODD_WORDS = (
     *("[/x]", "=1+1", "é", "\ud7ff", "\ufeff", "\u202e", "../../etc/passwd", "%s%n", "<script>", "9" * 400, "a" * 5000),
 )
 
+LEAVES = (None, -1, 0, 1e300, 10**30, "x", [], {}, [[]], {"a": None}, True, float("nan"))
 
-def cases(count: int) -> range:
+
+class Cases:
+    """The seeds of `count` cases, times `GFGN_STRESS`; those that a test has run are counted for the summary."""
+
+    run = 0  # in the current test
+
+    def __init__(self, count: int) -> None:
+        self._seeds = range(count * FACTOR)
+
+    def __len__(self) -> int:
+        return len(self._seeds)
+
+    def __iter__(self) -> Iterator[int]:
+        for seed in self._seeds:
+            yield seed
+            Cases.run += 1  # when the test asks for the next one
+
+
+def cases(count: int) -> Cases:
     """The seeds of `count` cases, times `GFGN_STRESS`."""
-    return range(count * FACTOR)
+    return Cases(count)
 
 
 def damaged(content: bytes, seed: int) -> bytes:
@@ -86,6 +106,22 @@ def damaged_text(text: str, seed: int) -> str:
                     lines[at] = lines[at][: word.start()] + draw.choice(ODD_WORDS) + lines[at][word.end() :]
         text = "".join(lines)
     return text
+
+
+def change(content: Any, draw: random.Random) -> None:
+    """Replaces or removes one value somewhere inside a JSON object."""
+    while True:
+        keys = list(content) if isinstance(content, dict) else range(len(content))
+        key = draw.choice(keys)
+        inner = content[key]
+        if isinstance(inner, dict | list) and inner and draw.random() < 0.8:
+            content = inner
+        elif isinstance(content, dict) and draw.random() < 0.3:
+            del content[key]
+            return
+        else:
+            content[key] = draw.choice(LEAVES)
+            return
 
 
 class Result(NamedTuple):

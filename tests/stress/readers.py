@@ -8,6 +8,7 @@ case. The file `current` in its folder names the case.
 
 import faulthandler
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -21,6 +22,7 @@ import warnings
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,31 @@ def run_tables() -> Files:
     with Store(":memory:") as store, tempfile.TemporaryDirectory() as folder:
         compare(load("karate"), ["majority", "mlp"], 2, max_epochs=2, store=store)
         return {"runs.csv.gz": write_runs(Path(folder) / "runs.csv.gz", store.rows()).read_bytes()}
+
+
+def saved_model() -> Files:
+    from gfgn import GFGNClassifier
+
+    karate = load("karate")
+    classifier = GFGNClassifier(level="graph", max_epochs=2, replicas=2)
+    classifier.fit(karate.x.to_dense().numpy(), karate.y.numpy(), edge_index=karate.graph.edge_index)
+    with tempfile.TemporaryDirectory() as folder:
+        classifier.save(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def study_folder() -> Files:
+    from runs.small_studies import run, write_study
+
+    from gfgn.runs.study_files import Time
+    from gfgn.runs.table import write_runs
+
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "small"
+        run(write_study(Path(folder)), out)
+        rows = [replace(row, seconds=1.0, date="", device="") for row in read_runs(out / "runs.csv.gz")]
+        times = ",".join(Time._fields) + "\nkarate,gcn,6,1.5,a CPU,2026-01-01\n"
+        return {"runs.csv.gz": write_runs(out / "runs.csv.gz", rows).read_bytes(), "times.csv": times.encode()}
 
 
 def ogb() -> Files:
@@ -412,12 +439,24 @@ def damage_json(files: Files, draw: random.Random) -> Files:
     return files | {name: text.encode("utf-8", "surrogatepass")}
 
 
+def damage_model(files: Files, draw: random.Random) -> Files:
+    """A saved model: JSON, tensors, or tensors whose digest fits."""
+    if draw.randrange(3):
+        return damage_json(files, draw)
+    tensors = damaged(files["model.safetensors"], draw.randrange(2**32))
+    content = json.loads(files["model.json"]) | {"sha256": hashlib.sha256(tensors).hexdigest()}
+    return files | {"model.safetensors": tensors, "model.json": json.dumps(content).encode()}
+
+
 def damage_mixed(files: Files, draw: random.Random) -> Files:
     """Files of one dataset in several formats."""
     name = draw.choice(list(files))
     if name.endswith(".npy") and draw.randrange(2):
         changed = other_header(files[name], draw) if draw.randrange(2) else other_array(files[name], draw)
         return files | {name: changed}
+    if name.endswith(".csv") and draw.randrange(3):
+        text = damaged_text(files[name].decode(), draw.randrange(2**32))
+        return files | {name: text.encode("utf-8", "surrogatepass")}
     if name.endswith(".gz") and draw.randrange(3):
         text = damaged_text(gzip.decompress(files[name]).decode(), draw.randrange(2**32))
         return files | {name: gzip.compress(text.encode("utf-8", "surrogatepass"), mtime=0)}
@@ -462,6 +501,8 @@ KINDS: dict[str, Kind] = {
         lambda path: FeatureEncoder.from_json(json.loads((path / "encoder.json").read_text())),
     ),
     "table of runs": (run_tables, damage_mixed, lambda path: read_runs(path / "runs.csv.gz")),
+    "saved model": (saved_model, damage_model, lambda path: predict_with(path)),
+    "study": (study_folder, damage_mixed, lambda path: read_results(path)),
     "named npz": (heterophilous, damage_arrays, lambda path: named_npz(path)),
     "ogb": (ogb, damage_mixed, read_named("ogbn-products", "ogbn_products")),
     "ppi": (ppi, damage_mixed, read_named("ppi-relabelled", "ppi-relabelled/raw")),
@@ -471,6 +512,26 @@ KINDS: dict[str, Kind] = {
 def named_npz(path: Path) -> Dataset:
     (path / "graph.npz").rename(path / "chameleon_filtered.npz")
     return read_named("chameleon-filtered", "chameleon_filtered/raw")(path)
+
+
+def predict_with(path: Path) -> Any:
+    from gfgn import GFGNClassifier
+
+    karate = load("karate")
+    return GFGNClassifier.load(path).predict_proba(karate.x.to_dense().numpy(), edge_index=karate.graph.edge_index)
+
+
+def read_results(path: Path) -> Any:
+    import yaml
+    from runs.small_studies import STUDY
+
+    from gfgn.runs.results import Results
+    from gfgn.runs.study_file import make_study
+    from gfgn.runs.study_files import chosen_csv, read_times
+
+    results = Results(make_study(yaml.safe_load(STUDY), "small"), read_runs(path / "runs.csv.gz"))
+    facts = [results.measure(fact) for fact in results.study.published.facts]
+    return chosen_csv(results), read_times(path / "times.csv"), facts
 
 
 def read_cached(path: Path) -> Any:

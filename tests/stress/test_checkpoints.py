@@ -1,15 +1,17 @@
 """Damaged checkpoints are refused in one sentence that names the file and the cure, or are harmless."""
 
+import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stress.cases import cases, damaged
+from stress.cases import FACTOR, cases, change, damaged
 
 from gfgn.data import Dataset, dimensions
 from gfgn.train import Replica, train_replicas
-from gfgn.train.checkpoint import CheckpointError
+from gfgn.train.checkpoint import CheckpointError, _digest
 
 REPLICAS = [Replica(seed=0), Replica(seed=1, lr=0.1)]
 
@@ -47,8 +49,8 @@ def interrupted(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_a_damaged_checkpoint_names_file_and_cure(
     data: Dataset, interrupted: Path, tmp_path: Path, suffix: str
 ) -> None:
-    refused, whole = 0, train(data, tmp_path / "whole")
-    for seed in cases(25):
+    refused, damaged_ones, whole = 0, cases(30), train(data, tmp_path / "whole")
+    for seed in damaged_ones:
         folder = tmp_path / str(seed)
         shutil.copytree(interrupted, folder)
         [path] = folder.glob(f"*{suffix}")
@@ -57,7 +59,33 @@ def test_a_damaged_checkpoint_names_file_and_cure(
         assert message is None or (str(folder) in message and "delete it to train from the start" in message), seed
         refused += message is not None
         shutil.rmtree(folder)
-    assert refused > 0.9 * len(cases(25))
+    assert refused > 0.9 * len(damaged_ones)
+
+
+def test_a_forged_checkpoint_is_used_or_refused(data: Dataset, interrupted: Path, tmp_path: Path) -> None:
+    """Values of other types or sizes, with a digest that fits; of training that was interrupted, and that ended."""
+    train(data, tmp_path / "ended")
+    used = 0
+    for seed in cases(60):
+        draw, folder = random.Random(seed), tmp_path / str(seed)
+        shutil.copytree(draw.choice((interrupted, tmp_path / "ended")), folder)
+        [tensors], [main] = folder.glob("*.safetensors"), folder.glob("*.json")
+        content = json.loads(main.read_text())
+        if seed % 3:
+            change(content["saved"], draw)
+        else:
+            tensors.write_bytes(damaged(tensors.read_bytes(), seed))
+        content["sha256"] = _digest(content["saved"], tensors.read_bytes())
+        main.write_text(json.dumps(content))
+        message = ""
+        try:
+            train(data, folder)
+        except CheckpointError as error:
+            message = str(error)
+        assert not message or "delete it to train from the start" in message, seed
+        used += not message
+        shutil.rmtree(folder)
+    assert 0 < used < 60 * FACTOR
 
 
 def refusal(data: Dataset, folder: Path, whole: Any) -> str | None:

@@ -5,17 +5,15 @@ import random
 import shutil
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
-from stress.cases import assert_refused, cases, damaged, gfgn
+from stress.cases import assert_refused, cases, change, damaged, gfgn
 
 from gfgn.data import dimensions
 from gfgn.runs import Store, compare, explain
 from gfgn.runs.store import StoreError
 
 ODD = (None, -1, 0, 1e300, 2**62, "x", "", "[]", "{}", "null", b"\x00\xff", '{"a": [1]}', "nan", float("inf"), True)
-LEAVES = (None, -1, 0, 1e300, 10**30, "x", [], {}, [[]], {"a": None}, True, float("nan"))
 
 
 @pytest.fixture(scope="module")
@@ -79,22 +77,6 @@ def test_notes_with_other_content(store: Path, tmp_path: Path, capsys: pytest.Ca
         database.close()
         refused += not report(capsys, path, seed)
     assert refused
-
-
-def change(content: Any, draw: random.Random) -> None:
-    """Replaces or removes one value somewhere inside a JSON object."""
-    while True:
-        keys = list(content) if isinstance(content, dict) else range(len(content))
-        key = draw.choice(keys)
-        inner = content[key]
-        if isinstance(inner, dict | list) and inner and draw.random() < 0.8:
-            content = inner
-        elif isinstance(content, dict) and draw.random() < 0.3:
-            del content[key]
-            return
-        else:
-            content[key] = draw.choice(LEAVES)
-            return
 
 
 @pytest.mark.parametrize(

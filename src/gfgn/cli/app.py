@@ -72,8 +72,6 @@ def _set_up(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # `--models my_module:Net` finds my_module.py in the current folder
     logger = logging.getLogger("gfgn")
     logger.addHandler(_STDERR)  # adding it a second time has no effect
     logger.setLevel(logging.INFO)
@@ -143,6 +141,13 @@ def fail(message: str, code: int = 2) -> NoReturn:
 def echo(text: str = "", err: bool = False) -> None:
     """Prints text; what a terminal would act on, such as an escape sequence in a name, is shown instead."""
     typer.echo(visible(text), err=err)
+
+
+def find_modules_here() -> None:
+    """Lets `--models my_module:Net` find `my_module.py` in the current folder. Without such a name nothing there is
+    imported: the folder may hold somebody's data, and libraries look for modules that are not installed."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
 
 
 def split_names(text: str) -> list[str]:

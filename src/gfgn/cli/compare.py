@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, echo, fail, notes, split_names, stdout, user_errors
+from gfgn.cli.app import Device, app, echo, fail, notes, stdout, user_errors
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def compare(
     track_per: options.TrackPer = options.Per.run,
     config: options.Config = None,
     write_config: options.WriteConfig = None,
+    trust_code: options.TrustCode = False,
     out: Out = OUT,
     device: Device = "auto",
     json: options.Json = False,
@@ -66,7 +67,7 @@ def compare(
     """
     start, console = time.perf_counter(), notes(quiet)
     with user_errors():
-        names, given = split_names(models), options.all_settings(context, set_)
+        names, given = options.model_names(context, models, trust_code), options.all_settings(context, set_)
         settings = options.parse_settings(given, names).arguments(max_epochs=epochs, class_weights=class_weights)
         if write_config is not None:
             options.write_config(context, write_config, given)

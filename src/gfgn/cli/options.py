@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gfgn.cli.app import echo, fail, user_errors
+from gfgn.cli.app import echo, fail, find_modules_here, split_names, user_errors
 from gfgn.literal import INVISIBLE
 
 if TYPE_CHECKING:
     from gfgn.runs import Tracker
 
-NOT_SAVED = ("config", "write_config", "check")  # parameters of commands that a config file does not hold
+NOT_SAVED = ("config", "write_config", "check", "trust_code")  # parameters of commands that a config file does not hold
 META = "settings"  # key of the settings of the config file in the context
 
 
@@ -82,6 +82,10 @@ Config = Annotated[
 WriteConfig = Annotated[
     Path | None, typer.Option("--write-config", help="Write the options of this call to a YAML file; no training.")
 ]
+TrustCode = Annotated[
+    bool,
+    typer.Option("--trust-code", help="Import models of your own, package.module:Class, that the YAML file names."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, and nothing else there.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on stderr.")]
 Open = Annotated[bool, typer.Option("--open", help="Open the report in the browser.")]
@@ -132,6 +136,19 @@ def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
             raise ValueError(f"--set must name one of {', '.join(known)}{hint}, got {text!r}")
         target[option] = parse_value(text, value.strip(), known[option])
     return settings
+
+
+def model_names(context: typer.Context, models: str, trust_code: bool) -> list[str]:
+    """The names in `--models`. Those of code are imported, from the current folder too, if they were given on the
+    command line; the file of `--config` may come from somebody else."""
+    names = split_names(models)
+    code = [name for name in names if ":" in name]
+    source = context.get_parameter_source("models")
+    if code and not trust_code and source is not None and source.name == "DEFAULT_MAP":
+        raise ValueError(f"models in {context.params['config']} name code, {code[0]!r}; --trust-code imports it")
+    if code:
+        find_modules_here()
+    return names
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, echo, fail, split_names, user_errors
+from gfgn.cli.app import Device, app, echo, fail, find_modules_here, split_names, user_errors
 
 if TYPE_CHECKING:
     from gfgn.runs.study_runner import Outcome
@@ -29,6 +29,7 @@ def reproduce(
         list[Path] | None, typer.Option(help="Folder of a study whose runs may be taken; repeat it for several.")
     ] = None,
     limit_minutes: Annotated[float | None, typer.Option(help="Stop after this time; run again to continue.")] = None,
+    trust_code: options.TrustCode = False,
     batch_size: Annotated[int | None, typer.Option(help="Largest number of runs that train together.")] = None,
     track: options.Track = None,
     track_per: options.TrackPer = options.Per.run,
@@ -46,7 +47,9 @@ def reproduce(
     if name is None:
         _list_studies()
         return
-    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets)}
+    if trust_code:
+        find_modules_here()
+    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "trust_code": trust_code}
     settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
     settings["reuse"] = reuse or []
     try:

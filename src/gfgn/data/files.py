@@ -40,14 +40,12 @@ def atomic_write(path: Path) -> Iterator[Path]:
         try:
             yield temporary
             os.fsync(handle)  # otherwise a loss of power could leave the new name with no content
+            if os.name == "posix":  # under the lock: without it, another writer would take the file for a leftover
+                _move(temporary, path, device)
         finally:
             os.close(handle)
-        if device:
-            with temporary.open("rb") as source, path.open("wb") as target:
-                shutil.copyfileobj(source, target)
-        else:
-            temporary.chmod(0o644)
-            temporary.replace(path)
+        if os.name != "posix":  # Windows moves no open file
+            _move(temporary, path, device)
     except OSError as error:
         if error.filename not in (None, str(temporary), temporary):
             raise
@@ -55,6 +53,15 @@ def atomic_write(path: Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _move(temporary: Path, path: Path, device: bool) -> None:
+    if device:
+        with temporary.open("rb") as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target)
+    else:
+        temporary.chmod(0o644)
+        temporary.replace(path)
 
 
 def _create(folder: Path, name: str) -> tuple[int, Path]:

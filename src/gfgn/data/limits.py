@@ -15,9 +15,14 @@ def check_count(label: str, noun: str, count: int, limit: int, cure: str = "") -
         raise DataError(f"{label} has {count:,} {noun}, expected at most {limit:,}{cure}")
 
 
+def most_memory(size: int) -> int:
+    """The bytes of memory that files of `size` bytes may take."""
+    return max(FREE, RATIO * size)
+
+
 def check_memory(label: str, needed: int, size: int) -> None:
     """Refuses content of `needed` bytes in files of `size` bytes beyond what honest compression gives."""
-    limit = max(FREE, RATIO * size)
+    limit = most_memory(size)
     if needed > limit:
         what = f"unpacks to {needed / 2**30:,.1f} GiB from {size:,} bytes"
         raise DataError(f"{label} {what}, expected at most {limit / 2**30:,.1f} GiB (1 GiB, or {RATIO} times its size)")

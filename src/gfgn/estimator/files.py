@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,20 +26,22 @@ from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.files import atomic_write
 from gfgn.estimator.card import model_card
 from gfgn.estimator.members import Members
+from gfgn.nn.registry import MODELS
 from gfgn.runs.record import versions
 
 FORMAT, VERSION = "gfgn-classifier", 1
 SETTINGS, TENSORS, CARD = "model.json", "model.safetensors", "README.md"
-FITTED = (
-    "level_",
-    "level_scores_",
-    "best_params_",
-    "history_",
-    "val_score_",
-    "temperature_",
-    "confidence_",
-    "n_features_in_",
-)
+FITTED: dict[str, Any] = {
+    "level_": str,
+    "level_scores_": dict,
+    "best_params_": dict,
+    "history_": list,
+    "val_score_": float,
+    "temperature_": float,
+    "confidence_": (list, type(None)),
+    "n_features_in_": int,
+}
+KINDS = FITTED | {"smoothing_scores_": list, "feature_names_in_": (list, type(None))}
 CONTENT = {"format", "version", "parameters", "fitted", "classes", "encoder", "network", "facts", "made", "sha256"}
 
 
@@ -86,6 +89,7 @@ def load(folder: Path, kind: type[Any]) -> Any:
         raise ModelError(f"{folder / TENSORS} does not belong to {SETTINGS}: it is damaged or of another model")
     with _explained(folder / SETTINGS):
         classifier = kind(**content["parameters"])
+        _check_fitted(content["fitted"])
         for name, value in content["fitted"].items():
             setattr(classifier, name, value)
         if classifier.feature_names_in_ is None:
@@ -104,7 +108,7 @@ def load(folder: Path, kind: type[Any]) -> Any:
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} must be JSON, got: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelError(f"{path} must have the format {FORMAT!r}, got something else")
@@ -125,11 +129,32 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except ModelError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError, SafetensorError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, SafetensorError) as error:
         raise ModelError(f"{path} holds something this version does not understand: {error}") from error
 
 
+def _check_fitted(fitted: dict[str, Any]) -> None:
+    if fitted.keys() != KINDS.keys():
+        raise ModelError(f"{SETTINGS} must have the fitted {', '.join(KINDS)}, got {', '.join(fitted):.200}")
+    for name, kinds in KINDS.items():
+        if not isinstance(fitted[name], kinds):
+            raise ModelError(f"{SETTINGS} must have a valid {name}, got {fitted[name]!r:.100}")
+    confidence = fitted["confidence_"]
+    if not 0 < fitted["temperature_"] < math.inf or (confidence and not np.isfinite(_pairs(confidence)).all()):
+        raise ModelError(f"{SETTINGS} must have a finite calibration, got something else")
+
+
+def _pairs(curve: list[Any]) -> NDArray[Any]:
+    """The curve of `fit_confidence` as two rows of the same length."""
+    pairs = np.array(curve, dtype=np.float64)
+    if pairs.ndim != 2 or len(pairs) != 2 or not pairs.size:
+        raise ModelError(f"{SETTINGS} must have two lists in confidence_, got something else")
+    return pairs
+
+
 def _check_tensors(members: Members) -> None:
+    if members.model not in MODELS:  # a name such as package.module:Class would be code
+        raise ModelError(f"{SETTINGS} must name a model of gfgn, got {members.model!r:.100}")
     expected = {name: tuple(value.shape) for name, value in members.module.named_parameters()}
     got = {name: tuple(value.shape[1:]) for name, value in members.states.items()}
     if expected != got or len({value.size(0) for value in members.states.values()}) != 1:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from gfgn.graph import Graph
-from gfgn.nn.registry import find_model
+from gfgn.nn.registry import MODELS
 from gfgn.ops.seeded import seeded
 
 Floats = NDArray[np.float64]
@@ -52,9 +52,7 @@ class Members:
     def module(self) -> nn.Module:
         """The module that all networks share; its own parameters are not used."""
         with seeded(0):
-            module = find_model(self.model).build(
-                self.in_channels, self.out_channels, 0.0, self.lam, dict(self.settings)
-            )
+            module = MODELS[self.model].build(self.in_channels, self.out_channels, 0.0, self.lam, dict(self.settings))
         return module.eval()
 
     @torch.no_grad()

@@ -48,6 +48,7 @@ KINDS = (bool, int, float, str)  # of options
 
 _building = threading.RLock()
 _seeding: set[str] = set()  # models that have been warned about
+_imported: dict[str, Factory] = {}  # by the name under which it was asked for
 
 
 # --- from a name to a class or function -------------------------------------------------------------------------------
@@ -79,7 +80,13 @@ def import_factory(name: str) -> Factory:
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise ValueError(f"model must be an attribute of {path!r}, got {attribute!r}{hint}")
         found = getattr(found, part)
-    return _checked(found, name)
+    _imported[name] = _checked(found, name)
+    return _imported[name]
+
+
+def imported_factory(name: str) -> Factory | None:
+    """What `import_factory` has returned for a name in this process; imports nothing."""
+    return _imported.get(name)
 
 
 @cache
@@ -98,11 +105,15 @@ def factory_name(factory: Factory) -> str:
 
 
 def _checked(found: Any, name: str) -> Factory:
-    if isinstance(found, nn.Module) or not callable(found):
-        kind = f"a {type(found).__name__}"
+    if isinstance(found, nn.Module) or not callable(found) or _is_other_class(found):
+        kind = "another class" if isinstance(found, type) else f"a {type(found).__name__}"
         raise ValueError(f"model must be a class of modules, or a function that returns one, got {name!r}, {kind}")
     factory: Factory = found
     return factory
+
+
+def _is_other_class(found: Any) -> bool:
+    return isinstance(found, type) and not issubclass(found, nn.Module)
 
 
 # --- from a class or function to a `Model` ----------------------------------------------------------------------------
@@ -241,4 +252,12 @@ def _hash_of_file(factory: Factory) -> str:
         return ""
 
 
-__all__ = ["entry_points", "factory_name", "forward_arguments", "import_factory", "is_import_name", "own_model"]
+__all__ = [
+    "entry_points",
+    "factory_name",
+    "forward_arguments",
+    "import_factory",
+    "imported_factory",
+    "is_import_name",
+    "own_model",
+]

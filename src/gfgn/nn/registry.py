@@ -36,9 +36,9 @@ from gfgn.nn.baselines import (
 )
 from gfgn.nn.entry import Model, Parameter, hidden, layers
 from gfgn.nn.model import GFGN
-from gfgn.nn.own import Factory, entry_points, import_factory, is_import_name, own_model
+from gfgn.nn.own import Factory, entry_points, import_factory, imported_factory, is_import_name, own_model
 
-__all__ = ["HIDDEN", "MODELS", "Model", "Parameter", "find_model"]
+__all__ = ["HIDDEN", "MODELS", "Model", "Parameter", "find_model", "known_model"]
 
 HIDDEN = 64
 HEADS = 8
@@ -111,3 +111,15 @@ def find_model(model: str | Factory, also: tuple[str, ...] = ()) -> Model:
     close = difflib.get_close_matches(model, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise ValueError(f"model must be one of {', '.join(known)} or package.module:Class, got {model!r}{hint}")
+
+
+def known_model(name: str) -> Model | None:
+    """The model of a name that stands in a file; `None` if it is not known here.
+
+    A model of one's own is known once `find_model` has imported it in this process: a store that somebody sends must
+    not make gfgn import code.
+    """
+    if is_import_name(name):
+        factory = imported_factory(name)
+        return None if factory is None else own_model(factory)
+    return find_model(name) if name in MODELS or name in entry_points() else None

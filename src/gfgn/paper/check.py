@@ -44,6 +44,7 @@ def check(
     datasets: Sequence[str] = (),
     runs_per_cell: int = RUNS_PER_CELL,
     root: Path | None = None,
+    trust_code: bool = False,
     log: Log = LOG,
 ) -> list[str]:
     """Checks a study's folder and returns one line per problem.
@@ -57,8 +58,9 @@ def check(
         models: Names of models to train; all by default.
         datasets: Names of datasets to train on; by default those of `RERUN` that the study has.
         runs_per_cell: How many runs of each cell to train; 0 for none.
+        trust_code: Whether a YAML file may name models of one's own, see `read_study`.
     """
-    study, out = load_study(name), out or Path("results") / Path(name).stem
+    study, out = load_study(name, trust_code), out or Path("results") / Path(name).stem
     if not (out / RUNS).is_file():
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     problems = check_files(study, out)
@@ -147,7 +149,11 @@ def _repeat(
     for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], config), strict=True):
         split, seed = row.replica.split, row.replica.seed
         allowed = max(NODES / int(data.splits[split].val.sum()), FRACTION) + ROUNDING
-        repeated.gaps.append(run.test - row.test)
+        if row.diverged and run.diverged:
+            log(f"{data.name} {cell.model} split {split} seed {seed}: diverged, repeated too")
+            continue
+        if not (row.diverged or run.diverged):
+            repeated.gaps.append(run.test - row.test)
         variant = f" ({cell.at})" if isinstance(cell.at, str) else ""
         words = (
             f"{data.name} {cell.model}{variant} split {split} seed {seed}: "
@@ -156,14 +162,14 @@ def _repeat(
         )
         log(words)
         if not abs(run.val - row.val) <= allowed:
-            has_diverged = _is_like_others(row, run.val, siblings, allowed)
+            has_diverged = not row.diverged and _is_like_others(row, run.val, siblings, allowed)
             (repeated.diverged if has_diverged else repeated.different).append(words)
     return repeated
 
 
 def _is_like_others(row: Row, val: float, siblings: Sequence[Row], allowed: float) -> bool:
     """Whether a validation score is one that other seeds of the split have; with a single seed, other splits."""
-    rest = [other for other in siblings if other is not row]
+    rest = [other for other in siblings if other is not row and not other.diverged]
     others = [other.val for other in rest if other.replica.split == row.replica.split] or [other.val for other in rest]
     tolerance = allowed + DEVIATIONS * (stdev(others) if len(others) > 1 else 0.0)
     return bool(others) and abs(val - fmean(others)) <= tolerance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,8 @@ class Evidence:
         runs = self.runs.get((study, dataset, model, at))
         if not runs:
             raise Missing(f"{study}: {model} on {dataset}" + ("" if at is None else f" at {at:g}"))
+        if diverged := sum(math.isnan(score) for _, _, score in runs):
+            raise Missing(f"{study}: {model} on {dataset}, where {diverged} of {len(runs)} runs diverged")
         return runs
 
     def mean(self, study: str, dataset: str, model: str, at: float | None = None) -> float:

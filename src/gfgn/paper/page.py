@@ -56,6 +56,7 @@ class _Page:
 
     def head(self) -> Lines:
         study, rows, cells = self.study, self.results.rows, self.study.all_cells()
+        diverged = sum(row.diverged for row in rows)
         devices = ", ".join(sorted({row.device for row in rows}))
         versions = sorted(
             {", ".join(f"{name} {value}" for name, value in row.versions.items() if name != "code") for row in rows}
@@ -64,6 +65,11 @@ class _Page:
             *(f"# {study.title}", "", *([study.about, ""] if study.about else [])),
             f"- **Published**: {self.published.source or 'nothing'}.",
             f"- **Measured**: {len(rows):,} runs in [{RUNS}]({RUNS})" + (f", on {devices}." if rows else "."),
+            *(
+                [f"- {diverged:,} of them diverged: no epoch had a finite loss, and they have no score."]
+                if diverged
+                else []
+            ),
             *([f"- Versions: {'; '.join(versions)}.", f"- Code: {made_by(count_codes(rows))}."] if rows else []),
             f"- {len(cells) - len(self.results.missing()):,} of {len(cells):,} cells have all their runs.",
             f"- `gfgn reproduce {study.name}` writes this page, and `--check` verifies it.",
@@ -296,10 +302,12 @@ class _Page:
         return [f"{len(self.results[cell].rows):,}", words]
 
     def _absent(self, cell: Cell) -> str:
-        """The text of a cell that lacks runs."""
+        """The text of a cell without a score: runs are missing or diverged."""
         if cell not in self.study.cells(cell.dataset, cell.model):
             return NONE
         result = self.results[cell]
+        if result.rows:
+            return f"{result.diverged:,} of {count(len(result.rows), 'run')} diverged"
         return f"{MISSING} ({result.have:,} of {result.need:,} runs)" if result.have else MISSING
 
     def _change(self, cell: Cell) -> Change | None:

@@ -35,6 +35,7 @@ def reproduce(
     train: bool = True,
     reuse: Sequence[Path] = (),
     root: Path | None = None,
+    trust_code: bool = False,
     log: Log = LOG,
     **settings: Any,
 ) -> Outcome:
@@ -48,6 +49,7 @@ def reproduce(
         out: Folder for the files; `results/NAME` by default.
         reuse: Folders of studies whose runs are taken where this one lacks them.
         device: The device to train on; `"auto"` is a GPU if there is one.
+        trust_code: Whether a YAML file may name models of one's own, see `read_study`.
         **settings: See `run_study`.
     """
     own = out is None and str(name) in study_names()
@@ -58,7 +60,7 @@ def reproduce(
     analysis = ANALYSES.get(str(name))
     if analysis is not None and str(name) not in study_names():
         return Outcome(files=analysis(out, root=root, device=device, progress=log))
-    study = load_study(name)
+    study = load_study(name, trust_code)
     reuse = [*reuse, *(_other_studies(str(name), log) if own else ())]
     options: dict[str, Any] = {
         "device": device,

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gfgn.data.dataset import Dataset
-from gfgn.nn.registry import HIDDEN, MODELS
+from gfgn.nn.registry import HIDDEN, MODELS, known_model
 from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
-from gfgn.runs.record import DatasetRecord, Row, count_codes, further_settings, is_gfgn, known_network
+from gfgn.runs.record import DatasetRecord, Row, count_codes, further_settings, is_gfgn
 from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store, damaged
@@ -353,7 +353,7 @@ def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
 
 def in_words(configuration: Configuration, model: str | None = None) -> str:
     """A configuration as text, without what the model ignores."""
-    entry, hidden = known_network(model) if model else None, set()
+    entry, hidden = known_model(model) if model else None, set()
     if entry is not None:
         hidden = {*(() if entry.gated else ("lam",)), *(() if entry.takes_dropout else ("dropout",))}
     names = [name for name in _ordered(configuration) if name not in hidden]

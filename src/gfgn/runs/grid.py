@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from gfgn.runs.record import HYPER, canonical
+from gfgn.runs.record import HYPER, canonical, import_own
 from gfgn.train.replica import Replica
 
 MOST_CONFIGURATIONS = 10_000
@@ -52,5 +52,13 @@ def make_replicas(
     Configurations that differ only in what the model ignores (λ without gates, the dropout rate of a model of one's own
     whose constructor does not take it) are duplicates. `splits` are indices.
     """
+    import_own(model)
+    return list_replicas(model, configurations, splits, seeds)
+
+
+def list_replicas(
+    model: str, configurations: Iterable[Configuration], splits: Iterable[int], seeds: Iterable[int] = (0,)
+) -> list[Replica]:
+    """`make_replicas` for the name of a model that may stand in a file, and so is not imported."""
     runs = itertools.product(configurations, list(splits), list(seeds))
     return list(dict.fromkeys(canonical(model, make_replica(*run)) for run in runs))

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.runs.grid import Configuration, make_replicas
-from gfgn.runs.record import DatasetRecord, Row
+from gfgn.runs.grid import Configuration, list_replicas
+from gfgn.runs.record import DatasetRecord, Row, import_own
 from gfgn.runs.search import default_rungs, search_key, successive_halving
 from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
@@ -55,12 +55,12 @@ class Plan:
 
     def tuning(self) -> list[Replica]:
         """The runs that the configuration is chosen by; none if there is nothing to choose."""
-        replicas = make_replicas(self.model, self.configurations, range(self.splits), [TUNING_SEED])
+        replicas = list_replicas(self.model, self.configurations, range(self.splits), [TUNING_SEED])
         return replicas if len(replicas) > self.splits else []
 
     def final(self, configuration: Configuration) -> list[Replica]:
         """The runs of the chosen configuration: every split with every seed."""
-        return make_replicas(self.model, [configuration], range(self.splits), range(self.seeds))
+        return list_replicas(self.model, [configuration], range(self.splits), range(self.seeds))
 
     @property
     def count(self) -> int:
@@ -99,10 +99,15 @@ class Result:
         """Number of runs of the plan."""
         return self.plan.count
 
+    @property
+    def diverged(self) -> int:
+        """Number of runs of the chosen configuration that diverged; with any, there is no score."""
+        return sum(row.diverged for row in self.rows)
+
     @cached_property
     def summary(self) -> Summary | None:
-        """Mean, standard deviation and 95% interval of the test score; `None` while runs are missing."""
-        return summarize(self.rows, self.test_share) if self.rows else None
+        """Mean, standard deviation and 95% interval of the test score; `None` if runs are missing or diverged."""
+        return summarize(self.rows, self.test_share) if self.rows and not self.diverged else None
 
     @property
     def mean(self) -> float | None:
@@ -153,6 +158,8 @@ def run_plans(
     Plans with the same model and training configuration are trained together, all their runs in one batch, or in
     batches of at most `batch_size` runs.
     """
+    for plan in plans:
+        import_own(plan.model)
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
     options: dict[str, Any] = {"device": device, "callback": callback, "batch_size": batch_size}
 

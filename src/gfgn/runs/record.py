@@ -21,7 +21,8 @@ import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.datasets.registry import DATASETS
 from gfgn.data.splits import Split
-from gfgn.nn.registry import Model, find_model
+from gfgn.nn.own import is_import_name
+from gfgn.nn.registry import find_model, known_model
 from gfgn.train.classical import CLASSICAL
 from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig
@@ -235,19 +236,17 @@ def canonical(model: str, replica: Replica) -> Replica:
     hyperparameters if it has no network."""
     if model in CLASSICAL:
         return Replica(replica.split, replica.seed)
-    entry = known_network(model)
-    if entry is None:
-        return replica
+    entry = known_model(model)
+    if entry is None:  # one of the user's own has no gates
+        return replace(replica, lam=1.0) if is_import_name(model) else replica
     lam = replica.lam if entry.gated else 1.0
     return replace(replica, lam=lam, dropout=replica.dropout if entry.takes_dropout else 0.0)
 
 
-def known_network(model: str) -> Model | None:
-    """The network of that name; `None` if it is none, or one of the user's own that cannot be imported here."""
-    try:
-        return find_model(model)
-    except (ValueError, ImportError):
-        return None
+def import_own(model: str) -> None:
+    """Imports a model of one's own that the caller of a function has named, so that `canonical` knows it."""
+    if is_import_name(model):
+        find_model(model)
 
 
 def further_settings(config: TrainConfig) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Results:
         return [cell for cell in self.study.all_cells() if not self[cell].rows]
 
     def change(self, cell: Cell) -> Change | None:
-        """The effect of a variant compared with the first one; `None` while either lacks runs."""
+        """The effect of a variant compared with the first one; `None` if either lacks runs or a run diverged."""
         if cell not in self._changes:
             self._changes[cell] = self._change(cell)
         return self._changes[cell]
@@ -79,7 +79,7 @@ class Results:
         return Change(100 * gap.mean, 100 * gap.low, 100 * gap.high, test.t_p)
 
     def measure(self, fact: Fact) -> float | None:
-        """The measured counterpart of a published fact; `None` while runs are missing."""
+        """The measured counterpart of a published fact; `None` if runs are missing or diverged."""
         if fact.measure.startswith("gate_"):
             return self._gate(fact)
         scores = {model: self[Cell(fact.dataset, model, fact.at)].mean for model in self.study.models}
@@ -92,7 +92,8 @@ class Results:
     def _gate(self, fact: Fact) -> float | None:
         assert fact.model is not None
         name = fact.measure.removeprefix("gate_")
-        values = [row.gates[name] for row in self[Cell(fact.dataset, fact.model, fact.at)].rows if row.gates]
+        rows = self[Cell(fact.dataset, fact.model, fact.at)].rows
+        values = [row.gates[name] for row in rows if row.gates and name in row.gates]
         scale = 100 if name == "below_055" else 1
         return scale * fmean(values) if values else None
 

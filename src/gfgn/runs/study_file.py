@@ -32,22 +32,28 @@ READING = ("id", "label", "split", "drop", "undirected", "scale", "stratify", "m
 OPTIONAL = ("about", "training_of", "vary", "only", "published")
 
 
-def read_study(path: Path) -> Study:
-    """Reads a study from a YAML file and checks that everything it names exists."""
+def read_study(path: Path, trust_code: bool = False) -> Study:
+    """Reads a study from a YAML file and checks that everything it names exists.
+
+    Args:
+        trust_code: Whether the study may name models of one's own, `package.module:Class`, which are imported.
+    """
     try:
         content = read_yaml(path)
     except ValueError as error:
         raise StudyError(str(error)) from None
-    return make_study(content, path.stem, path.parent)
+    return make_study(content, path.stem, path.parent, trust_code)
 
 
-def make_study(content: Any, name: str, folder: Path = Path()) -> Study:
+def make_study(content: Any, name: str, folder: Path = Path(), trust_code: bool = False) -> Study:
     """Makes a study from the content of a YAML file and checks it; paths of graphs are relative to `folder`."""
     with _named(f"study {name}"):
         _check_keys("the study", content, REQUIRED, OPTIONAL)
         graphs = _graphs(content["datasets"], folder)
         datasets = tuple(graphs)
         own_graphs = {name: graph for name, graph in graphs.items() if graph is not None}
+        if not trust_code:
+            _refuse_code(content["models"])
         models = _models(content)
         config = _config({}, "training", content["training"])
         vary = _axis(content.get("vary"))
@@ -67,7 +73,7 @@ def make_study(content: Any, name: str, folder: Path = Path()) -> Study:
             vary=vary,
             variants={} if vary is None else _variants(vary, content, Variant(View(), models, config), datasets),
             only=_table(models, partial(_names, datasets), "only", content.get("only", {})),
-            published=_published(own_graphs, content.get("published", {})),
+            published=_published(own_graphs, models, content.get("published", {})),
             graphs=own_graphs,
         )
 
@@ -159,22 +165,30 @@ def _model(what: str, name: Any) -> str:
     return _known(MODELS, what, name)
 
 
-def _published(datasets: Iterable[str], content: Any) -> Published:
-    """Published results; `datasets` are the study's own, and those of the registry are known as well."""
-    known = [*DATASETS, *datasets]
+def _refuse_code(models: Any) -> None:
+    """Refuses models of one's own: a study that somebody sends must not import code by itself."""
+    for name in models if isinstance(models, dict) else ():
+        if isinstance(name, str) and is_import_name(name):
+            cure = "--trust-code, or read_study(path, trust_code=True), imports it"
+            raise StudyError(f"models must be models of gfgn, got {shown(name)}, which is code; {cure}")
+
+
+def _published(datasets: Iterable[str], models: Iterable[str], content: Any) -> Published:
+    """Published results; the study's own `datasets` and `models` are known besides those of the registries."""
+    known, model = [*DATASETS, *datasets], partial(_known, dict.fromkeys([*MODELS, *models]))
     fact: dict[str, Check] = {
         "measure": partial(_known, MEASURES),
         "dataset": partial(_known, known),
         "value": _number,
-        "model": _model,
+        "model": model,
         "at": _number,
     }
-    scores: Check = partial(_table, _model, partial(_table, known, _number))
+    scores: Check = partial(_table, model, partial(_table, known, _number))
     checks: dict[str, Check] = {
         "source": _text,
         "scores": scores,
         "spreads": scores,
-        "ranks": partial(_table, _model, _number),
+        "ranks": partial(_table, model, _number),
         "facts": partial(_each, partial(_record, Fact, fact, ("measure", "dataset", "value"))),
         "notes": partial(_each, _text),
     }
@@ -189,7 +203,7 @@ def _graphs(content: Any, folder: Path) -> dict[str, GraphFile | None]:
     """The datasets by name: of the registry, or paths of graphs, relative to `folder`, with arguments of `read`."""
     graphs: dict[str, GraphFile | None] = {}
     if not isinstance(content, list) or not content:
-        raise StudyError(f"datasets must be a list of one or more distinct names, got {content!r}")
+        raise StudyError(f"datasets must be a list of one or more distinct names, got {shown(content)}")
     for each in content:
         name, graph = (each, None) if isinstance(each, str) and each in DATASETS else _graph(each, folder)
         if name in graphs:
@@ -198,14 +212,21 @@ def _graphs(content: Any, folder: Path) -> dict[str, GraphFile | None]:
     return graphs
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # no name of a file
+        return False
+
+
 def _graph(content: Any, folder: Path) -> tuple[str, GraphFile]:
     options = dict(content) if isinstance(content, dict) else {"path": content}
     given = options.pop("path", None)
     path = folder / given if isinstance(given, str) else None
-    if path is None or not path.exists():
+    if path is None or not _exists(path):
         names = ", ".join(DATASETS)
         hint = did_you_mean(given, DATASETS)
-        raise StudyError(f"datasets must be one of {names}, or the path of a graph, got {given!r}{hint}")
+        raise StudyError(f"datasets must be one of {names}, or the path of a graph, got {shown(given)}{hint}")
     _check_keys(f"datasets.{given}", options, (), READING)
     name = path.resolve().stem if path.is_file() else path.resolve().name
     if name in DATASETS:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gfgn.data.files import replace_text
 from gfgn.runs.grid import make_replica
@@ -55,9 +56,16 @@ def read_times(path: Path) -> list[Time]:
     """The times of a file; empty if there is none."""
     if not path.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        rows: list[dict[str, Any]] = list(csv.DictReader(file))
-    return [Time(**{**row, "runs": int(row["runs"]), "seconds": float(row["seconds"])}) for row in rows]
+    try:
+        header, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+        if tuple(header) != Time._fields:
+            raise ValueError(f"columns {', '.join(header)}")
+        times = [Time(a, b, int(runs), float(seconds), *rest) for a, b, runs, seconds, *rest in lines]
+        if not all(math.isfinite(time.seconds) for time in times):
+            raise ValueError("seconds that are not finite")
+    except (ValueError, TypeError, LookupError, csv.Error) as error:
+        raise ValueError(f"{path} must be a table of times, got a file that cannot be read as one: {error}") from None
+    return times
 
 
 def add_time(path: Path, time: Time) -> None:

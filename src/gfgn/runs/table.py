@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gfgn.data.files import atomic_write
-from gfgn.data.limits import FREE, RATIO
+from gfgn.data.limits import most_memory
 from gfgn.runs.record import HYPER, NESTED, VERSIONS, Row, identify_row
 from gfgn.train.code import UNKNOWN
 
@@ -62,7 +62,7 @@ def read_runs(path: Path) -> list[Row]:
     """The runs of a file that `write_runs` wrote, in order."""
     try:
         with gzip.open(path, "rb") as file:
-            limit = max(FREE, RATIO * path.stat().st_size)
+            limit = most_memory(path.stat().st_size)
             text = file.read(limit + 1)
         if len(text) > limit:
             raise ValueError(f"it unpacks to more than {limit:,} bytes")
@@ -70,7 +70,9 @@ def read_runs(path: Path) -> list[Row]:
             comment, lines = content.readline(), list(csv.reader(content))
         header = json.loads(comment.removeprefix("# "))
         constants, fingerprints = header["constants"], header["fingerprints"]
-    except (OSError, ValueError, LookupError, TypeError, EOFError, zlib.error, csv.Error) as error:
+        if not all(isinstance(value, str) for value in constants.values()):
+            raise ValueError("constants that are not text")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zlib.error, csv.Error) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise RunsError(f"{path} must be a table of runs, got a file that cannot be read as one: {error}") from None
@@ -78,7 +80,7 @@ def read_runs(path: Path) -> list[Row]:
     for number, line in enumerate(lines[1:], 3):
         try:
             rows.append(_row(constants | dict(zip(lines[0], line, strict=True)), fingerprints))
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
             raise RunsError(f"{path}, line {number}: {error}") from None
     return rows
 
@@ -125,6 +127,9 @@ def _row(cells: dict[str, str], fingerprints: Mapping[str, Any]) -> Row:
             if text and column.startswith(f"{prefix}_")
         }
     record["gates"] = {name: float(value) for name, value in record["gates"].items()} or None
+    infinite = [name for name, value in (record | (record["gates"] or {})).items() if value in (math.inf, -math.inf)]
+    if infinite:
+        raise ValueError(f"{', '.join(infinite)} must be finite")
     record["dataset_fingerprint"], splits = fingerprints[record["dataset"]]
     record["split_fingerprint"] = splits[cells["split"]]
     row = Row.from_record(record | {"key": "", CODE: record.get(CODE) or UNKNOWN})

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row
+from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, import_own
 from gfgn.runs.store import Store
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_runs
@@ -87,6 +87,7 @@ def train_missing(
     A run is in the store as soon as it has finished, so an interrupted call continues where it stopped. At most
     `batch_size` runs train together, by default as many as fit into memory.
     """
+    import_own(model)
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
     missing = store.missing(record, model, replicas, config)
     if missing:

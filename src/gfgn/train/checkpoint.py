@@ -24,6 +24,15 @@ from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
+KINDS: dict[str, Any] = {  # the types of what a run is saved with
+    **dict.fromkeys(("val", "test", "seconds"), (float, int)),
+    **dict.fromkeys(("epoch", "epochs", "num_parameters"), int),
+    "model": str,
+    "history": dict,
+    "gates": (dict, type(None)),
+    "dropped": bool,
+}
+
 
 class CheckpointError(ValueError):
     """Raised for a checkpoint that cannot be read."""
@@ -87,15 +96,25 @@ class Checkpoint:
         tensors = load(data)
         ended = {index: self._run(index, fields, tensors) for index, fields in runs.items()}
         batch.keep([started.index(index) for index in alive])
+        # What is used as an index follows from the replicas and the epoch.
+        indexing: dict[str, Any] = {
+            "split": batch.tensors["split"],
+            "step": epoch * batch.num_steps,
+            "finished_epochs": epoch,
+        }
         for name, value in batch.tensors.items() if alive else ():
             if tensors[name].shape != value.shape or tensors[name].dtype != value.dtype:
                 raise ValueError(f"{name!r} has shape {list(tensors[name].shape)}, expected {list(value.shape)}")
+            if name in indexing and (tensors[name].to(value.device) != indexing[name]).any():
+                raise ValueError(f"{name!r} does not belong to epoch {epoch}")
             value.copy_(tensors[name])
         batch.epoch = self._saved[path.name] = epoch
         indices[:] = alive
         return ended
 
     def _run(self, index: int, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Run:
+        if not all(isinstance(fields[name], kinds) for name, kinds in KINDS.items()) or fields.keys() != KINDS.keys():
+            raise TypeError(f"the run {index} has values of other types")
         prefix = f"state {index} "
         state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
         return Run(replica=self.replicas[index], state=state or None, **fields)
@@ -132,9 +151,10 @@ def _explained(path: Path) -> Iterator[None]:
     """Turns the exceptions of a damaged checkpoint into a `CheckpointError` that names the file and the cure."""
     from safetensors import SafetensorError
 
+    more = (RecursionError, SafetensorError)
     try:
         yield
-    except (ValueError, TypeError, LookupError, AttributeError, OSError, OverflowError, SafetensorError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OSError, ArithmeticError, *more) as error:
         raise CheckpointError(
             f"the checkpoint {path} cannot be read ({reason(error)}); delete it to train from the start"
         ) from error

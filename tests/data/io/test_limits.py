@@ -125,6 +125,22 @@ def test_one_text_for_many_rows_of_a_parquet_file(tmp_path: Path, monkeypatch: p
     assert pa.total_allocated_bytes() < 2**26
 
 
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_long_texts_of_a_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_dictionary: bool) -> None:
+    """A text that takes more than a few bytes per row, and still much less than it unpacks to: because it is stored
+    once for many rows, or by compression."""
+    monkeypatch.setattr(limits, "FREE", 2**22)
+    texts = pa.array([c * 10**4 for c in "abcdefghijklmnop"] * 100)
+    table = pa.table({"id": np.arange(1600), "label": texts, "x": np.zeros(1600)})
+    pq.write_table(table, tmp_path / "nodes.parquet", compression="zstd", use_dictionary=use_dictionary)
+    chunk = pq.read_metadata(tmp_path / "nodes.parquet").row_group(0).column(1)
+    assert chunk.total_uncompressed_size > 8 * chunk.num_values
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    before = pa.total_allocated_bytes()
+    assert_refused(tmp_path, r"nodes\.parquet unpacks to 0\.0 GiB")
+    assert pa.total_allocated_bytes() - before < 2**22
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_columns_of_a_table(kind: str, tmp_path: Path) -> None:
     names = ["id", "label", *(f"c{k}" for k in range(40_000))]

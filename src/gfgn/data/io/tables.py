@@ -6,6 +6,7 @@ in memory together. Messages count rows from 1, without the header of a CSV file
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +41,7 @@ from gfgn.data.io.assemble import (
     check_model,
     to_float32,
 )
-from gfgn.data.limits import MAX_COLUMNS, MAX_FEATURES, check_count, check_memory
+from gfgn.data.limits import MAX_COLUMNS, MAX_FEATURES, check_count, check_memory, most_memory
 from gfgn.data.messages import DataError, counted, listed, reading
 from gfgn.data.splits import Split
 
@@ -87,11 +88,13 @@ class Table:
         self._check_columns(columns)
         check_memory(self.label, 4 * rows * columns, size)
         self._size, schema = size, file.schema_arrow
-        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        groups, unpacked = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)], 0
         for index in range(columns):
             chunks = [group.column(index) for group in groups]
+            unpacked += sum(chunk.total_uncompressed_size for chunk in chunks)
             if any(chunk.total_uncompressed_size < CODED * chunk.num_values for chunk in chunks):
                 self._coded.append(chunks[0].path_in_schema)
+        check_memory(self.label, unpacked, size)
         return schema
 
     def _check_columns(self, count: int) -> None:
@@ -122,13 +125,26 @@ class Table:
                         yield [batch.column(index) for index in indices]
                 return
             raw = [self._raw[index] for index in indices]
-            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=self._coded)
+            texts = [name for name, index in zip(raw, indices, strict=True) if _is_text(self.types[self.names[index]])]
+            coded = texts if size * self._longest_row(texts) > most_memory(self._size) else self._coded
+            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=coded)
             for batch in file.iter_batches(size, columns=raw, use_threads=False):
                 batch.validate(full=True)  # a damaged file may decode to invalid UTF-8
                 if batch.num_rows:
                     columns = [batch.column(name) for name in raw]
                     check_memory(self.label, sum(map(_text_size, columns)), self._size)
                     yield [column.cast(_value_type(column.type)) for column in columns]
+
+    def _longest_row(self, texts: list[str]) -> int:
+        """The most bytes that the texts of a row can have where a text is stored once for many rows; from the
+        dictionaries of a Parquet file, which come with the first row of a group."""
+        file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=texts)
+        longest = 0
+        for group in range(file.num_row_groups if texts else 0):
+            for batch in itertools.islice(file.iter_batches(1, [group], texts, use_threads=False), 1):
+                columns = [getattr(column, "dictionary", column) for column in batch.columns]
+                longest = max(longest, sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in columns))
+        return longest
 
     def _open_csv(self, types: dict[str, Any]) -> Any:
         csv = pyarrow.csv

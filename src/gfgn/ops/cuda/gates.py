@@ -108,6 +108,13 @@ def _dot(x, y):
 
 
 @triton.jit
+def _finite(x):
+    """`x` with 0 for what is not finite. A product with the zeros beside the blocks would be NaN, and reach the heads
+    of other replicas."""
+    return tl.where(tl.abs(x) <= 3.4028234e38, x, 0.0)
+
+
+@triton.jit
 def _offsets(
     block, first, rows, columns, heads, d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr
 ):
@@ -137,7 +144,7 @@ def _gated_neighbor(
     mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
     theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
     taken = tl.load(propagated + at, mask=inside, other=0.0).to(tl.float32)
-    s = _lambdas(lam, block, heads, d, HEADS, W) * sigmoid(_dot(mine, own) + _dot(theirs, other))
+    s = _lambdas(lam, block, heads, d, HEADS, W) * sigmoid(_dot(_finite(mine), own) + _dot(_finite(theirs), other))
     tl.store(out + at, mine + s * (taken - mine), mask=inside)
 
 
@@ -160,12 +167,12 @@ def _gated_neighbor_backward(
         mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
         theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
         taken = tl.load(propagated + at, mask=inside, other=0.0).to(tl.float32)
-        sigma = sigmoid(_dot(mine, own) + _dot(theirs, other))
+        sigma = sigmoid(_dot(_finite(mine), own) + _dot(_finite(theirs), other))
         s = weight * sigma
         slope = g * (taken - mine) * s * (1.0 - sigma)
         tl.store(grad_propagated + at, g * s, mask=inside)
-        tl.store(grad_z + at, g * (1.0 - s) + _dot(slope, tl.trans(own)), mask=inside)
-        tl.store(grad_mean + at, _dot(slope, tl.trans(other)), mask=inside)
+        tl.store(grad_z + at, g * (1.0 - s) + _dot(_finite(slope), tl.trans(own)), mask=inside)
+        tl.store(grad_mean + at, _dot(_finite(slope), tl.trans(other)), mask=inside)
         sum_own += _dot(tl.trans(mine), slope)
         sum_other += _dot(tl.trans(theirs), slope)
     at = part.to(tl.int64) * plane + gate_at

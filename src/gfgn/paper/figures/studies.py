@@ -70,11 +70,11 @@ def draw_study(results: Results, folder: Path) -> list[Path]:
 
 
 def study_points(results: Results) -> list[Point]:
-    """Returns the runs of the selected configuration of every complete cell."""
+    """Returns the runs of the selected configuration of every complete cell without diverged runs."""
     points = []
     for cell in results.study.all_cells():
         x, dataset = cell.at if isinstance(cell.at, float) else math.nan, data_name(cell.dataset)
-        for row in results[cell].rows:
+        for row in results[cell].rows if results[cell].mean is not None else ():
             run = (row.replica.split, row.replica.seed, 100 * row.test)
             points.append(Point(x, cell.model, dataset, *run, results.test_share(cell)))
     return points

@@ -15,15 +15,16 @@ def study_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def load_study(name: str | Path) -> Study:
+def load_study(name: str | Path, trust_code: bool = False) -> Study:
     """Reads a study and checks that everything it names exists.
 
     Args:
         name: One of `study_names()`, or the path of a YAML file.
+        trust_code: Whether it may name models of one's own, see `read_study`.
     """
     path = Path(name) if str(name).endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
         known = study_names()
         hint = did_you_mean(name, known)
         raise StudyError(f"name must be one of {', '.join(known)} or a YAML file, got {str(name)!r}{hint}")
-    return read_study(path)
+    return read_study(path, trust_code)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gfgn.data.dataset import Dataset
-from gfgn.nn.registry import find_model
+from gfgn.nn.registry import find_model, known_model
 from gfgn.ops.seeded import seeded_dropout
 from gfgn.train import metrics
 from gfgn.train.batch import HISTORY
@@ -39,7 +39,9 @@ SAMPLING: Mapping[str, tuple[str, ...]] = {model: method.options for model, meth
 
 def is_sampled(model: str, replica: Replica) -> bool:
     """Whether a run trains on samples: its model trains in no other way, or its options configure the sampling."""
-    return not find_model(model).replicas or any(name in SAMPLING.get(model, ()) for name, _ in replica.options)
+    entry = known_model(model)  # one of the user's own has no such options
+    only = entry is not None and not entry.replicas
+    return only or any(name in SAMPLING.get(model, ()) for name, _ in replica.options)
 
 
 def check_sampled(model: str, config: TrainConfig) -> None:
