@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @app.command()
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="A study or an analysis, or a YAML file; none: list them.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Recompute the tables and a few runs on the CPU.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Recompute the tables and repeat a few runs.")] = False,
     tables: Annotated[bool, typer.Option("--tables", help="Write tables and figures again; no training.")] = False,
     device: Device = "auto",
     models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
@@ -55,7 +55,7 @@ def reproduce(
     try:
         with user_errors(), keep_freed_memory():
             if check:
-                code = print_differences(check_study(name, out, **part))
+                code = print_differences(check_study(name, out, **part, device=device))
             else:
                 with options.trackers(track, track_per) as trackers:
                     settings["callback"] = CallbackList(*trackers)

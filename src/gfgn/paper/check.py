@@ -1,10 +1,11 @@
 """`check`: whether the tables of a study follow from its runs, and whether a sample of its runs can be reproduced.
 
-Another device sums numbers in another order, so a repeated run is not bit-equal. A run is reproduced if its best
-validation score differs by at most `NODES` nodes or `FRACTION` of them; the runs of a dataset, if their mean test score
-differs by at most `NODES` nodes over the square root of the number of runs, or `FRACTION`. Up to `DIVERGED` of all runs
-may end where another seed ends: within `DEVIATIONS` standard deviations of the mean of their split's other seeds (with
-a single seed, of the cell's other runs), plus the tolerance above.
+A run that the same code made on the same kind of device, with the same versions, is repeated bit for bit, whatever
+trains beside it. Others are not bit-equal. Such a run is reproduced if its best validation score differs by at most
+`NODES` nodes or `FRACTION` of them; the runs of a dataset, if their mean test score differs by at most `NODES` nodes
+over the square root of the number of runs, or `FRACTION`. Up to `DIVERGED` of all runs may end where another seed ends:
+within `DEVIATIONS` standard deviations of the mean of their split's other seeds (with a single seed, of the cell's
+other runs), plus the tolerance above.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from statistics import fmean, stdev
 from gfgn.data.dataset import Dataset
 from gfgn.paper.reproduce import render
 from gfgn.paper.studies import load_study
-from gfgn.runs.record import Row, count_codes
+from gfgn.runs.record import Row, count_codes, device_name, versions
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS
@@ -28,6 +29,7 @@ from gfgn.runs.table import read_runs
 from gfgn.runs.text import other_code
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_runs
+from gfgn.train.settings import choose_device
 
 RERUN = ("texas", "cornell", "wisconsin", "cora")  # repeated by default: those that a CPU trains on quickly
 RUNS_PER_CELL = 2
@@ -45,12 +47,13 @@ def check(
     runs_per_cell: int = RUNS_PER_CELL,
     root: Path | None = None,
     trust_code: bool = False,
+    device: str = "cpu",
     log: Log = LOG,
 ) -> list[str]:
     """Checks a study's folder and returns one line per problem.
 
     First `chosen.csv` and `README.md` are made from `runs.csv.gz` and compared with the files. Then a sample of the
-    runs of complete cells is trained again on the CPU.
+    runs of complete cells is trained again.
 
     Args:
         name: The study, see `load_study`.
@@ -59,6 +62,7 @@ def check(
         datasets: Names of datasets to train on; by default those of `RERUN` that the study has.
         runs_per_cell: How many runs of each cell to train; 0 for none.
         trust_code: Whether a YAML file may name models of one's own, see `read_study`.
+        device: Where to train, see `choose_device`.
     """
     study, out = load_study(name, trust_code), out or Path("results") / Path(name).stem
     if not (out / RUNS).is_file():
@@ -71,7 +75,8 @@ def check(
     if not rerun:
         log(f"no runs are repeated: {study.name} has none of {', '.join(RERUN)}; name others with --datasets")
     elif runs_per_cell:
-        problems += check_runs(study, out, select_cells(study, models, rerun), runs_per_cell, root, log)
+        cells = select_cells(study, models, rerun)
+        problems += check_runs(study, out, cells, runs_per_cell, root, choose_device(device), log)
     return problems
 
 
@@ -93,15 +98,21 @@ class Repeated:
     different: list[str] = field(default_factory=list)  # that were not reproduced
     diverged: list[str] = field(default_factory=list)  # that ended where another seed ended
     gaps: list[float] = field(default_factory=list)  # differences of the test scores
+    compared_bits: int = 0  # number of runs that had to have the same bits
 
     def __add__(self, other: Repeated) -> Repeated:
-        return Repeated(self.different + other.different, self.diverged + other.diverged, self.gaps + other.gaps)
+        return Repeated(
+            self.different + other.different,
+            self.diverged + other.diverged,
+            self.gaps + other.gaps,
+            self.compared_bits + other.compared_bits,
+        )
 
 
 def check_runs(
-    study: Study, out: Path, cells: Sequence[Cell], runs_per_cell: int, root: Path | None, log: Log
+    study: Study, out: Path, cells: Sequence[Cell], runs_per_cell: int, root: Path | None, device: str, log: Log
 ) -> list[str]:
-    """Trains a sample of runs again on the CPU and returns one line per run or dataset that was not reproduced."""
+    """Trains a sample of runs again and returns one line per run or dataset that was not reproduced."""
     results, total = Results(study, read_runs(out / RUNS)), Repeated()
     for name in dict.fromkeys(cell.dataset for cell in cells):
         complete = [cell for cell in cells if cell.dataset == name and results[cell].rows]
@@ -112,11 +123,13 @@ def check_runs(
         repeated = Repeated()
         for cell in complete:
             variant, rows = study.variant(cell), results[cell].rows
-            repeated += _repeat(views[variant.view], cell, _spread(rows, runs_per_cell), rows, variant.config, log)
+            chosen = _spread(rows, runs_per_cell)
+            repeated += _repeat(views[variant.view], cell, chosen, rows, variant.config, device, log)
         if repeated.gaps:
             nodes = min(int(data.splits[0].test.sum()) for data in views.values())
             repeated.different += _check_mean(name, repeated.gaps, nodes, log)
         total += repeated
+    log(f"{total.compared_bits} of {len(total.gaps)} runs were compared by bits: this code made them on such a device")
     if total.diverged:
         log(f"{len(total.diverged)} of {len(total.gaps)} runs diverged, to scores that other seeds have")
     return total.different + (total.diverged if len(total.diverged) > DIVERGED * len(total.gaps) else [])
@@ -137,7 +150,13 @@ def _spread(rows: Sequence[Row], count: int) -> list[Row]:
 
 
 def _repeat(
-    data: Dataset, cell: Cell, rows: Sequence[Row], siblings: Sequence[Row], config: TrainConfig, log: Log
+    data: Dataset,
+    cell: Cell,
+    rows: Sequence[Row],
+    siblings: Sequence[Row],
+    config: TrainConfig,
+    device: str,
+    log: Log,
 ) -> Repeated:
     """Trains runs of a cell again; `siblings` are all runs of the cell."""
     repeated = Repeated()
@@ -146,7 +165,7 @@ def _repeat(
             return Repeated([f"{data.name}: the graph differs from that of {RUNS}"])
         if row.split_fingerprint != data.split_fingerprint(row.replica.split):
             return Repeated([f"{data.name}: split {row.replica.split} differs from that of {RUNS}"])
-    for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], config), strict=True):
+    for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], config, device), strict=True):
         split, seed = row.replica.split, row.replica.seed
         allowed = max(NODES / int(data.splits[split].val.sum()), FRACTION) + ROUNDING
         if row.diverged and run.diverged:
@@ -161,10 +180,18 @@ def _repeat(
             f"test {100 * row.test:.2f}, repeated {100 * run.test:.2f}"
         )
         log(words)
-        if not abs(run.val - row.val) <= allowed:
+        if (row.versions, row.device) == (versions(), device_name(device)):
+            repeated.compared_bits += 1
+            if not all(map(_equal, (run.val, run.test, run.epoch), (row.val, row.test, row.epoch))):
+                repeated.different.append(f"{words}; the same code made it on such a device, and must repeat every bit")
+        elif not abs(run.val - row.val) <= allowed:
             has_diverged = not row.diverged and _is_like_others(row, run.val, siblings, allowed)
             (repeated.diverged if has_diverged else repeated.different).append(words)
     return repeated
+
+
+def _equal(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
 
 
 def _is_like_others(row: Row, val: float, siblings: Sequence[Row], allowed: float) -> bool:

@@ -115,13 +115,11 @@ def _finite(x):
 
 
 @triton.jit
-def _offsets(
-    block, first, rows, columns, heads, d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr
-):
+def _offsets(block, first, rows, heads, d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr):
     """Offsets of `[ROWS, W]` values starting at row `first`, and which of them exist."""
     row = first + tl.arange(0, ROWS)
     column, exists = _head_columns(block, heads, d, HEADS, W)
-    at = row.to(tl.int64)[:, None] * columns + column[None, :]
+    at = row.to(tl.int64)[:, None] * (heads * d) + column[None, :]
     return at, (row < rows)[:, None] & exists[None, :]
 
 
@@ -133,14 +131,14 @@ def _lambdas(lam, block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.cons
 
 @triton.jit(do_not_specialize=["rows", "heads", "blocks"])
 def _gated_neighbor(
-    z, propagated, mean, gate, lam, out, rows, columns, heads, blocks,
+    z, propagated, mean, gate, lam, out, rows, heads, blocks,
     d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
 ):  # fmt: skip
     block, part = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     gate_at, gate_inside = _gate_matrix(block, heads, d, HEADS, W)
     own = tl.load(gate + gate_at, mask=gate_inside, other=0.0).to(tl.float32)
     other = tl.load(gate + gate_at + d * d, mask=gate_inside, other=0.0).to(tl.float32)
-    at, inside = _offsets(block, part * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
+    at, inside = _offsets(block, part * ROWS, rows, heads, d, ROWS, HEADS, W)
     mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
     theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
     taken = tl.load(propagated + at, mask=inside, other=0.0).to(tl.float32)
@@ -151,7 +149,7 @@ def _gated_neighbor(
 @triton.jit(do_not_specialize=["rows", "heads", "blocks", "plane", "steps"])
 def _gated_neighbor_backward(
     grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,
-    rows, columns, heads, blocks, plane, steps,
+    rows, heads, blocks, plane, steps,
     d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
 ):  # fmt: skip
     block, part = tl.program_id(0) % blocks, tl.program_id(0) // blocks
@@ -162,7 +160,7 @@ def _gated_neighbor_backward(
     sum_own = tl.zeros([W, W], tl.float32)
     sum_other = tl.zeros([W, W], tl.float32)
     for step in range(steps):
-        at, inside = _offsets(block, (part * steps + step) * ROWS, rows, columns, heads, d, ROWS, HEADS, W)
+        at, inside = _offsets(block, (part * steps + step) * ROWS, rows, heads, d, ROWS, HEADS, W)
         g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32)
         mine = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
         theirs = tl.load(mean + at, mask=inside, other=0.0).to(tl.float32)
@@ -203,7 +201,7 @@ def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, la
     width, group, rows, warps = _neighbor_program(d)
     blocks = triton.cdiv(heads, group)
     _gated_neighbor[(blocks * triton.cdiv(z.size(0), rows),)](
-        z, propagated, mean, gate, lam, out, z.size(0), z.size(1), heads, blocks,
+        z, propagated, mean, gate, lam, out, z.size(0), heads, blocks,
         d=d, ROWS=rows, HEADS=group, W=width, num_warps=warps,
     )  # fmt: skip
     return out
@@ -226,7 +224,7 @@ def gated_neighbor_backward(
     partial = torch.empty(chunks, *gate.shape, dtype=torch.float32, device=z.device)
     _gated_neighbor_backward[(blocks * chunks,)](
         grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,
-        z.size(0), z.size(1), heads, blocks, gate.numel(), steps,
+        z.size(0), heads, blocks, gate.numel(), steps,
         d=d, ROWS=rows, HEADS=group, W=width, num_warps=warps,
     )  # fmt: skip
     return grad_z, grad_propagated, grad_mean, row_sums(partial.view(chunks, -1)).view(gate.shape).to(gate.dtype)
