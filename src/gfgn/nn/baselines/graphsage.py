@@ -11,7 +11,6 @@ from torch.nn.functional import normalize
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import UniformConvNetwork
-from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
 
@@ -49,10 +48,3 @@ class GraphSAGE(UniformConvNetwork):
         for layer, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             x = conv(self.activate(x[: graph.num_nodes]) if layer else x, graph, self.dropout)
         return x
-
-
-ENTRY = Model(
-    GraphSAGE,
-    "Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
-    {**SIZES, "normalize": Parameter(True, (True, False), "whether hidden vectors are scaled to length 1")},
-)
