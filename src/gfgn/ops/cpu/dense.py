@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import for_each_task, run_tasks
 from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.heads import gated_neighbor, gated_neighbor_backward

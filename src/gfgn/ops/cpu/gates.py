@@ -12,7 +12,9 @@ import numpy as np
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
+from gfgn.ops.cpu.types import LANES
 from gfgn.ops.cpu.vectors import (
     all_within,
     exp,

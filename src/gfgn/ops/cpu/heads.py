@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, Emitter, as_pointers, inlined, instruction, integers, kernel
+from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction, integers
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import for_each_task, run_tasks
+from gfgn.ops.cpu.types import LANES
 from gfgn.ops.cpu.vectors import all_within, load, load_masked, read, store, store_masked, zeros
 
 ROWS = 128

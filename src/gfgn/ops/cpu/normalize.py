@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays, threads
-from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.csr import CSR
 

@@ -4,12 +4,13 @@ from collections import namedtuple
 from typing import Any
 
 import torch
-from numba import types
 from torch import Tensor
 
-from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, integers, kernel
+from gfgn.ops.cpu import arrays, types
+from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction, integers
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.sums import WIDE, add_wide, finish_block, pack_block, store_wide
+from gfgn.ops.cpu.types import LANES, Vector
 from gfgn.ops.cpu.vectors import load, load_masked, read, store, zeros
 from gfgn.ops.cpu.walk import plan_walk, run_kernel, run_walk
 from gfgn.ops.csr import CSR
