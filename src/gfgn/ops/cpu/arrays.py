@@ -1,7 +1,6 @@
 """Tensors as kernels take them, and memory for their results."""
 
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch

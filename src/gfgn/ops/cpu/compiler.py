@@ -6,8 +6,9 @@ functions as arguments exist only while it is written, which takes milliseconds 
 seconds. The types are those of Numba: operations on integers have 64 bits, and a float32 with an integer becomes a
 float64.
 
-Supported are assignments, `if`, `for … in range(…)` with a positive step, `while`, `return`, arithmetic, comparisons, `and`, `or`, `not`,
-conditional expressions, tuples, records, and calls of `min`, `max`, `len`, `math.sqrt` and NumPy's integer types.
+Supported are assignments, `if`, `for … in range(…)` with a positive step, `while`, `break`, `continue`, `return`,
+arithmetic, comparisons, `and`, `or`, `not`, conditional expressions, tuples, records, and calls of `min`, `max`, `len`,
+`math.sqrt` and NumPy's integer types. A variable keeps the type of its first value.
 """
 
 from __future__ import annotations
@@ -169,6 +170,23 @@ class Emitter:
     def store(self, vector: Any, value: Any, address: Any) -> Any:
         address = self.builder.bitcast(address, value.type.as_pointer())
         return self.builder.store(value, address, align=vector.scalar.bitwidth // 8)
+
+    def first_lanes(self, count: Any) -> Any:
+        """The mask of the first `count` lanes."""
+        return self.builder.icmp_signed("<", self.numbers(64, list(range(LANES))), self.splat(count))
+
+    def load_where(self, vector: Any, address: Any, mask: Any) -> Any:
+        """The vector at an address; lanes that are not in the mask are 0 and not read."""
+        kind, bits = vector.llvm, vector.scalar.bitwidth
+        address = self.builder.bitcast(address, kind.as_pointer())
+        align, name = self.number(32, bits // 8), f"llvm.masked.load.v{LANES}f{bits}.p0"
+        return self.call(name, kind, address, align, mask, self.zeros(vector))
+
+    def store_where(self, vector: Any, value: Any, address: Any, mask: Any) -> Any:
+        bits = vector.scalar.bitwidth
+        address = self.builder.bitcast(address, value.type.as_pointer())
+        align, name = self.number(32, bits // 8), f"llvm.masked.store.v{LANES}f{bits}.p0"
+        return self.call(name, ir.VoidType(), value, address, align, mask)
 
     def prefetch(self, address: Any) -> Any:
         address = self.builder.bitcast(address, ir.IntType(8).as_pointer())
@@ -473,6 +491,11 @@ class Compiler:
             return bool(value)
         return value.llvm if value.type == types.boolean else self.binary(operator.ne, value, 0).llvm
 
+    def bit(self, value: Any) -> Any:
+        """A boolean of LLVM."""
+        test = self.condition(value)
+        return ir.Constant(ir.IntType(1), test) if isinstance(test, bool) else test
+
     # --- statements ---
 
     def on_Expr(self, node: ast.Expr) -> None:
@@ -525,7 +548,7 @@ class Compiler:
         start, body, end = (self.builder.append_basic_block() for _ in range(3))
         self.builder.branch(start)
         self.builder.position_at_end(start)
-        self.builder.cbranch(self.constant(self.condition(self.value(node.test))), body, end)
+        self.builder.cbranch(self.bit(self.value(node.test)), body, end)
         self.loop(node.body, body, start, end)
         self.builder.position_at_end(end)
 
@@ -627,8 +650,7 @@ class Compiler:
         ]
         result = results[0]
         for other in results[1:]:
-            both = self.constant(self.condition(result)), self.constant(self.condition(other))
-            result = Value(types.boolean, self.builder.and_(*both))
+            result = Value(types.boolean, self.builder.and_(self.bit(result), self.bit(other)))
         return result
 
     def of_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -636,9 +658,7 @@ class Compiler:
         decides = isinstance(node.op, ast.Or)
         end, known = self.builder.append_basic_block(), []
         for each in node.values:
-            test = self.condition(self.value(each))
-            if isinstance(test, bool):
-                test = ir.Constant(ir.IntType(1), test)
+            test = self.bit(self.value(each))
             known.append((test, self.builder.block))
             if each is node.values[-1]:
                 self.builder.branch(end)
@@ -684,7 +704,8 @@ class Compiler:
             case Instruction():
                 return self.emit(function, arguments)
             case Specialized():
-                return self.inline(function.typed(*map(type_of, arguments)), arguments)
+                typed: Callable[..., Any] = function.typed
+                return self.inline(typed(*map(type_of, arguments)), arguments)
             case External():
                 return self.llvm.call(function.name, ir.IntType(32))
         if function is min or function is max:

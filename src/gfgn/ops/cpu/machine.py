@@ -18,6 +18,7 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -36,6 +37,10 @@ SUFFIX = ".kernel"
 logger = logging.getLogger(__name__)
 _lock = threading.RLock()
 _warned: list[str] = []
+_compile_seconds = 0.0
+
+ANNOUNCE_AFTER = 3.0
+"""Seconds of compilation after which it is announced."""
 
 
 # --- LLVM -------------------------------------------------------------------------------------------------------------
@@ -80,6 +85,16 @@ def _features() -> str:
         return str(binding.get_host_cpu_features().flatten())
     except RuntimeError:  # LLVM does not know them on every system; the name of the processor implies most
         return ""
+
+
+def _after_fork() -> None:
+    """A lock that another thread of the parent held would never be released."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @functools.cache
@@ -146,7 +161,9 @@ class Kernel:
         content = self._find(name)
         if content is None:
             records = [Layout(op, tuple(fields[:size])), Layout(work, tuple(fields[size:]))]
+            start = time.perf_counter()
             content = machine().compile(compile_kernel(self.function, name, records))
+            _announce(time.perf_counter() - start)
             save(self._source, name, content)
         address = machine().load(content, name)
         words = "".join(WORDS.get(cast(Any, field), "Q") for field in fields if not isinstance(field, int))
@@ -161,6 +178,14 @@ class Kernel:
         content = find(self._source, name)
         self.loaded += content is not None
         return content
+
+
+def _announce(seconds: float) -> None:
+    """Logs once that kernels are being compiled, if it takes long."""
+    global _compile_seconds
+    before, _compile_seconds = _compile_seconds, _compile_seconds + seconds
+    if before < ANNOUNCE_AFTER <= _compile_seconds:
+        logger.warning("gfgn compiles its CPU kernels (once; cached on disk)")
 
 
 def kernel(function: Any) -> Any:

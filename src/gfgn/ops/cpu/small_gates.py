@@ -39,7 +39,7 @@ def _add_product(llvm: Emitter, x: Any, k: int, size: int, y: Any, total: Any) -
 def load_matrix(pointer: Any, offset: Any, size: Any) -> Any:
     """The rows of a block's matrix at `offset`; the tuple `size` has one item per row."""
     vector = Vector(pointer.dtype)
-    rows = types.Tuple((vector,) * len(size))
+    rows = types.UniTuple(vector, len(size))
 
     def emit(llvm: Emitter, base: Any, offset: Any, _: Any) -> Any:
         loaded = [llvm.load(vector, llvm.element(base, offset, k * LANES)) for k in range(len(size))]
@@ -55,7 +55,7 @@ def store_matrix(rows: Any, pointer: Any, offset: Any) -> Any:
     def emit(llvm: Emitter, matrix: Any, base: Any, offset: Any) -> None:
         for k in range(len(rows)):
             row = matrix[k]
-            llvm.store(rows.items[k], row, llvm.element(base, offset, k * LANES))
+            llvm.store(rows.dtype, row, llvm.element(base, offset, k * LANES))
 
     return types.void(rows, pointer, types.int64), emit
 

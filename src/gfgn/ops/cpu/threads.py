@@ -6,7 +6,6 @@ caller waits only for tasks that were started. So kernels may be called from any
 fork.
 """
 
-import logging
 import os
 import queue
 import threading
@@ -18,11 +17,6 @@ import torch
 
 from gfgn.ops.cpu.compiler import External, inlined
 from gfgn.ops.cpu.vectors import atomic_add
-
-logger = logging.getLogger(__name__)
-
-ANNOUNCE_AFTER = 1.0
-"""Seconds after which a compilation is announced."""
 
 
 def _do_nothing() -> None:
@@ -97,7 +91,6 @@ class ThreadPool:
 
 
 pool = ThreadPool()
-_announced: set[torch.dtype] = set()
 
 
 def _after_fork() -> None:

@@ -35,7 +35,7 @@ class Scalar(Type):
     bitwidth: int
 
     @property
-    def llvm(self) -> Any:  # type: ignore[override]
+    def llvm(self) -> Any:
         if self.kind == "f":
             return ir.FloatType() if self.bitwidth == 32 else ir.DoubleType()
         return ir.IntType(self.bitwidth)
@@ -48,7 +48,7 @@ class Pointer(Type):
     dtype: Scalar
 
     @property
-    def llvm(self) -> Any:  # type: ignore[override]
+    def llvm(self) -> Any:
         return self.dtype.llvm.as_pointer()
 
 
@@ -59,7 +59,7 @@ class Vector(Type):
     scalar: Scalar
 
     @property
-    def llvm(self) -> Any:  # type: ignore[override]
+    def llvm(self) -> Any:
         return ir.VectorType(self.scalar.llvm, LANES)
 
 
@@ -72,12 +72,22 @@ class Tuple(Type):
     def __len__(self) -> int:
         return len(self.items)
 
+    @property
+    def dtype(self) -> Type:
+        """The type of the items, where all have the same."""
+        return self.items[0]
+
 
 void = Type()
 boolean = Scalar("b", 1)
 uint8, uint32, uint64 = (Scalar("u", bits) for bits in (8, 32, 64))
 int32, int64 = (Scalar("i", bits) for bits in (32, 64))
 float32, float64 = (Scalar("f", bits) for bits in (32, 64))
+
+
+def UniTuple(item: Type, size: int) -> Tuple:
+    """The type of a tuple whose items have one type."""
+    return Tuple((item,) * size)
 
 
 def unify(x: Type, y: Type) -> Type:
