@@ -46,7 +46,7 @@ class Value(NamedTuple):
 class Inlined(NamedTuple):
     """A function that only kernels call; its code is inserted into theirs."""
 
-    function: FunctionType
+    function: Any  # as a method of this class, mypy would say, were it a `FunctionType`
     flags: tuple[str, ...] = ()
 
 
@@ -177,16 +177,16 @@ class Emitter:
 
     def load_where(self, vector: Any, address: Any, mask: Any) -> Any:
         """The vector at an address; lanes that are not in the mask are 0 and not read."""
-        kind, bits = vector.llvm, vector.scalar.bitwidth
-        address = self.builder.bitcast(address, kind.as_pointer())
-        align, name = self.number(32, bits // 8), f"llvm.masked.load.v{LANES}f{bits}.p0"
-        return self.call(name, kind, address, align, mask, self.zeros(vector))
+        address = self.builder.bitcast(address, vector.llvm.as_pointer())
+        align = self.number(32, vector.scalar.bitwidth // 8)
+        return self.call(
+            f"llvm.masked.load.{_suffix(vector)}.p0", vector.llvm, address, align, mask, self.zeros(vector)
+        )
 
     def store_where(self, vector: Any, value: Any, address: Any, mask: Any) -> Any:
-        bits = vector.scalar.bitwidth
         address = self.builder.bitcast(address, value.type.as_pointer())
-        align, name = self.number(32, bits // 8), f"llvm.masked.store.v{LANES}f{bits}.p0"
-        return self.call(name, ir.VoidType(), value, address, align, mask)
+        align = self.number(32, vector.scalar.bitwidth // 8)
+        return self.call(f"llvm.masked.store.{_suffix(vector)}.p0", ir.VoidType(), value, address, align, mask)
 
     def prefetch(self, address: Any) -> Any:
         address = self.builder.bitcast(address, ir.IntType(8).as_pointer())
@@ -199,6 +199,11 @@ class Emitter:
         kind = ir.FunctionType(result, [argument.type for argument in arguments])
         function = module.globals.get(name) or ir.Function(module, kind, name)
         return self.builder.call(function, arguments)
+
+
+def _suffix(vector: Vector) -> str:
+    """How the names of LLVM intrinsics end for a vector."""
+    return f"v{LANES}{'f' if vector.scalar.kind == 'f' else 'i'}{vector.scalar.bitwidth}"
 
 
 def _conversion(kind: Scalar, target: Scalar) -> str:

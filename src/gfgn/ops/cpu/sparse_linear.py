@@ -65,7 +65,8 @@ def kept_entries(op: Any, walk: Any, first: int, high: int, replica: int) -> Any
 
 
 @inlined
-def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, sums: Any, at: int) -> None:
+def gather_kept(op: Any, walk: Any, tile: Any, low: int, high: int, sums: Any, at: int, wide: bool) -> None:
+    """Adds up the kept entries of a row; `wide` is known when the kernel is compiled."""
     replica = tile.column // walk.part
     scale = read(op.scale, replica)
     total = zeros(op.x)
@@ -76,14 +77,22 @@ def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, 
             e = first + lowest_bit(bits)
             bits = bits & (bits - 1)
             value = read(op.values, e) * scale
-            if walk.width == WIDE:
+            if wide:
                 totals = add_wide(walk, tile, e, value, totals)
             else:
                 total = total + load(walk.table, tile.table + read(walk.idx, e) * LANES) * value
-    if walk.width == WIDE:
+    if wide:
         store_wide(totals, sums, at)
     else:
         store(total, sums, at)
+
+
+@inlined
+def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, sums: Any, at: int) -> None:
+    if walk.width == WIDE:
+        gather_kept(op, walk, tile, low, high, sums, at, True)
+    else:
+        gather_kept(op, walk, tile, low, high, sums, at, False)
 
 
 @kernel

@@ -62,27 +62,30 @@ def zeros(pointer: Any) -> Any:
 
 
 @instruction
-def insert(vector: Any, lane: Any, value: Any) -> Any:
-    """The vector with `value` in one lane."""
-    signature = vector(vector, types.int64, vector.scalar)
-    return signature, lambda llvm, x, k, value: llvm.builder.insert_element(x, value, k)
+def load_first(pointer: Any, index: Any, count: Any) -> Any:
+    """The vector that starts at `index`; lanes from `count` on are 0 and not read."""
+    vector = Vector(pointer.dtype)
+
+    def emit(llvm: Emitter, base: Any, i: Any, count: Any) -> Any:
+        return llvm.load_where(vector, llvm.element(base, i), llvm.first_lanes(count))
+
+    return vector(pointer, types.int64, types.int64), emit
 
 
 @instruction
-def extract(vector: Any, lane: Any) -> Any:
-    """The number in one lane."""
-    return vector.scalar(vector, types.int64), lambda llvm, x, k: llvm.builder.extract_element(x, k)
+def store_first(vector: Any, pointer: Any, index: Any, count: Any) -> Any:
+    """Stores the first `count` lanes from `index` on."""
+
+    def emit(llvm: Emitter, value: Any, base: Any, i: Any, count: Any) -> Any:
+        return llvm.store_where(vector, value, llvm.element(base, i), llvm.first_lanes(count))
+
+    return types.void(vector, pointer, types.int64, types.int64), emit
 
 
 @inlined
 def load_masked(pointer: Any, offset: int, count: int) -> Any:
     """The vector at `offset`; lanes from `count` on are 0 and not read."""
-    if count >= LANES:
-        return load(pointer, offset)
-    vector = zeros(pointer)
-    for k in range(count):
-        vector = insert(vector, k, read(pointer, offset + k))
-    return vector
+    return load(pointer, offset) if count >= LANES else load_first(pointer, offset, count)
 
 
 @inlined
@@ -91,8 +94,7 @@ def store_masked(vector: Any, pointer: Any, offset: int, count: int) -> None:
     if count >= LANES:
         store(vector, pointer, offset)
     else:
-        for k in range(count):
-            write(extract(vector, k), pointer, offset + k)
+        store_first(vector, pointer, offset, count)
 
 
 # `contract` lets a product and a sum become one fused instruction. A quotient may become an estimated reciprocal
