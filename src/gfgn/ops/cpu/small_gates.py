@@ -117,14 +117,19 @@ def for_each_strip(run_strip: Any, op: Any, work: Any) -> None:
 @inlined
 def add_outer_products(op: Any, x: Any, y: Any, u: Any, v: Any, first: int, last: int, column: int, sums: int) -> None:
     """Adds `Σ xᵀ u` and `Σ yᵀ v` over the rows of a strip to a block's two sums."""
-    left, step = op.columns - column, len(op.size) * LANES
-    own, other = load_matrix(op.sums, 2 * sums * step, op.size), load_matrix(op.sums, (2 * sums + 1) * step, op.size)
+    add_outer_product_sums(op, x, u, first, last, column, 2 * sums)
+    add_outer_product_sums(op, y, v, first, last, column, 2 * sums + 1)
+
+
+@inlined
+def add_outer_product_sums(op: Any, x: Any, u: Any, first: int, last: int, column: int, sums: int) -> None:
+    """Adds `Σ xᵀ u` over the rows of a strip; two such sums at once would need more registers than there are."""
+    left, at = op.columns - column, sums * len(op.size) * LANES
+    total = load_matrix(op.sums, at, op.size)
     for row in range(first, last):
         offset = row * op.columns + column
-        own = add_outer_product(own, load_masked(x, offset, left), load_masked(u, offset, left))
-        other = add_outer_product(other, load_masked(y, offset, left), load_masked(v, offset, left))
-    store_matrix(own, op.sums, 2 * sums * step)
-    store_matrix(other, op.sums, (2 * sums + 1) * step)
+        total = add_outer_product(total, load_masked(x, offset, left), load_masked(u, offset, left))
+    store_matrix(total, op.sums, at)
 
 
 @inlined
