@@ -732,7 +732,7 @@ class Compiler:
         """Writes the code of an instruction."""
         signature, emit = function.typing(*map(type_of, arguments))
         values = [
-            tuple(self.constant(item).llvm for item in argument)
+            rebuild(argument, lambda item: self.constant(item).llvm)
             if isinstance(kind, types.Tuple)
             else self.cast(argument, kind).llvm
             for argument, kind in zip(arguments, signature.arguments, strict=True)

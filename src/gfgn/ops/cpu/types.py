@@ -72,6 +72,9 @@ class Tuple(Type):
     def __len__(self) -> int:
         return len(self.items)
 
+    def __getitem__(self, index: int) -> Type:
+        return self.items[index]
+
     @property
     def dtype(self) -> Type:
         """The type of the items, where all have the same."""
