@@ -1,8 +1,8 @@
 """Machine code of kernels: compiled by LLVM for this processor on first use, and kept on disk.
 
 The cache is in the first folder that can be written, and everything works without it: what cannot be read is compiled
-again. Kernels are also read from the folder next to their source, which may have been filled before it became
-read-only.
+again. Kernels are read from any of the folders: the one next to their source may have been filled before it became
+read-only. `NUMBA_CACHE_DIR`, where it is set, is the only folder.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def kernel(function: Any) -> Any:
 def find(source: Path, name: str) -> bytes | None:
     """The object file of a kernel, or `None`."""
     file = _file_name(source, name)
-    for folder in (*_folders(source), source.parent / "__pycache__"):
+    for folder in _folders(source):
         try:
             content = (folder / file).read_bytes()
         except OSError:
