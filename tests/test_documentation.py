@@ -35,7 +35,7 @@ from gfgn.data.datasets import registry
 from gfgn.nn.registry import MODELS
 from gfgn.runs.study_file import OPTIONAL, REQUIRED, make_study
 from gfgn.train import TrainConfig
-from gfgn.train.classical import CLASSICAL
+from gfgn.train.catalog import CLASSICAL
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

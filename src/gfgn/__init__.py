@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from gfgn.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gfgn import data, estimator, nn, ops, report, runs, sampling, train
@@ -28,19 +31,14 @@ __all__ = [
     "train",
 ]
 
-_MODULE_OF = {"Graph": "gfgn.graph", "GFGN": "gfgn.nn", "GFGNConv": "gfgn.nn"}
-_MODULE_OF |= {"GFGNClassifier": "gfgn.estimator", "Nodes": "gfgn.estimator"}
+_find = lazy_names(
+    __name__, {"gfgn.graph": "Graph", "gfgn.nn": "GFGN GFGNConv", "gfgn.estimator": "GFGNClassifier Nodes"}
+)
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name on first use, so that `import gfgn` does not import PyTorch."""
-    from importlib import import_module
-
-    if name in _MODULE_OF:
-        return getattr(import_module(_MODULE_OF[name]), name)
-    if name in __all__:
-        return import_module(f"gfgn.{name}")
-    raise AttributeError(f"module 'gfgn' has no attribute {name!r}")
+    """Imports a public name or subpackage on first use, so that `import gfgn` does not import PyTorch."""
+    return import_module(f"gfgn.{name}") if name in __all__ and name.islower() else _find(name)
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 # Control characters without line feed and tab, marks that change the direction of text, and lone surrogates.
 INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -17,6 +21,13 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     """`visible`, with line feeds and tabs as escape sequences too."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def literal(text: str) -> Text:
+    """Text for a terminal that is shown as it is: no markup, no emoji, and no character that it would act on."""
+    from rich.text import Text
+
+    return Text(visible(text))
 
 
 def csv_cell(value: object) -> object:

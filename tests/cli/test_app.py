@@ -30,15 +30,27 @@ def test_a_usage_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert message.count("\n") == 1
 
 
-def test_help_does_not_import_what_is_slow_to_import() -> None:
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("--help", "Graph Feature Gating Networks"),
+        ("models --help", "List the models"),
+        ("compare --help", "Train models"),
+        ("models", "gfgn-pair"),
+        ("datasets", "citeseer"),
+        ("reproduce", "table1"),
+    ],
+)
+def test_help_and_lists_do_not_import_what_is_slow_to_import(command: str, shown: str) -> None:
+    slow = ("torch", "torch_geometric", "numba", "numpy", "scipy", "pandas", "sklearn", "matplotlib")
     code = (
-        "import sys; from gfgn.cli import main; sys.argv = ['gfgn', 'models', '--help']\n"
+        f"import sys; from gfgn.cli import main; sys.argv = ['gfgn', *{command.split()}]\n"
         "try: main()\n"
-        "except SystemExit: print([name for name in ('torch', 'pandas', 'matplotlib', 'numpy') if name in sys.modules])"
+        f"except SystemExit as end: print(end.code, [name for name in {slow} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "List the models" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert shown in done.stdout
+    assert done.stdout.splitlines()[-1] == "0 []"
 
 
 def test_log_messages_of_the_library_are_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from gfgn.cli import app
 from gfgn.data import DATASETS, Dataset, Split, dimensions
 from gfgn.graph import Graph
 from gfgn.nn.registry import MODELS
-from gfgn.train.classical import CLASSICAL
+from gfgn.train.catalog import CLASSICAL
 
 
 def rows_of(*arguments: str) -> dict[str, str]:

@@ -1,18 +1,20 @@
 """Dropout by hash, linear maps of replicas, the gate of the neighbor level, Adam: against the equations."""
 
+from collections import namedtuple
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from numba import njit
 from ops.backends import BACKENDS, CUDA, device, every_backend, fused_backend, is_interpreted
 from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.ops.adam import adam_, copy_where_
 from gfgn.ops.cpu.dense import Dropout, drop_consecutive
-from gfgn.ops.cpu.numba_internals import as_pointers
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.keys import keep, keyed
 
 
@@ -60,6 +62,14 @@ def test_dropout_of_replicas_equals_dropout_of_each_alone(backend: str, shared: 
         assert torch.equal(out[k], alone)
 
 
+Values = namedtuple("Values", "index number count")
+
+
+@kernel
+def drop_values(op: Any, values: Any) -> None:
+    drop_consecutive(op, values.index, values.index, values.number, values.count, 0)
+
+
 def test_dropout_with_value_numbers_of_more_than_32_bits() -> None:
     """The CPU kernel on values whose numbers need more than 32 bits; one call never has both kinds."""
     width, row, crossing = 96, 2**32 // 96, 2**32 % 96
@@ -67,9 +77,8 @@ def test_dropout_with_value_numbers_of_more_than_32_bits() -> None:
     one, out = np.ones(2 * width, dtype=np.float32), np.zeros(2 * width, dtype=np.float32)
     vectors = (np.array([12345], np.uint32), np.array([2**31], np.uint32), np.array([1], np.float32))
     op = Dropout(one, out, *vectors, 2, 1, width, False)
-    run = njit(lambda op, index, number, count: drop_consecutive(as_pointers(op), index, index, number, count, 0))
-    run(op, 0, row * width, crossing)
-    run(op, crossing, 2**32, 2 * width - crossing)
+    drop_values(op, Values(0, row * width, crossing))
+    drop_values(op, Values(crossing, 2**32, 2 * width - crossing))
     assert out.astype(bool).tolist() == expected.tolist()
 
 

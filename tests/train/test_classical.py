@@ -14,7 +14,8 @@ from gfgn.graph import Graph
 from gfgn.runs import Store, compare, make_replicas
 from gfgn.runs.record import canonical
 from gfgn.train import Replica, TrainConfig, train_runs
-from gfgn.train.classical import ALPHAS, CLASSICAL, PENALTIES, PRIOR, STEPS, fit_classical, score
+from gfgn.train.catalog import CLASSICAL
+from gfgn.train.classical import ALPHAS, PENALTIES, PRIOR, STEPS, fit_classical, score
 
 
 @pytest.fixture(scope="module")

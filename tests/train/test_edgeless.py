@@ -10,7 +10,7 @@ from gfgn.data import Dataset, dimensions
 from gfgn.graph import Graph
 from gfgn.nn import MODELS
 from gfgn.train import Replica, TrainConfig
-from gfgn.train.classical import CLASSICAL
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.loop import train_runs
 
 

@@ -166,7 +166,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: S
     """Prints a table without lines whose first column does not wrap; the columns in `right` are right-aligned."""
     from rich.table import Table
 
-    from gfgn.report.terminal import literal
+    from gfgn.literal import literal
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:

@@ -159,7 +159,7 @@ def _plans_in_time(
     console: Console,
 ) -> list[Any]:
     """The plans with as many trials as fit; every dataset gets the same time."""
-    from gfgn.report.terminal import literal
+    from gfgn.literal import literal
     from gfgn.runs.budget import plan_in_time
     from gfgn.runs.text import count, duration
 
@@ -184,8 +184,8 @@ def _train(
     trackers: Sequence[Tracker],
 ) -> tuple[int, int]:
     """Trains what the store lacks, dataset by dataset; the number of runs trained, and of those that were there."""
+    from gfgn.literal import literal
     from gfgn.report.progress import RunProgress, expected_work
-    from gfgn.report.terminal import literal
     from gfgn.runs import CallbackList, explain
     from gfgn.runs.comparison import read_comparison, run_comparison
     from gfgn.train import keep_freed_memory

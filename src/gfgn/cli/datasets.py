@@ -17,7 +17,7 @@ def list_datasets(context: typer.Context) -> None:
     """List the named datasets."""
     if context.invoked_subcommand is not None:
         return
-    from gfgn.data import DATASETS
+    from gfgn.data.datasets.catalog import DATASETS
 
     rows = [
         (name, entry.description, f"{entry.statistics.nodes:,}", str(entry.statistics.classes), entry.kind)

@@ -11,7 +11,7 @@ def models() -> None:
     """
     from gfgn.nn.own import entry_points
     from gfgn.nn.registry import MODELS, find_model
-    from gfgn.train.classical import CLASSICAL
+    from gfgn.train.catalog import CLASSICAL
 
     rows = []
     for name in (*MODELS, *entry_points()):

@@ -107,7 +107,8 @@ class Settings:
 def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
     """Parses `NAME=VALUE` and `MODEL.NAME=VALUE`; the last value of a name counts."""
     from gfgn.runs.record import HYPER
-    from gfgn.train.classical import CLASSICAL, find_network
+    from gfgn.train.catalog import CLASSICAL
+    from gfgn.train.classical import find_network
     from gfgn.train.config import TrainConfig
     from gfgn.train.minibatch import SAMPLING
 

@@ -74,7 +74,7 @@ def predict(
 def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], console: Console) -> Dataset:
     """The graph, encoded as the model expects; what differs from its columns and classes is an error."""
     from gfgn.data import DATASETS, load, read_with_notes
-    from gfgn.report.terminal import literal
+    from gfgn.literal import literal
 
     path, classes = Path(source), [str(name) for name in classifier.classes_.tolist()]
     if source.lower() in DATASETS or not path.exists():

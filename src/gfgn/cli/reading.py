@@ -80,7 +80,7 @@ def open_data(source: str, options: ReadOptions, console: Console, check: bool =
     `more` are further arguments of `gfgn.data.read`, which do not matter to a dataset with a name.
     """
     from gfgn.data import DATASETS, describe_reading, read_with_notes
-    from gfgn.report.terminal import literal
+    from gfgn.literal import literal
 
     path = Path(source)
     if source.lower() in DATASETS or not path.exists():

@@ -38,15 +38,15 @@ def reproduce(
 
     Runs that the folder already has are not trained again. Exit code 1: something was left out, or differs.
     """
+    if name is None:
+        _list_studies()
+        return
     with _paper_installed():
         from gfgn.paper.check import check as check_study
         from gfgn.paper.reproduce import reproduce as run_study
     from gfgn.runs import CallbackList
     from gfgn.train import keep_freed_memory
 
-    if name is None:
-        _list_studies()
-        return
     if trust_code:
         find_modules_here()
     part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "trust_code": trust_code}
@@ -103,12 +103,13 @@ def print_differences(differences: list[str]) -> int:
 
 
 def _list_studies() -> None:
-    from gfgn.paper.reproduce import names
-    from gfgn.paper.studies import load_study, study_names
+    with _paper_installed():
+        from gfgn.paper.analyses import names
+        from gfgn.paper.studies import study_names, study_title
 
     studies, width = study_names(), max(map(len, names())) + 2
     for name in names():
-        echo(f"{name:<{width}}{load_study(name).title if name in studies else 'an analysis'}")
+        echo(f"{name:<{width}}{study_title(name) if name in studies else 'an analysis'}")
 
 
 @contextmanager

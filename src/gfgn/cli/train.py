@@ -139,8 +139,8 @@ def _train(
 
 def _make_progress(console: Console, spinner: Any) -> ProgressCallback:
     """Shows the progress of training: on a terminal beside the spinner, elsewhere as a line now and then."""
+    from gfgn.literal import literal
     from gfgn.report.progress import SECONDS_BETWEEN_LINES, describe_status
-    from gfgn.report.terminal import literal
     from gfgn.runs import ProgressCallback
 
     class Progress(ProgressCallback):
@@ -163,7 +163,7 @@ def _trials_in_time(
     dataset: Dataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
 ) -> int | None:
     """The number of trials per level that fits."""
-    from gfgn.report.terminal import literal
+    from gfgn.literal import literal
     from gfgn.runs import Store
     from gfgn.runs.budget import plan_in_time
     from gfgn.runs.text import count
@@ -200,7 +200,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
 
 
 def _print(result: dict[str, Any], classifier: GFGNClassifier, data: str, seconds: float) -> None:
-    from gfgn.data.datasets.registry import DATASETS
+    from gfgn.data.datasets.catalog import DATASETS
     from gfgn.estimator.report import headline, score_rows
 
     echo(headline(classifier))

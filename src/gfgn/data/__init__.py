@@ -1,12 +1,33 @@
 """Data for node classification: named datasets, a user's own files, generators, splits and diagnosis."""
 
-from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.registry import DATASETS, load
-from gfgn.data.diagnosis import adjusted_homophily, degree_profile, describe, edge_homophily, node_homophily, smoothness
-from gfgn.data.generators import add_feature_noise, add_random_edges, contextual_sbm, dimensions, remove_random_edges
-from gfgn.data.io.read import Reading, describe_reading, read, read_with_notes
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gfgn.data.datasets.catalog import DATASETS
 from gfgn.data.messages import DataError
-from gfgn.data.splits import Split, random_splits
+from gfgn.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from gfgn.data.dataset import Dataset
+    from gfgn.data.datasets.registry import load
+    from gfgn.data.diagnosis import (
+        adjusted_homophily,
+        degree_profile,
+        describe,
+        edge_homophily,
+        node_homophily,
+        smoothness,
+    )
+    from gfgn.data.generators import (
+        add_feature_noise,
+        add_random_edges,
+        contextual_sbm,
+        dimensions,
+        remove_random_edges,
+    )
+    from gfgn.data.io.read import Reading, describe_reading, read, read_with_notes
+    from gfgn.data.splits import Split, random_splits
 
 __all__ = [
     "DATASETS",
@@ -31,3 +52,15 @@ __all__ = [
     "remove_random_edges",
     "smoothness",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "gfgn.data.dataset": "Dataset",
+        "gfgn.data.datasets.registry": "load",
+        "gfgn.data.diagnosis": "adjusted_homophily degree_profile describe edge_homophily node_homophily smoothness",
+        "gfgn.data.generators": "add_feature_noise add_random_edges contextual_sbm dimensions remove_random_edges",
+        "gfgn.data.io.read": "Reading describe_reading read read_with_notes",
+        "gfgn.data.splits": "Split random_splits",
+    },
+)

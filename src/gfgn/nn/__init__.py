@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gfgn.nn.conv import GFGNConv
-from gfgn.nn.explain import GateExplainer
-from gfgn.nn.model import GFGN
+from gfgn.lazy import lazy_names
+from gfgn.nn.registry import MODELS, Model, find_model
 
 if TYPE_CHECKING:
-    from gfgn.nn.registry import MODELS, Model, find_model
+    from gfgn.nn.conv import GFGNConv
+    from gfgn.nn.explain import GateExplainer
+    from gfgn.nn.model import GFGN
 
 __all__ = ["GFGN", "MODELS", "GFGNConv", "GateExplainer", "Model", "find_model"]
 
-
-def __getattr__(name: str) -> Any:
-    """Imports the baselines when the registry is first used."""
-    if name not in __all__:
-        raise AttributeError(f"module 'gfgn.nn' has no attribute {name!r}")
-    from gfgn.nn import registry
-
-    return getattr(registry, name)
+__getattr__ = lazy_names(
+    __name__, {"gfgn.nn.conv": "GFGNConv", "gfgn.nn.explain": "GateExplainer", "gfgn.nn.model": "GFGN"}
+)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 from gfgn.ops.seeded import seeded
 
@@ -144,6 +144,8 @@ class Model:
 
     def check(self, name: str, in_channels: int, num_classes: int, settings: Mapping[str, Any]) -> None:
         """Raises a `ValueError` if the module cannot be built with these settings; needs no memory."""
+        import torch
+
         try:
             with seeded(0), torch.device("meta"):
                 module = self.build(in_channels, num_classes, 0.5, 1.0, settings)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from gfgn.graph import Graph
 from gfgn.nn.conv import check_positive
-from gfgn.nn.entry import SIZES, Model
 from gfgn.nn.linear import Linear, Rate, ResettableModule
 
 
@@ -36,6 +35,3 @@ def layer_sizes(in_channels: int, hidden: int, layers: int, out_channels: int) -
     """Input and output width of each of `layers` layers."""
     check_positive("layers", layers)
     return list(pairwise([in_channels, *[hidden] * (layers - 1), out_channels]))
-
-
-ENTRY = Model(MLP, "Rumelhart et al., Nature 1986", SIZES)

@@ -18,18 +18,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-import torch
-from torch import nn
-from torch.nn.parameter import is_lazy
-
-from gfgn.graph import Graph
 from gfgn.nn.entry import Model, Parameter
 
 LOGGER = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from torch import nn
+
 GROUP = ".".join(("gfgn", "models"))  # of entry points; not a module
-Factory: TypeAlias = Callable[..., nn.Module]
+Factory: TypeAlias = "Callable[..., nn.Module]"
 
 # Names of constructor arguments, in the order in which they are looked for.
 FEATURES = (
@@ -105,6 +104,8 @@ def factory_name(factory: Factory) -> str:
 
 
 def _checked(found: Any, name: str) -> Factory:
+    from torch import nn
+
     if isinstance(found, nn.Module) or not callable(found) or _is_other_class(found):
         kind = "another class" if isinstance(found, type) else f"a {type(found).__name__}"
         raise ValueError(f"model must be a class of modules, or a function that returns one, got {name!r}, {kind}")
@@ -181,6 +182,9 @@ def _build(
     dropout: float,
     **options: Any,
 ) -> nn.Module:
+    from torch import nn
+    from torch.nn.parameter import is_lazy
+
     values = {"features": in_channels, "classes": out_channels, "dropout": dropout}
     known = {name: values[role] for role, name in filled.items() if name is not None}
     with _without_seeds(name):
@@ -199,6 +203,8 @@ def _without_seeds(name: str) -> Iterator[None]:
 
     A seed of the constructor's own has no effect in `seeded`, where each run has the numbers of its seed.
     """
+    import torch
+
     shared = torch.default_generator
     with _building:
         before = shared.get_state()
@@ -229,6 +235,8 @@ def forward_arguments(module: nn.Module | type) -> tuple[str, ...]:
         kind = module.__name__ if isinstance(module, type) else type(module).__name__
         wanted = "(x, edge_index), (x, edge_index, edge_weight) or (x, graph)"
         raise ValueError(f"forward of {kind} must take {wanted}, got ({', '.join(one.name for one in given)})")
+    from gfgn.graph import Graph
+
     second = positional[1]
     if second.name == "graph" or second.annotation in (Graph, "Graph"):
         return ("graph",)

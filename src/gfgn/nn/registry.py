@@ -3,49 +3,33 @@
 A model is a module that maps `(x, graph)` to logits. The dropout rate and λ may differ between the replicas of a batch:
 then `Model.build` gets tensors, which layers keep as attributes, see `gfgn.train.batch`. Unless its paper says
 otherwise, a model has two layers, 64 hidden units (for GFGN 8 heads of 8, as in the paper) and dropout on the input of
-both layers.
+both layers. A network is imported when it is first built, so that the models can be listed without PyTorch.
 """
 
 from __future__ import annotations
 
 import difflib
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gfgn.nn import mlp
-from gfgn.nn.baselines import (
-    acm_gcn,
-    appnp,
-    arma,
-    gaan,
-    gat,
-    gatv2,
-    gcn,
-    gcnii,
-    geniepath,
-    geom_gcn,
-    ggnn,
-    gprgnn,
-    graphsage,
-    graphsaint,
-    h2gcn,
-    linkx,
-    resgated,
-    sgc,
-    vr_gcn,
-)
-from gfgn.nn.entry import Model, Parameter, hidden, layers
-from gfgn.nn.model import GFGN
+from gfgn.lazy import Lazy
+from gfgn.nn.entry import SIZES, Model, Parameter, hidden, layers
 from gfgn.nn.own import Factory, entry_points, import_factory, imported_factory, is_import_name, own_model
+
+if TYPE_CHECKING:
+    from gfgn.nn.model import GFGN
 
 __all__ = ["HIDDEN", "MODELS", "Model", "Parameter", "find_model", "known_model"]
 
 HIDDEN = 64
 HEADS = 8
+NEIGHBORS, DIRECTIONS = ("both", "once", "graph", "plane"), 4  # of Geom-GCN
 
 
 def _gfgn(in_channels: int, out_channels: int, *, hidden: int, layers: int, activation: str, **options: Any) -> GFGN:
     """`GFGN` by the names of the registry's options; `validate` is off because a `Dataset` has finite features."""
+    from gfgn.nn.model import GFGN
+
     return GFGN(in_channels, hidden, layers, out_channels, act=activation, validate=False, **options)
 
 
@@ -66,28 +50,149 @@ GFGN_MODELS = {
     for level in ("graph", "neighbor", "pair")
 }
 
+
+def _baseline(module: str, name: str) -> Lazy:
+    return Lazy(f"gfgn.nn.baselines.{module}", name)
+
+
+STEPS = Parameter(10, (5, 10, 20), "steps of propagation, K")
+HEAD_PARAMETERS = {
+    "hidden": Parameter(8, (8, 16, 32), "hidden units per head"),
+    "layers": layers(),
+    "heads": Parameter(8, (1, 4, 8), "heads of the hidden layers"),
+    "output_heads": Parameter(1, (1, 8), "heads of the last layer, averaged"),
+}
 MODELS: dict[str, Model] = {
-    "mlp": mlp.ENTRY,
+    "mlp": Model(Lazy("gfgn.nn.mlp", "MLP"), "Rumelhart et al., Nature 1986", SIZES),
     **GFGN_MODELS,
-    "gcn": gcn.ENTRY,
-    "gat": gat.ENTRY,
-    "sgc": sgc.ENTRY,
-    "arma": arma.ENTRY,
-    "ggnn": ggnn.ENTRY,
-    "appnp": appnp.ENTRY,
-    "geom-gcn": geom_gcn.ENTRY,
-    "graphsage": graphsage.ENTRY,
-    "vr-gcn": vr_gcn.ENTRY,
-    "gaan": gaan.ENTRY,
-    "geniepath": geniepath.ENTRY,
-    "graphsaint": graphsaint.ENTRY,
-    "gcnii": gcnii.ENTRY,
-    "gprgnn": gprgnn.ENTRY,
-    "h2gcn": h2gcn.ENTRY,
-    "acm-gcn": acm_gcn.ENTRY,
-    "linkx": linkx.ENTRY,
-    "resgated": resgated.ENTRY,
-    "gatv2": gatv2.ENTRY,
+    "gcn": Model(
+        _baseline("gcn", "GCN"),
+        "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
+        SIZES,
+    ),
+    "gat": Model(_baseline("gat", "GAT"), "Veličković et al., Graph Attention Networks, ICLR 2018", HEAD_PARAMETERS),
+    "sgc": Model(
+        _baseline("sgc", "SGC"),
+        "Wu et al., Simplifying Graph Convolutional Networks, ICML 2019",
+        {"hops": Parameter(2, (1, 2, 3, 4), "number of propagation steps, K")},
+    ),
+    "arma": Model(
+        _baseline("arma", "ARMA"),
+        "Bianchi et al., Graph Neural Networks with Convolutional ARMA Filters, 2019",
+        {
+            **SIZES,
+            "stacks": Parameter(2, (1, 2, 3), "parallel stacks of filters, K"),
+            "depth": Parameter(1, (1, 2, 3), "depth of the recurrence, T"),
+        },
+    ),
+    "ggnn": Model(
+        _baseline("ggnn", "GGNN"),
+        "Li et al., Gated Graph Sequence Neural Networks, ICLR 2016",
+        {"hidden": hidden(), "steps": Parameter(2, (1, 2, 3, 5), "steps of the gated unit, T")},
+    ),
+    "appnp": Model(
+        _baseline("appnp", "APPNP"),
+        "Klicpera et al., Predict then Propagate: Graph Neural Networks meet Personalized PageRank, ICLR 2019",
+        {
+            **SIZES,
+            "steps": STEPS,
+            "alpha": Parameter(0.1, (0.05, 0.1, 0.2, 0.5), "fraction of its own prediction that a node keeps, α"),
+        },
+    ),
+    "geom-gcn": Model(
+        _baseline("geom_gcn", "GeomGCN"),
+        "Pei et al., Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020",
+        {
+            "hidden": Parameter(16, (16, 32, 48), "hidden units of a virtual node"),
+            "layers": layers(),
+            "merge": Parameter("cat", ("cat", "sum"), "how hidden layers join virtual nodes"),
+            "neighbors": Parameter("both", NEIGHBORS, "of the graph, of the plane, or both"),
+            "directions": Parameter(DIRECTIONS, (1, DIRECTIONS), "number of directions that bins distinguish"),
+            "rescale": Parameter(True, (True, False), "whether weights are learned at the scale of other networks"),
+        },
+        inductive=False,
+    ),
+    "graphsage": Model(
+        _baseline("graphsage", "GraphSAGE"),
+        "Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
+        {**SIZES, "normalize": Parameter(True, (True, False), "whether hidden vectors are scaled to length 1")},
+    ),
+    "vr-gcn": Model(
+        _baseline("vr_gcn", "VRGCN"),
+        "Chen et al., Stochastic Training of Graph Convolutional Networks with Variance Reduction, ICML 2018",
+        {
+            "hidden": hidden(),
+            "layers": layers(values=(2, 3)),
+            "concat": Parameter(
+                False, (False, True), "own values concatenated with the neighbors' mean, and LayerNorm"
+            ),
+        },
+        replicas=False,
+    ),
+    "gaan": Model(
+        _baseline("gaan", "GaAN"),
+        "Zhang et al., GaAN: Gated Attention Networks for Learning on Large and Spatiotemporal Graphs, UAI 2018",
+        {
+            **SIZES,
+            "heads": Parameter(8, (1, 4, 8), "attention heads"),
+            "key": Parameter(24, (8, 16, 24), "width of the queries and keys of a head"),
+            "value": Parameter(32, (8, 16, 32), "width of the values of a head"),
+            "pool": Parameter(64, (16, 64), "width of the neighbors' maximum in the gate"),
+        },
+    ),
+    "geniepath": Model(
+        _baseline("geniepath", "GeniePath"),
+        "Liu et al., GeniePath: Graph Neural Networks with Adaptive Receptive Paths, AAAI 2019",
+        {**SIZES, "lazy": Parameter(False, (False, True), "whether all breadth layers come before the depth layers")},
+    ),
+    "graphsaint": Model(
+        _baseline("graphsaint", "GraphSAINT"),
+        "Zeng et al., GraphSAINT: Graph Sampling Based Inductive Learning Method, ICLR 2020",
+        {**SIZES, "concat": Parameter(False, (False, True), "own and neighbor values normalized and concatenated")},
+        replicas=False,
+    ),
+    "gcnii": Model(
+        _baseline("gcnii", "GCNII"),
+        "Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020",
+        {
+            "hidden": hidden(),
+            "layers": layers(64, (2, 4, 8, 16, 32, 64)),
+            "alpha": Parameter(0.2, (0.1, 0.2, 0.5), "fraction of the initial features, α"),
+            "theta": Parameter(0.5, (0.5, 1.0, 1.5), "strength of the weight matrices, λ in its paper"),
+        },
+    ),
+    "gprgnn": Model(
+        _baseline("gprgnn", "GPRGNN"),
+        "Chien et al., Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021",
+        {**SIZES, "steps": STEPS, "alpha": Parameter(0.1, (0.1, 0.2, 0.5, 0.9), "α of the initial weights")},
+    ),
+    "h2gcn": Model(
+        _baseline("h2gcn", "H2GCN"),
+        "Zhu et al., Beyond Homophily in Graph Neural Networks: Current Limitations and Effective Designs, "
+        "NeurIPS 2020",
+        {"hidden": hidden(), "rounds": Parameter(2, (1, 2), "rounds of aggregation, K")},
+    ),
+    "acm-gcn": Model(
+        _baseline("acm_gcn", "ACMGCN"),
+        "Luan et al., Revisiting Heterophily For Graph Neural Networks, NeurIPS 2022",
+        SIZES,
+    ),
+    "linkx": Model(
+        _baseline("linkx", "LINKX"),
+        "Lim et al., Large Scale Learning on Non-Homophilous Graphs: New Benchmarks and Strong Simple Methods, "
+        "NeurIPS 2021",
+        {"hidden": hidden(), "layers": Parameter(2, (1, 2, 3), "layers of the last MLP")},
+        inductive=False,
+        needs=("num_nodes",),
+    ),
+    "resgated": Model(
+        _baseline("resgated", "ResGated"), "Bresson and Laurent, Residual Gated Graph ConvNets, 2017", SIZES
+    ),
+    "gatv2": Model(
+        _baseline("gatv2", "GATv2"),
+        "Brody et al., How Attentive are Graph Attention Networks?, ICLR 2022",
+        HEAD_PARAMETERS,
+    ),
 }
 
 

@@ -1,6 +1,6 @@
 """The operators of GFGN: sums over neighbors, plain and gated, attention, linear maps and dropout.
 
-Each has a plain PyTorch reference and fused kernels for the CPU (Numba) and CUDA (Triton) that never hold an `[E, D]`
+Each has a plain PyTorch reference and fused kernels for the CPU (LLVM) and CUDA (Triton) that never hold an `[E, D]`
 tensor. The backend is chosen by device; `backend=` or the environment variable `GFGN_BACKEND` overrides the choice
 (`"reference"`, `"numba"`, `"triton"`), and `backends()` says which of them can run.
 """

@@ -59,7 +59,7 @@ def elementwise(name: str) -> Any:
 
 def cpu_kernels(module: str) -> Any:
     """The CPU kernels that no other backend has: products (`"heads"`), the gates of small heads (`"small_gates"`), the
-    sorting of edges (`"index"`) and their normalization (`"normalize"`); `None` without Numba and with
+    sorting of edges (`"index"`) and their normalization (`"normalize"`); `None` without llvmlite and with
     `GFGN_BACKEND=reference`."""
     return None if os.environ.get("GFGN_BACKEND") == "reference" else _cpu_kernels(module)
 

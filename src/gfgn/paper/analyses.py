@@ -8,27 +8,26 @@ datasets in `root` (see `gfgn.data.load`), trains on `device`, and calls `progre
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-
-def _call(name: str, function: str, *positional: Any, **named: Any) -> list[Path]:
-    """Calls a function of the module `gfgn.paper.<name>`, which is imported only now."""
-    paths: list[Path] = getattr(import_module(f"gfgn.paper.{name}"), function)(*positional, **named)
-    return paths
-
+from gfgn.lazy import Lazy
+from gfgn.paper.studies import study_names
 
 ANALYSES: dict[str, Callable[..., list[Path]]] = {
-    "spectral": partial(_call, "spectral", "analyze"),  # filters over Cora's spectrum
-    "motivation": partial(_call, "motivation", "analyze"),  # the paper's two motivations
-    "parameters": partial(_call, "parameters", "analyze"),  # parameter counts
-    "scores": partial(_call, "scores", "analyze"),  # learned smoothing scores
-    "claims": partial(_call, "claims", "analyze"),  # verdicts on the statements of the paper
+    "spectral": Lazy("gfgn.paper.spectral", "analyze"),  # filters over Cora's spectrum
+    "motivation": Lazy("gfgn.paper.motivation", "analyze"),  # the paper's two motivations
+    "parameters": Lazy("gfgn.paper.parameters", "analyze"),  # parameter counts
+    "scores": Lazy("gfgn.paper.scores", "analyze"),  # learned smoothing scores
+    "claims": Lazy("gfgn.paper.claims", "analyze"),  # verdicts on the statements of the paper
 }
+
+
+def names() -> list[str]:
+    """Everything that can be reproduced: the studies and the analyses."""
+    return list(dict.fromkeys([*study_names(), *ANALYSES]))
 
 
 def redraw(name: str, out: Path) -> list[Path]:
     """Draws the figures of an analysis with a function `draw` again, from the tables in its folder."""
-    return _call(name, "draw", out)
+    paths: list[Path] = Lazy(f"gfgn.paper.{name}", "draw")(out)
+    return paths

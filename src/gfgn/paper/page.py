@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
-from gfgn.data.datasets.registry import DATASETS
+from gfgn.data.datasets.catalog import DATASETS
 from gfgn.nn.registry import find_model
 from gfgn.runs.comparison import in_words
 from gfgn.runs.grid import Configuration

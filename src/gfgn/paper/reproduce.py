@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gfgn.data.files import replace_text
-from gfgn.paper.analyses import ANALYSES, redraw
+from gfgn.paper.analyses import ANALYSES, names, redraw
 from gfgn.paper.page import make_page
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs.results import Results
@@ -20,11 +20,6 @@ from gfgn.train.settings import choose_device
 
 PAGE = "README.md"
 RESULTS = Path("results")
-
-
-def names() -> list[str]:
-    """Everything that can be reproduced: the studies and the analyses."""
-    return list(dict.fromkeys([*study_names(), *ANALYSES]))
 
 
 def reproduce(

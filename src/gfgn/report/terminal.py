@@ -8,11 +8,10 @@ from itertools import pairwise
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from gfgn.data.datasets.registry import Entry
+from gfgn.data.datasets.catalog import Entry
 from gfgn.data.diagnosis import Description
-from gfgn.literal import visible
+from gfgn.literal import literal
 from gfgn.runs import Comparison
 from gfgn.runs.advice import Advice
 from gfgn.runs.comparison import in_words, rank_models
@@ -86,11 +85,6 @@ def _print_comparison(
 def _print(console: Console, text: str) -> None:
     """Prints text that wraps between words on a terminal, and is one line elsewhere."""
     console.print(literal(text), soft_wrap=not console.is_terminal)
-
-
-def literal(text: str) -> Text:
-    """Text that is shown as it is: no markup, no emoji, and no character that a terminal would act on."""
-    return Text(visible(text))
 
 
 def smoothness_quartiles(description: Description) -> list[float]:

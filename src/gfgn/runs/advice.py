@@ -11,7 +11,7 @@ from gfgn.runs.comparison import Comparison, compare
 from gfgn.runs.store import Store
 from gfgn.runs.training import ProgressCallback
 from gfgn.runs.verdict import Verdict, judge
-from gfgn.train.classical import CLASSICAL
+from gfgn.train.catalog import CLASSICAL
 
 MODELS = (*CLASSICAL, "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 SPLITS = 10

@@ -14,7 +14,8 @@ from gfgn.runs.grid import make_replicas
 from gfgn.runs.record import digest
 from gfgn.runs.search import FACTOR, default_rungs
 from gfgn.runs.store import Store
-from gfgn.train.classical import CLASSICAL, fit_classical
+from gfgn.train.catalog import CLASSICAL
+from gfgn.train.classical import fit_classical
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas, train_runs
 from gfgn.train.minibatch import is_sampled

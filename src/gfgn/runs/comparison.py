@@ -21,7 +21,8 @@ from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store, damaged
 from gfgn.runs.training import ProgressCallback
-from gfgn.train.classical import CLASSICAL, check_classical, find_network
+from gfgn.train.catalog import CLASSICAL
+from gfgn.train.classical import check_classical, find_network
 from gfgn.train.config import TrainConfig
 from gfgn.train.metrics import SCORES
 from gfgn.train.minibatch import SAMPLING, check_sampled

@@ -19,11 +19,11 @@ import torch_geometric
 
 import gfgn
 from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.registry import DATASETS
+from gfgn.data.datasets.catalog import DATASETS
 from gfgn.data.splits import Split
 from gfgn.nn.own import is_import_name
 from gfgn.nn.registry import find_model, known_model
-from gfgn.train.classical import CLASSICAL
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run

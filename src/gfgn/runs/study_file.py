@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gfgn.data.datasets.registry import DATASETS
+from gfgn.data.datasets.catalog import DATASETS
 from gfgn.data.files import read_yaml
 from gfgn.data.messages import shown
 from gfgn.nn.own import entry_points, is_import_name

@@ -15,7 +15,7 @@ from statistics import fmean
 from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import Row
 from gfgn.runs.text import METRICS, duration, gain, interval, score, unit
-from gfgn.train.classical import CLASSICAL
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.statistics import Summary, difference
 
 MAJORITY = "majority"

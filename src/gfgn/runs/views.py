@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.registry import DATASETS, load
+from gfgn.data.datasets.catalog import DATASETS
+from gfgn.data.datasets.registry import load
 from gfgn.data.diagnosis import connected_components
 from gfgn.data.generators.noise import add_random_edges
 from gfgn.data.io.read import read

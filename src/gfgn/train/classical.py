@@ -10,7 +10,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from gfgn.data.splits import Split
 from gfgn.nn.registry import Model, find_model
 from gfgn.ops import propagate
 from gfgn.train import metrics
+from gfgn.train.catalog import CLASSICAL, COMPONENTS, WIDE
 from gfgn.train.config import TrainConfig
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run, Status
@@ -31,7 +31,6 @@ from gfgn.train.task import check_splits, with_sparse_features
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the logistic regression, the inverse strength of its L2 penalty
 ROUNDS, MOST_ROUNDS = 10, 200  # of boosting: added at a time, and in all
-WIDE, COMPONENTS = 256, 64  # above this number of features, gradient boosting sees this number of components
 ALPHAS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of label propagation: the weight of the neighbors
 STEPS = 50  # of label propagation
 PRIOR = 1e-3  # weight of the class frequencies in the scores of label propagation
@@ -41,28 +40,6 @@ _one_at_a_time = threading.Lock()  # the limit of threads and the filter of warn
 
 Floats = NDArray[np.float64]
 Candidate = tuple[Tensor, int]  # `[N, C]` probabilities, and the number of fitted parameters
-
-
-@dataclass(frozen=True)
-class Classical:
-    """A model without a network.
-
-    Attributes:
-        candidates: For a dataset, a split and whether classes weigh the same: the fitted model with each value of its
-            hyperparameter. The one with the best validation score is chosen.
-        reference: The publication it comes from.
-        description: What it is, and what is chosen on the validation nodes.
-        reads: What it learns from: `"labels"`, `"features"` or `"edges"`.
-        multilabel: Whether it is for multi-label data too.
-        inductive: Whether it predicts on graphs without training nodes.
-    """
-
-    candidates: Callable[[Dataset, Split, bool], Iterator[Candidate]]
-    reference: str
-    description: str
-    reads: str
-    multilabel: bool = False
-    inductive: bool = True
 
 
 def find_network(name: str) -> Model:
@@ -117,7 +94,7 @@ def fit_classical(name: str, data: Dataset, split: Split, balanced: bool = False
         balanced: Whether every class has the same weight, however many nodes it has.
     """
     with _one_at_a_time, _one_thread_if_small(data):
-        candidates = CLASSICAL[name].candidates(data, split, balanced)
+        candidates: Iterator[Candidate] = CLASSICAL[name].candidates(data, split, balanced)
         return max(candidates, key=lambda candidate: score(data, candidate[0], split.val))  # the first of equal ones
 
 
@@ -131,11 +108,11 @@ def score(data: Dataset, probabilities: Tensor, mask: Tensor) -> float:
 # --- the models -------------------------------------------------------------------------------------------------------
 
 
-def _majority(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
+def majority(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
     yield _frequencies(data, split.train).expand(data.num_nodes, -1), data.num_classes
 
 
-def _logistic_regression(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
+def logistic_regression(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import StandardScaler
@@ -150,7 +127,7 @@ def _logistic_regression(data: Dataset, split: Split, balanced: bool) -> Iterato
         yield _predict(OneVsRestClassifier(model) if data.multilabel else model, x, data, train), _linear_size(data)
 
 
-def _gradient_boosting(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
+def gradient_boosting(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
     """Adds rounds as long as the validation score improves; no candidate comes after two without improvement."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -171,7 +148,7 @@ def _gradient_boosting(data: Dataset, split: Split, balanced: bool) -> Iterator[
             break
 
 
-def _label_propagation(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
+def label_propagation(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
     """`Y ← α Â Y + (1 − α) Y₀`, where `Y₀` has the classes of the training nodes."""
     known = torch.zeros(data.num_nodes, data.num_classes, dtype=data.graph.dtype)
     known[split.train, data.y[split.train]] = 1
@@ -182,35 +159,6 @@ def _label_propagation(data: Dataset, split: Split, balanced: bool) -> Iterator[
             y = alpha * propagate(y, data.graph) + (1 - alpha) * known
         y = y + PRIOR * prior  # the class frequencies where no label arrives
         yield y / y.sum(1, keepdim=True), 1
-
-
-CLASSICAL: dict[str, Classical] = {
-    "majority": Classical(
-        _majority, "the class frequencies", "the most frequent class of the training nodes", "labels", multilabel=True
-    ),
-    "logistic-regression": Classical(
-        _logistic_regression,
-        "Cox, The Regression Analysis of Binary Sequences, 1958",
-        "on standardized features (sparse ones: divided by the mean length of a row); the L2 penalty is chosen",
-        "features",
-        multilabel=True,
-    ),
-    "gradient-boosting": Classical(
-        _gradient_boosting,
-        "Friedman, Greedy Function Approximation: A Gradient Boosting Machine, 2001",
-        f"trees on the features, or on {COMPONENTS} principal components of more than {WIDE}; the number of trees is "
-        "chosen",
-        "features",
-    ),
-    "label-propagation": Classical(
-        _label_propagation,
-        "Zhou et al., Learning with Local and Global Consistency, NeurIPS 2003",
-        "labels of training nodes spread along the edges; α, the weight of the neighbors, is chosen",
-        "edges",
-        inductive=False,
-    ),
-}
-"""The models by name."""
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ import torch
 from gfgn.data.dataset import Dataset
 from gfgn.nn.own import Factory, factory_name
 from gfgn.nn.registry import Model, find_model
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.checkpoint import Checkpoint
-from gfgn.train.classical import CLASSICAL, find_network, train_classical
+from gfgn.train.classical import find_network, train_classical
 from gfgn.train.config import TrainConfig
 from gfgn.train.minibatch import is_sampled, train_minibatch
 from gfgn.train.progress import Progress

@@ -274,7 +274,7 @@ def test_a_stand_in_is_loaded_like_the_published_dataset(name: str) -> None:
     assert real.kind == "download"
     assert isinstance(entry.loader, functools.partial)
     assert isinstance(real.loader, functools.partial)
-    assert entry.loader.func is real.loader.func
+    assert entry.loader.func == real.loader.func
     assert (entry.metric, entry.graphs, entry.statistics) == (real.metric, real.graphs, real.statistics)
     assert [Path(file).name for file in entry.files] == [Path(file).name for file in real.files]
     assert {name for name, entry in DATASETS.items() if entry.standin} == set(STANDINS)

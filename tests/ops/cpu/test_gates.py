@@ -6,7 +6,7 @@ import pytest
 import torch
 from ops.cpu.problems import Problem, assert_close, check_all, ragged, random_problem
 
-from gfgn.ops.cpu.numba_internals import LANES
+from gfgn.ops.cpu.types import LANES
 
 every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 

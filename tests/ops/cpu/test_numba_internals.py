@@ -1,4 +1,4 @@
-"""The names of Numba and llvmlite that gfgn rests on without a promise from them."""
+"""The names of Numba that gfgn rests on without a promise from it."""
 
 import ast
 import importlib
@@ -33,7 +33,7 @@ def resolve(name: str) -> object:
 
 
 def test_the_names_are_listed() -> None:
-    assert len(NAMES) > 15
+    assert len(NAMES) > 5
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,22 +55,13 @@ def test_numba_is_in_the_range_of_pyproject() -> None:
     assert version("numba") in ranges[0], f"numba {version('numba')} is installed, pyproject.toml requires {ranges[0]}"
 
 
-def test_kernel_is_recompiled_when_a_file_it_inlines_changes(tmp_path: Path) -> None:
-    """Numba's stamp of a cached kernel covers one file; the attributes by which it is replaced are private."""
-    from gfgn.ops.cpu.numba_internals import _source_stamp
-    from gfgn.ops.cpu.sums import spmm_kernel
-
-    assert spmm_kernel._cache.open()
-    message = "numba.core.caching: a kernel's cache no longer has _cache_file._source_stamp"
-    assert spmm_kernel._cache._cache_file._source_stamp == _source_stamp(SOURCES), message
-    (tmp_path / "helper.py").write_text("x = 1\n")
-    before = _source_stamp.__wrapped__(tmp_path)
-    (tmp_path / "helper.py").write_text("x = 2\n")
-    assert _source_stamp.__wrapped__(tmp_path) != before
-
-
-def test_other_modules_import_only_the_types_of_numba() -> None:
+def test_other_modules_import_neither_numba_nor_llvmlite() -> None:
+    allowed = {
+        "numba_internals.py": "numba",
+        "types.py": "llvmlite",
+        "compiler.py": "llvmlite",
+        "machine.py": "llvmlite",
+    }
     for path in SOURCES.parents[1].rglob("*.py"):
-        imports = re.findall(r"^[ \t]*(?:import|from) (?:numba|llvmlite)\b.*", path.read_text(), flags=re.MULTILINE)
-        if path.name != "numba_internals.py":
-            assert set(imports) <= {"from numba import types"}, path
+        imports = re.findall(r"^[ \t]*(?:import|from) (numba|llvmlite)\b", path.read_text(), flags=re.MULTILINE)
+        assert set(imports) <= {allowed.get(path.name)}, path

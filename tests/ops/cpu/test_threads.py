@@ -1,15 +1,10 @@
-"""Kernels on several threads, after a fork, and from autograd; their memory; the announcement of a compilation."""
+"""Kernels on several threads, after a fork, and from autograd; their memory."""
 
-import importlib.util
-import logging
 import math
 import os
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -134,46 +129,3 @@ def test_waiting_threads_hold_no_memory(two_threads: None) -> None:
         time.sleep(0.01)
     assert threads.pool.jobs.empty()
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "gfgn-kernel")
-
-
-def load_kernel(path: Path) -> Any:
-    """A new dispatcher of the kernel in a file, as a new process would have it."""
-    spec = importlib.util.spec_from_file_location("cached_kernel", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.add
-
-
-def test_only_a_compilation_is_announced(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is logged once per dtype; a slow load from the cache on disk is not."""
-    path = tmp_path / "cached_kernel.py"
-    path.write_text(
-        "from gfgn.ops.cpu.numba_internals import kernel\n\n@kernel\ndef add(op, work):\n    return op + work\n"
-    )
-    monkeypatch.setattr(threads, "ANNOUNCE_AFTER", 0.02)
-    monkeypatch.setattr(threads, "_announced", set())
-    with caplog.at_level(logging.INFO, logger="gfgn"):
-        add = load_kernel(path)
-        threads.run(add, torch.float32, 1, 2, threads=1)
-        assert add.stats.cache_misses.total() == 1
-        threads.run(add, torch.float32, 1.0, 2, threads=1, variant="float")
-        assert [record.getMessage() for record in caplog.records] == [
-            "gfgn compiles its CPU kernels for float32 (once; cached on disk)"
-        ]
-        caplog.clear()
-        threads._announced.clear()
-        add = load_kernel(path)
-        load = add._cache.load_overload
-
-        def slow_load(*args: Any) -> Any:
-            time.sleep(0.2)
-            return load(*args)
-
-        add._cache = SimpleNamespace(load_overload=slow_load, cache_path=add._cache.cache_path)
-        threads.run(add, torch.float32, 1, 2, threads=1)
-        assert add.stats.cache_hits.total() == 1
-        assert not caplog.records

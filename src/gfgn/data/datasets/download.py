@@ -21,9 +21,9 @@ from email.message import Message
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
 from urllib.error import HTTPError
 
+from gfgn.data.datasets.catalog import Source
 from gfgn.data.files import atomic_write
 
 ATTEMPTS = 3  # attempts per file if the connection breaks; each resumes where the last one ended
@@ -32,25 +32,6 @@ BLOCK = 2**18
 LOG_INTERVAL = 10.0  # seconds between progress messages if stderr is not a terminal
 
 logger = logging.getLogger(__name__)
-
-
-class Source(NamedTuple):
-    """Where raw files come from: a single file or a zip archive.
-
-    Attributes:
-        path: Where the download goes, relative to the folder of all datasets. An archive is deleted after extraction.
-        members: For an archive, the files to extract: their path relative to the folder of all datasets, and the end
-            of their path inside the archive. Empty for a single file.
-    """
-
-    url: str
-    path: str
-    members: Mapping[str, str] = {}
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The raw files, relative to the folder of all datasets."""
-        return tuple(self.members) or (self.path,)
 
 
 class ChecksumError(ValueError):

@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.datasets.catalog import NEAREST
 from gfgn.data.datasets.unpickle import unpickle
 from gfgn.data.npz import read_arrays
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 from gfgn.ops.features import sparse_csr
 
-NEAREST = 5  # number of nearest neighbors of each image of `digits`
 CHUNK = 2**20  # number of rows of an OGB table that are read at once
 
 

@@ -11,7 +11,6 @@ from torch_geometric.nn.inits import glorot
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import UniformConvNetwork, repeat_columns, sum_of
-from gfgn.nn.entry import SIZES, Model
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
 CHANNELS = 3
@@ -68,6 +67,3 @@ class ACMGCN(UniformConvNetwork):
 
     def prepare(self, graph: Graph) -> Graph:
         return with_self_loops(graph)
-
-
-ENTRY = Model(ACMGCN, "Luan et al., Revisiting Heterophily For Graph Neural Networks, NeurIPS 2022", SIZES)

@@ -7,7 +7,6 @@ from torch import Tensor
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import GraphNetwork
-from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Rate
 from gfgn.nn.mlp import MLP
 
@@ -48,16 +47,3 @@ class APPNP(GraphNetwork):
         for _ in range(self.steps):
             z = (1 - self.alpha) * ops.propagate(z, looped) + kept
         return z
-
-
-STEPS = Parameter(10, (5, 10, 20), "steps of propagation, K")
-
-ENTRY = Model(
-    APPNP,
-    "Klicpera et al., Predict then Propagate: Graph Neural Networks meet Personalized PageRank, ICLR 2019",
-    {
-        **SIZES,
-        "steps": STEPS,
-        "alpha": Parameter(0.1, (0.05, 0.1, 0.2, 0.5), "fraction of its own prediction that a node keeps, α"),
-    },
-)

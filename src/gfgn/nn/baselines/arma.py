@@ -11,7 +11,6 @@ from torch_geometric.nn.inits import glorot
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import UniformConvNetwork, join_heads
-from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Linear, Rate, ResettableModule
 
 
@@ -77,14 +76,3 @@ class ARMA(UniformConvNetwork):
 
     def activate(self, x: Tensor) -> Tensor:
         return x  # every step inside a layer ends with the activation
-
-
-ENTRY = Model(
-    ARMA,
-    "Bianchi et al., Graph Neural Networks with Convolutional ARMA Filters, 2019",
-    {
-        **SIZES,
-        "stacks": Parameter(2, (1, 2, 3), "parallel stacks of filters, K"),
-        "depth": Parameter(1, (1, 2, 3), "depth of the recurrence, T"),
-    },
-)

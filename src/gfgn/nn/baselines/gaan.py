@@ -8,7 +8,6 @@ from torch.nn.functional import leaky_relu
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import UniformConvNetwork, repeat_columns
-from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear
 from gfgn.ops.attention import attend, edge_dot
 from gfgn.ops.edges import edge_softmax
@@ -56,16 +55,3 @@ class GaAN(UniformConvNetwork):
 
     def activate(self, x: Tensor) -> Tensor:
         return leaky_relu(x, SLOPE)
-
-
-ENTRY = Model(
-    GaAN,
-    "Zhang et al., GaAN: Gated Attention Networks for Learning on Large and Spatiotemporal Graphs, UAI 2018",
-    {
-        **SIZES,
-        "heads": Parameter(8, (1, 4, 8), "attention heads"),
-        "key": Parameter(24, (8, 16, 24), "width of the queries and keys of a head"),
-        "value": Parameter(32, (8, 16, 32), "width of the values of a head"),
-        "pool": Parameter(64, (16, 64), "width of the neighbors' maximum in the gate"),
-    },
-)

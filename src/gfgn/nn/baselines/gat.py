@@ -11,7 +11,6 @@ from torch.nn.functional import leaky_relu
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import ConvNetwork, join_heads
-from gfgn.nn.entry import Model, Parameter, layers
 from gfgn.nn.linear import Linear, Rate, ResettableModule
 from gfgn.nn.mlp import layer_sizes
 from gfgn.ops.attention import attend
@@ -81,13 +80,3 @@ class GAT(ConvNetwork):
 
     def activate(self, x: Tensor) -> Tensor:
         return ops.activate(x, "elu")
-
-
-HEAD_PARAMETERS = {
-    "hidden": Parameter(8, (8, 16, 32), "hidden units per head"),
-    "layers": layers(),
-    "heads": Parameter(8, (1, 4, 8), "heads of the hidden layers"),
-    "output_heads": Parameter(1, (1, 8), "heads of the last layer, averaged"),
-}
-
-ENTRY = Model(GAT, "Veličković et al., Graph Attention Networks, ICLR 2018", HEAD_PARAMETERS)

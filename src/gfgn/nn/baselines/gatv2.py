@@ -9,8 +9,7 @@ from torch.nn.functional import leaky_relu
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import join_heads
-from gfgn.nn.baselines.gat import GAT, HEAD_PARAMETERS, SLOPE
-from gfgn.nn.entry import Model
+from gfgn.nn.baselines.gat import GAT, SLOPE
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 from gfgn.ops.attention import attend
 from gfgn.ops.edges import edge_softmax, from_source, from_target
@@ -46,6 +45,3 @@ class GATv2(GAT):
     """*How Attentive are Graph Attention Networks?* (Brody et al., 2022): `GAT` with another layer."""
 
     layer = GATv2Layer
-
-
-ENTRY = Model(GATv2, "Brody et al., How Attentive are Graph Attention Networks?, ICLR 2022", HEAD_PARAMETERS)

@@ -7,7 +7,6 @@ from torch import Tensor
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import UniformConvNetwork
-from gfgn.nn.entry import SIZES, Model
 from gfgn.nn.linear import Linear, Rate, ResettableModule
 
 
@@ -31,8 +30,3 @@ class GCN(UniformConvNetwork):
 
     def prepare(self, graph: Graph) -> Graph:
         return with_self_loops(graph)
-
-
-ENTRY = Model(
-    GCN, "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017", SIZES
-)

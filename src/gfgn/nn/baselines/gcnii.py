@@ -11,7 +11,6 @@ from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import GraphNetwork
 from gfgn.nn.conv import check_positive
-from gfgn.nn.entry import Model, Parameter, hidden, layers
 from gfgn.nn.linear import Linear, Rate
 
 
@@ -59,15 +58,3 @@ class GCNII(GraphNetwork):
             mixed = (1 - self.alpha) * ops.propagate(h, looped) + initial
             h = ((1 - beta) * mixed + beta * ops.linear(mixed, weight)).relu()
         return self.out(h, self.dropout)
-
-
-ENTRY = Model(
-    GCNII,
-    "Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020",
-    {
-        "hidden": hidden(),
-        "layers": layers(64, (2, 4, 8, 16, 32, 64)),
-        "alpha": Parameter(0.2, (0.1, 0.2, 0.5), "fraction of the initial features, α"),
-        "theta": Parameter(0.5, (0.5, 1.0, 1.5), "strength of the weight matrices, λ in its paper"),
-    },
-)

@@ -9,7 +9,6 @@ from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import GraphNetwork
 from gfgn.nn.conv import check_positive
-from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear
 from gfgn.ops.attention import attend
 from gfgn.ops.edges import edge_softmax, from_source, from_target
@@ -86,10 +85,3 @@ class GeniePath(GraphNetwork):
             path, memory = depth(torch.cat([h, path], dim=1) if self.lazy else h, memory)
             h = h if self.lazy else path
         return self.out(path, self.dropout)
-
-
-ENTRY = Model(
-    GeniePath,
-    "Liu et al., GeniePath: Graph Neural Networks with Adaptive Receptive Paths, AAAI 2019",
-    {**SIZES, "lazy": Parameter(False, (False, True), "whether all breadth layers come before the depth layers")},
-)

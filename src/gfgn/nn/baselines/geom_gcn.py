@@ -16,17 +16,15 @@ from gfgn.data.diagnosis import connected_components
 from gfgn.graph import Graph, per_graph
 from gfgn.nn.baselines.common import ConvNetwork, sum_of
 from gfgn.nn.baselines.isomap import Points, isomap
-from gfgn.nn.entry import Model, Parameter, layers
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 from gfgn.nn.mlp import layer_sizes
+from gfgn.nn.registry import DIRECTIONS, NEIGHBORS
 
-DIRECTIONS = 4
 BINS = 2 * DIRECTIONS  # in the graph and in the plane
 VIRTUAL = BINS + 1  # virtual nodes: the bins and the node itself
 GRID = 1e-6  # of the embedding's extent: points are rounded, so that neighbors do not depend on rounding errors
 MAX_PAIRS = 100_000_000
 MERGES = ("cat", "sum", "mean")
-NEIGHBORS = ("both", "once", "graph", "plane")
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -193,18 +191,3 @@ def pairs_in_plane(positions: Integers, component: Integers, count: int) -> Inte
         )
     pairs = tree.query_pairs(high, output_type="ndarray").T.astype(np.int64)
     return np.concatenate([pairs, pairs[::-1]], axis=1)
-
-
-ENTRY = Model(
-    GeomGCN,
-    "Pei et al., Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020",
-    {
-        "hidden": Parameter(16, (16, 32, 48), "hidden units of a virtual node"),
-        "layers": layers(),
-        "merge": Parameter("cat", ("cat", "sum"), "how hidden layers join virtual nodes"),
-        "neighbors": Parameter("both", NEIGHBORS, "of the graph, of the plane, or both"),
-        "directions": Parameter(DIRECTIONS, (1, DIRECTIONS), "number of directions that bins distinguish"),
-        "rescale": Parameter(True, (True, False), "whether weights are learned at the scale of other networks"),
-    },
-    inductive=False,
-)

@@ -10,7 +10,6 @@ from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import GraphNetwork
 from gfgn.nn.conv import check_positive
-from gfgn.nn.entry import Model, Parameter, hidden
 from gfgn.nn.linear import Linear, Rate
 
 
@@ -67,10 +66,3 @@ class GGNN(GraphNetwork):
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         h = self.gated(self.embed(x, self.dropout), graph)
         return self.out(h.relu(), self.dropout)
-
-
-ENTRY = Model(
-    GGNN,
-    "Li et al., Gated Graph Sequence Neural Networks, ICLR 2016",
-    {"hidden": hidden(), "steps": Parameter(2, (1, 2, 3, 5), "steps of the gated unit, T")},
-)

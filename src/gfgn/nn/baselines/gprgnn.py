@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
-from gfgn.nn.baselines.appnp import APPNP, STEPS
-from gfgn.nn.entry import SIZES, Model, Parameter
+from gfgn.nn.baselines.appnp import APPNP
 
 
 class GPRGNN(APPNP):
@@ -46,10 +45,3 @@ class GPRGNN(APPNP):
             h = ops.propagate(h, looped)
             out = out + ops.expand_rows(weight, h.size(0)) * h
         return out
-
-
-ENTRY = Model(
-    GPRGNN,
-    "Chien et al., Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021",
-    {**SIZES, "steps": STEPS, "alpha": Parameter(0.1, (0.1, 0.2, 0.5, 0.9), "α of the initial weights")},
-)

@@ -10,7 +10,6 @@ from torch import Tensor
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import UniformConvNetwork, repeat_columns
-from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
 
@@ -54,10 +53,3 @@ class GraphSAGE(UniformConvNetwork):
         for layer, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             x = conv(self.activate(x[: graph.num_nodes]) if layer else x, graph, self.dropout)
         return x
-
-
-ENTRY = Model(
-    GraphSAGE,
-    "Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
-    {**SIZES, "normalize": Parameter(True, (True, False), "whether hidden vectors are scaled to length 1")},
-)

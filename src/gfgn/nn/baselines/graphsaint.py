@@ -12,7 +12,6 @@ from gfgn import ops
 from gfgn.graph import Graph, per_graph
 from gfgn.nn.baselines.common import ConvNetwork
 from gfgn.nn.baselines.graphsage import SAGELayer
-from gfgn.nn.entry import SIZES, Model, Parameter
 from gfgn.nn.linear import Linear, Rate, ResettableModule
 from gfgn.nn.mlp import layer_sizes
 
@@ -91,11 +90,3 @@ class GraphSAINT(ConvNetwork):
 
     def activate(self, x: Tensor) -> Tensor:
         return x if self.concat else x.relu()
-
-
-ENTRY = Model(
-    GraphSAINT,
-    "Zeng et al., GraphSAINT: Graph Sampling Based Inductive Learning Method, ICLR 2020",
-    {**SIZES, "concat": Parameter(False, (False, True), "own and neighbor values normalized and concatenated")},
-    replicas=False,
-)

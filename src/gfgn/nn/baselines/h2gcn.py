@@ -10,7 +10,6 @@ from torch import Tensor
 from gfgn import ops
 from gfgn.graph import Graph, per_graph
 from gfgn.nn.baselines.common import GraphNetwork
-from gfgn.nn.entry import Model, Parameter, hidden
 from gfgn.nn.linear import Linear, Rate
 
 
@@ -55,10 +54,3 @@ def two_hop_graph(graph: Graph) -> Graph:
     far.eliminate_zeros()
     edge_index = torch.from_numpy(np.stack([far.col, far.row]).astype(np.int64)).to(graph.device)
     return Graph.from_edge_index(edge_index, graph.num_nodes, batch=graph.batch, dtype=graph.dtype)
-
-
-ENTRY = Model(
-    H2GCN,
-    "Zhu et al., Beyond Homophily in Graph Neural Networks: Current Limitations and Effective Designs, NeurIPS 2020",
-    {"hidden": hidden(), "rounds": Parameter(2, (1, 2), "rounds of aggregation, K")},
-)

@@ -9,7 +9,6 @@ from torch_geometric.nn.inits import glorot, reset
 from gfgn import ops
 from gfgn.graph import Graph
 from gfgn.nn.baselines.common import GraphNetwork
-from gfgn.nn.entry import Model, Parameter, hidden
 from gfgn.nn.linear import Linear, Rate
 from gfgn.nn.mlp import MLP
 
@@ -54,13 +53,3 @@ class LINKX(GraphNetwork):
         by_features = self.features(x, self.dropout)
         joined = self.join_nodes(by_nodes) + self.join_features(by_features) + by_nodes + by_features
         return self.mlp(joined.relu())
-
-
-ENTRY = Model(
-    LINKX,
-    "Lim et al., Large Scale Learning on Non-Homophilous Graphs: New Benchmarks and Strong Simple Methods, "
-    "NeurIPS 2021",
-    {"hidden": hidden(), "layers": Parameter(2, (1, 2, 3), "layers of the last MLP")},
-    inductive=False,
-    needs=("num_nodes",),
-)

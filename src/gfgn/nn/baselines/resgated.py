@@ -10,7 +10,6 @@ from torch import Tensor
 from gfgn import ops
 from gfgn.graph import Graph, per_graph
 from gfgn.nn.baselines.common import UniformConvNetwork
-from gfgn.nn.entry import SIZES, Model
 from gfgn.nn.linear import Rate, ResettableModule, StackedLinear
 
 
@@ -46,6 +45,3 @@ class ResGated(UniformConvNetwork):
 
     def prepare(self, graph: Graph) -> Graph:
         return unscaled(graph)
-
-
-ENTRY = Model(ResGated, "Bresson and Laurent, Residual Gated Graph ConvNets, 2017", SIZES)

@@ -7,7 +7,6 @@ from torch import Tensor
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import GraphNetwork
-from gfgn.nn.entry import Model, Parameter
 from gfgn.nn.linear import Linear, Rate
 
 
@@ -29,10 +28,3 @@ class SGC(GraphNetwork):
         for _ in range(self.hops):
             z = ops.propagate(z, looped)
         return z + ops.expand_rows(self.lin.bias, z.size(0))
-
-
-ENTRY = Model(
-    SGC,
-    "Wu et al., Simplifying Graph Convolutional Networks, ICML 2019",
-    {"hops": Parameter(2, (1, 2, 3, 4), "number of propagation steps, K")},
-)

@@ -11,7 +11,6 @@ from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import ConvNetwork
 from gfgn.nn.baselines.gcn import GCNLayer
 from gfgn.nn.baselines.graphsaint import SaintLayer, mean_weighted
-from gfgn.nn.entry import Model, Parameter, hidden, layers
 from gfgn.nn.linear import Rate
 from gfgn.nn.mlp import layer_sizes
 
@@ -80,15 +79,3 @@ class VRGCN(ConvNetwork):
 
     def prepare(self, graph: Graph) -> Graph:
         return mean_weighted(graph) if self.concat else with_self_loops(graph)
-
-
-ENTRY = Model(
-    VRGCN,
-    "Chen et al., Stochastic Training of Graph Convolutional Networks with Variance Reduction, ICML 2018",
-    {
-        "hidden": hidden(),
-        "layers": layers(values=(2, 3)),
-        "concat": Parameter(False, (False, True), "own values concatenated with the neighbors' mean, and LayerNorm"),
-    },
-    replicas=False,
-)

@@ -1,1 +1,1 @@
-"""The CPU kernels, in Numba."""
+"""The CPU kernels: written in Python, compiled to machine code by LLVM."""

@@ -1,7 +1,6 @@
-"""Tensors as the flat arrays that kernels take, and memory for their results."""
+"""Tensors as kernels take them, and memory for their results."""
 
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +21,11 @@ def empty(*shape: int, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(buffer[start : start + size]).view(dtype).view(shape)
 
 
-def flat(x: Tensor, dtype: torch.dtype | None = None) -> NDArray[Any]:
-    """The elements as a one-dimensional array of `dtype`; copied only where necessary."""
-    x = x.detach()
+def flat(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """The elements in one block of memory, as `dtype`; copied only where necessary."""
     if dtype is not None and x.dtype != dtype:
         x = x.to(dtype)
-    return x.contiguous().numpy().reshape(-1)
+    return x.contiguous()
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:
@@ -35,7 +33,9 @@ def compute_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def dropout_arrays(keys: Tensor, rate: Tensor, dtype: torch.dtype) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def dropout_arrays(
+    keys: Tensor, rate: Tensor, dtype: torch.dtype
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Tensor]:
     """Keys, thresholds and scales of `R` replicas that drop values by their hash; see `gfgn.ops.keys.keep`.
 
     A value is kept where its hash with the low 32 bits of the key is at least `⌊rate 2³²⌋`, and divided by `1 − rate`.
@@ -43,4 +43,5 @@ def dropout_arrays(keys: Tensor, rate: Tensor, dtype: torch.dtype) -> tuple[NDAr
     rate = rate.double()
     threshold = (rate * 2.0**32).floor().to(torch.int64)
     scale = flat(1.0 / (1.0 - rate), dtype)
-    return flat(keys, torch.int64).astype(np.uint32), flat(threshold).astype(np.uint32), scale
+    bits, limit = (flat(x, torch.int64).numpy().astype(np.uint32) for x in (keys, threshold))
+    return bits, limit, scale

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import for_each_task, run_tasks
 from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.csr import CSR
@@ -110,7 +111,7 @@ def _run(
     bounds = _task_bounds(rows, rows.idx.numel() * x.size(1))
     pattern = map(arrays.flat, (rows.ptr, rows.idx, entry, out, bounds))
     op = record._make((*(arrays.flat(t, dtype) for t in inputs), *pattern, heads, x.size(1) // heads))
-    run_tasks(function, dtype, op, bounds.numel() - 1)
+    run_tasks(function, op, bounds.numel() - 1)
     return out.to(x.dtype)
 
 

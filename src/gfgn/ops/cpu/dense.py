@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays, vectors
-from gfgn.ops.cpu.numba_internals import LANES, as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import finish_task, for_each_task, next_task, run_tasks, wait_for_tasks
+from gfgn.ops.cpu.types import LANES
 from gfgn.ops.cpu.vectors import load_masked, read, store_masked, write
 from gfgn.ops.heads import gated_neighbor, gated_neighbor_backward
 
@@ -74,7 +76,7 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
     if out.numel():
         tensors = (arrays.flat(x, dtype), arrays.flat(out), *arrays.dropout_arrays(keys, rate, dtype))
         op = Dropout(*tensors, rows, replicas, columns // replicas, shared)
-        run_tasks(dropout_kernel, dtype, op, -(-rows // max(1, CHUNK // columns)))
+        run_tasks(dropout_kernel, op, -(-rows // max(1, CHUNK // columns)))
     return out.to(x.dtype)
 
 
@@ -126,7 +128,7 @@ def activate(x: Tensor, name: str) -> Tensor:
     out = arrays.empty(*x.shape, dtype=dtype)
     if x.numel():
         op = Activation(arrays.flat(x, dtype), arrays.flat(out), x.numel())
-        run_tasks(ACTIVATIONS[name], dtype, op, -(-x.numel() // CHUNK))
+        run_tasks(ACTIVATIONS[name], op, -(-x.numel() // CHUNK))
     return out.to(x.dtype)
 
 
@@ -184,7 +186,7 @@ def adam(
     if p.numel():
         tensors = (arrays.flat(x, p.dtype) for x in (p, grad, m, v, scale, decay, rate, correction))
         op = Adam._make((*tensors, beta1, beta2, eps, p.numel(), *p.shape[1:]))
-        run_tasks(adam_kernel, p.dtype, op, -(-p.numel() // CHUNK))
+        run_tasks(adam_kernel, op, -(-p.numel() // CHUNK))
 
 
 Copy = namedtuple("Copy", "source target chosen runs runs_per_task replicas inner")
@@ -210,4 +212,4 @@ def copy_where(source: Tensor, target: Tensor, chosen: Tensor) -> None:
     outer, replicas, inner = target.shape
     runs, tasks = outer * replicas, -(-target.numel() // CHUNK)
     tensors = (arrays.flat(source), arrays.flat(target), arrays.flat(chosen, torch.uint8))
-    run_tasks(copy_kernel, target.dtype, Copy(*tensors, runs, -(-runs // tasks), replicas, inner), tasks)
+    run_tasks(copy_kernel, Copy(*tensors, runs, -(-runs // tasks), replicas, inner), tasks)

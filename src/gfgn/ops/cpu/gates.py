@@ -12,7 +12,9 @@ import numpy as np
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
+from gfgn.ops.cpu.types import LANES
 from gfgn.ops.cpu.vectors import (
     all_within,
     exp,
@@ -139,7 +141,7 @@ def pair_forward(
     large = np.zeros(walk.blocks, dtype=np.uint8)
     inputs = (arrays.flat(x, dtype) for x in (a, b, z, lam, norm, row_norm))
     op = PairForward._make((*inputs, large, *map(arrays.flat, (out, p, q)), save))
-    run_kernel(pair_forward_kernel, dtype, op, walk)
+    run_kernel(pair_forward_kernel, op, walk)
     return out.to(z.dtype), p.to(z.dtype), q.to(z.dtype)
 
 
@@ -236,6 +238,6 @@ def pair_backward(
     large = np.zeros(walk.blocks, dtype=np.uint8)
     inputs = (arrays.flat(x, dtype) for x in (grad, a, b, z, p, q, lam, norm_t, row_norm_t))
     op = PairBackward._make((*inputs, large, *map(arrays.flat, results)))
-    run_kernel(pair_backward_kernel, dtype, op, walk)
+    run_kernel(pair_backward_kernel, op, walk)
     grad_a, grad_b, grad_z = (x.to(z.dtype) for x in results)
     return grad_a, grad_b, grad_z

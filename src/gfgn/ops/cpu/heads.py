@@ -9,12 +9,13 @@ from collections import namedtuple
 from typing import Any
 
 import torch
-from numba import types
 from torch import Tensor
 
-from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, kernel
+from gfgn.ops.cpu import arrays, types
+from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import finish_task, for_each_task, next_task, run_tasks, wait_for_tasks
+from gfgn.ops.cpu.types import LANES, Vector
 from gfgn.ops.cpu.vectors import atomic_add, load, load_masked, store, store_masked, zeros
 
 ROWS = 128
@@ -60,7 +61,7 @@ def zero_tile(pointer: Any, shape: Any) -> Any:
     tile = _tile(pointer, shape)
 
     def emit(llvm: Emitter, *_: Any) -> Any:
-        return llvm.context.make_tuple(llvm.builder, tile, [llvm.zeros(tile.dtype)] * len(tile))
+        return (llvm.zeros(tile.dtype),) * len(tile)
 
     return tile(pointer, shape), emit
 
@@ -78,9 +79,9 @@ def multiply_tile(tile: Any, x: Any, first: Any, step: Any, y: Any, at: Any, sha
             left = llvm.splat(llvm.builder.load(llvm.element(x, first)))
             first = llvm.builder.add(first, step)
             for v in range(vectors):
-                total = llvm.builder.extract_value(before, row * vectors + v)
+                total = before[row * vectors + v]
                 items.append(llvm.call(intrinsic, total.type, left, right[v], total))
-        return llvm.context.make_tuple(llvm.builder, tile, items)
+        return tuple(items)
 
     signature = tile(tile, x, types.int64, types.int64, y, types.int64, shape)
     return signature, emit
@@ -98,9 +99,7 @@ def change_tile(tile: Any, pointer: Any, first: Any, step: Any, count: Any, add:
             read, at = build.and_(inside, llvm.splat(add)), build.add(first, llvm.number(64, v * LANES))
             for row in range(rows):
                 address = llvm.element(base, at)
-                total = build.fadd(
-                    llvm.load_where(vector, address, read), build.extract_value(items, row * vectors + v)
-                )
+                total = build.fadd(llvm.load_where(vector, address, read), items[row * vectors + v])
                 llvm.store_where(vector, total, address, inside)
                 at = build.add(at, step)
 
@@ -173,7 +172,7 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
         return
     tensors = (x, _panels(weight), out)
     op = Product._make((*map(arrays.flat, tensors), x.size(0), heads, depth, width, add, width > LANES))
-    run_tasks(product_kernel, x.dtype, op, num_tasks(x.size(0)))
+    run_tasks(product_kernel, op, num_tasks(x.size(0)))
 
 
 # --- gradients of the matrices --------------------------------------------------------------------
@@ -258,7 +257,7 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     copies = arrays.empty(torch.get_num_threads(), STRIP * (DEPTH + 2 * LANES), dtype=x.dtype)
     sizes = (rows, heads, depth, width, chunk, parts, width > LANES)
     op = Gradient._make((*map(arrays.flat, (x, grad, sums, copies)), *sizes))
-    run_tasks(gradient_kernel, x.dtype, op, chunks * heads * parts * panels)
+    run_tasks(gradient_kernel, op, chunks * heads * parts * panels)
     total = row_sums(sums.view(chunks, -1)).view(heads, panels, depth, lanes)
     return total.transpose(1, 2).flatten(2)[:, :, :width]
 
@@ -303,6 +302,6 @@ def row_sums(x: Tensor) -> Tensor:
     rows, columns = x.shape
     while rows > 1 and columns:
         sums = arrays.empty(num_tasks(rows), columns, dtype=x.dtype)
-        run_tasks(sum_kernel, x.dtype, Sum(arrays.flat(x), arrays.flat(sums), rows, columns), num_tasks(rows))
+        run_tasks(sum_kernel, Sum(arrays.flat(x), arrays.flat(sums), rows, columns), num_tasks(rows))
         x, rows = sums, num_tasks(rows)
     return x[0] if rows else x.new_zeros(columns)

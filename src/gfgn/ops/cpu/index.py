@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays, threads
-from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import Tasks, finish_task, next_task, wait_for_tasks
 from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.csr import CSR, SEGMENT
@@ -298,7 +299,7 @@ def index(edges: Tensor, num_nodes: int, merge: bool, num_loops: int, weight: Te
     sizes = num_nodes, count, chunks, step, second, count - num_loops
     op = Edges._make((*map(arrays.flat, tensors), *sizes, merge, weight is not None))
     work = Tasks(np.zeros(1 + 2 * PHASES, dtype=np.int64), chunks)
-    threads.run(sort_kernel, edges.dtype, op, work, chunks, variant=given.dtype)
+    threads.run(sort_kernel, op, work, chunks)
     bad, entries, unbalanced, unmatched, longest, longest_by_source = facts.tolist()
     if bad:
         raise ValueError(BAD_ID.format(num_nodes - 1))

@@ -1,4 +1,4 @@
-"""The CPU backend: its kernels in Numba, see `gfgn.ops.dispatch`."""
+"""The CPU backend, see `gfgn.ops.dispatch`."""
 
 from gfgn.ops.cpu.attention import attend, edge_dot
 from gfgn.ops.cpu.gates import pair_backward, pair_forward

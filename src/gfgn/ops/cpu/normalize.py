@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays, threads
-from gfgn.ops.cpu.numba_internals import as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import for_each_task
 from gfgn.ops.cpu.vectors import read, write
 from gfgn.ops.csr import CSR
@@ -99,7 +100,7 @@ def normalize(
     given = root.new_empty(0) if weight is None else weight
     tensors = (*by_target[:2], *by_source[:2], given, transpose, inverse, root, norm, row_norm, reverse_norm)
     op = Edges._make((*map(arrays.flat, (*tensors, reverse_row_norm)), nodes, weight is not None, symmetric))
-    threads.run_tasks(normalize_kernel, dtype, op, -(-nodes // ROWS) * (1 if symmetric else 2))
+    threads.run_tasks(normalize_kernel, op, -(-nodes // ROWS) * (1 if symmetric else 2))
     reverse = {"reverse_norm": reverse_norm, "reverse_row_norm": reverse_row_norm}
     bad = weight is not None and bool((degree.isinf() | inverse.isinf()).any())
     return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}, bad
@@ -109,5 +110,5 @@ def sum_rows(ptr: Tensor, weight: Tensor) -> Tensor:
     """The sum of the weights of every row, added in order."""
     degree = weight.new_zeros(ptr.numel() - 1)
     op = Rows._make((*map(arrays.flat, (ptr, weight, degree)), len(degree)))
-    threads.run_tasks(degree_kernel, weight.dtype, op, -(-len(degree) // ROWS))
+    threads.run_tasks(degree_kernel, op, -(-len(degree) // ROWS))
     return degree

@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from numba import types
 from torch import Tensor
 
-from gfgn.ops.cpu import arrays
+from gfgn.ops.cpu import arrays, types
+from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction
 from gfgn.ops.cpu.heads import ROWS, from_blocks, num_tasks, row_sums, to_blocks
-from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, kernel
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import finish_task, next_task, run_tasks, wait_for_tasks
+from gfgn.ops.cpu.types import LANES, Vector
 from gfgn.ops.cpu.vectors import load_masked, sigmoid, store_masked, zeros
 
 STRIP = 16
@@ -31,7 +32,7 @@ STRIP = 16
 def _add_product(llvm: Emitter, x: Any, k: int, size: int, y: Any, total: Any) -> Any:
     """`x⁽ᵏ⁾ y + total` for heads of `size` columns."""
     in_head = llvm.shuffle(x, [min(lane // size * size + k, LANES - 1) for lane in range(LANES)])
-    return llvm.builder.fadd(llvm.builder.fmul(in_head, y, flags=("contract",)), total, flags=("contract",))
+    return llvm.multiply_add(in_head, y, total)
 
 
 @instruction
@@ -42,7 +43,7 @@ def load_matrix(pointer: Any, offset: Any, size: Any) -> Any:
 
     def emit(llvm: Emitter, base: Any, offset: Any, _: Any) -> Any:
         loaded = [llvm.load(vector, llvm.element(base, offset, k * LANES)) for k in range(len(size))]
-        return llvm.context.make_tuple(llvm.builder, rows, loaded)
+        return tuple(loaded)
 
     return rows(pointer, types.int64, size), emit
 
@@ -53,7 +54,7 @@ def store_matrix(rows: Any, pointer: Any, offset: Any) -> Any:
 
     def emit(llvm: Emitter, matrix: Any, base: Any, offset: Any) -> None:
         for k in range(len(rows)):
-            row = llvm.builder.extract_value(matrix, k)
+            row = matrix[k]
             llvm.store(rows.dtype, row, llvm.element(base, offset, k * LANES))
 
     return types.void(rows, pointer, types.int64), emit
@@ -65,7 +66,7 @@ def multiply_heads(x: Any, rows: Any, initial: Any) -> Any:
 
     def emit(llvm: Emitter, x: Any, matrix: Any, total: Any) -> Any:
         for k in range(len(rows)):
-            total = _add_product(llvm, x, k, len(rows), llvm.builder.extract_value(matrix, k), total)
+            total = _add_product(llvm, x, k, len(rows), matrix[k], total)
         return total
 
     return x(x, rows, initial), emit
@@ -76,9 +77,9 @@ def add_outer_product(rows: Any, x: Any, y: Any) -> Any:
     """`M + xᵀ y` for each head."""
 
     def emit(llvm: Emitter, matrix: Any, x: Any, y: Any) -> Any:
-        items = [llvm.builder.extract_value(matrix, k) for k in range(len(rows))]
+        items = [matrix[k] for k in range(len(rows))]
         items = [_add_product(llvm, x, k, len(rows), y, item) for k, item in enumerate(items)]
-        return llvm.context.make_tuple(llvm.builder, rows, items)
+        return tuple(items)
 
     return rows(rows, x, y), emit
 
@@ -116,14 +117,19 @@ def for_each_strip(run_strip: Any, op: Any, work: Any) -> None:
 @inlined
 def add_outer_products(op: Any, x: Any, y: Any, u: Any, v: Any, first: int, last: int, column: int, sums: int) -> None:
     """Adds `Σ xᵀ u` and `Σ yᵀ v` over the rows of a strip to a block's two sums."""
-    left, step = op.columns - column, len(op.size) * LANES
-    own, other = load_matrix(op.sums, 2 * sums * step, op.size), load_matrix(op.sums, (2 * sums + 1) * step, op.size)
+    add_outer_product_sums(op, x, u, first, last, column, 2 * sums)
+    add_outer_product_sums(op, y, v, first, last, column, 2 * sums + 1)
+
+
+@inlined
+def add_outer_product_sums(op: Any, x: Any, u: Any, first: int, last: int, column: int, sums: int) -> None:
+    """Adds `Σ xᵀ u` over the rows of a strip; two such sums at once would need more registers than there are."""
+    left, at = op.columns - column, sums * len(op.size) * LANES
+    total = load_matrix(op.sums, at, op.size)
     for row in range(first, last):
         offset = row * op.columns + column
-        own = add_outer_product(own, load_masked(x, offset, left), load_masked(u, offset, left))
-        other = add_outer_product(other, load_masked(y, offset, left), load_masked(v, offset, left))
-    store_matrix(own, op.sums, 2 * sums * step)
-    store_matrix(other, op.sums, (2 * sums + 1) * step)
+        total = add_outer_product(total, load_masked(x, offset, left), load_masked(u, offset, left))
+    store_matrix(total, op.sums, at)
 
 
 @inlined
@@ -228,7 +234,7 @@ def _halves_in_blocks(gate: Tensor, transposed: bool = False) -> list[Tensor]:
 def _run(kernel: Any, record: Any, tensors: Sequence[Tensor], x: Tensor, size: int) -> None:
     """Runs a kernel on the given tensors and the sizes of `x`."""
     op = record(*map(arrays.flat, tensors), *x.shape, LANES // size * size, (0,) * size)
-    run_tasks(kernel, x.dtype, op, num_tasks(x.size(0)), variant=size)
+    run_tasks(kernel, op, num_tasks(x.size(0)))
 
 
 def _new_sums(x: Tensor, gate: Tensor) -> Tensor:

@@ -4,12 +4,13 @@ from collections import namedtuple
 from typing import Any
 
 import torch
-from numba import types
 from torch import Tensor
 
-from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, Emitter, Vector, as_pointers, inlined, instruction, integers, kernel
+from gfgn.ops.cpu import arrays, types
+from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction, integers
+from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.sums import WIDE, add_wide, finish_block, pack_block, store_wide
+from gfgn.ops.cpu.types import LANES, Vector
 from gfgn.ops.cpu.vectors import load, load_masked, read, store, zeros
 from gfgn.ops.cpu.walk import plan_walk, run_kernel, run_walk
 from gfgn.ops.csr import CSR
@@ -64,7 +65,8 @@ def kept_entries(op: Any, walk: Any, first: int, high: int, replica: int) -> Any
 
 
 @inlined
-def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, sums: Any, at: int) -> None:
+def gather_kept(op: Any, walk: Any, tile: Any, low: int, high: int, sums: Any, at: int, wide: bool) -> None:
+    """Adds up the kept entries of a row; `wide` is known when the kernel is compiled."""
     replica = tile.column // walk.part
     scale = read(op.scale, replica)
     total = zeros(op.x)
@@ -75,14 +77,22 @@ def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, 
             e = first + lowest_bit(bits)
             bits = bits & (bits - 1)
             value = read(op.values, e) * scale
-            if walk.width == WIDE:
+            if wide:
                 totals = add_wide(walk, tile, e, value, totals)
             else:
                 total = total + load(walk.table, tile.table + read(walk.idx, e) * LANES) * value
-    if walk.width == WIDE:
+    if wide:
         store_wide(totals, sums, at)
     else:
         store(total, sums, at)
+
+
+@inlined
+def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, sums: Any, at: int) -> None:
+    if walk.width == WIDE:
+        gather_kept(op, walk, tile, low, high, sums, at, True)
+    else:
+        gather_kept(op, walk, tile, low, high, sums, at, False)
 
 
 @kernel
@@ -120,5 +130,5 @@ def sparse_linear(
         entry is not None,
         arrays.flat(out),
     )
-    run_kernel(sparse_linear_kernel, dtype, op, walk)
+    run_kernel(sparse_linear_kernel, op, walk)
     return out.to(weight.dtype)

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
-from gfgn.ops.cpu.numba_internals import LANES, as_pointers, inlined, kernel
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
+from gfgn.ops.cpu.types import LANES
 from gfgn.ops.cpu.vectors import load, load_masked, read, store, store_masked, zeros
 from gfgn.ops.cpu.walk import SINGLE_THREAD_TABLE_BYTES, Walk, plan_walk, run_kernel, run_walk
 from gfgn.ops.csr import CSR
@@ -127,7 +129,7 @@ def _run(function: Any, walk: Walk, x: Tensor, y: Tensor | None, values: Tensor 
     operands = (x, y, values, results[0], results[1] if outputs > 1 else None)
     nothing = torch.empty(0, dtype=dtype)
     op = Sum._make((*(arrays.flat(nothing if t is None else t, dtype) for t in operands), values is not None))
-    run_kernel(function, dtype, op, walk)
+    run_kernel(function, op, walk)
     return [result.to(x.dtype) for result in results]
 
 

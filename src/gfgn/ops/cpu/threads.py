@@ -6,24 +6,25 @@ caller waits only for tasks that were started. So kernels may be called from any
 fork.
 """
 
-import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from gfgn.ops.cpu.numba_internals import inlined, yield_processor
+from gfgn.ops.cpu.compiler import External, inlined
 from gfgn.ops.cpu.vectors import atomic_add
 
-logger = logging.getLogger(__name__)
 
-ANNOUNCE_AFTER = 1.0
-"""Seconds after which a compilation is announced."""
+def _do_nothing() -> None:
+    """Where the system has no `sched_yield`, waiting is spinning."""
+
+
+# On a busy machine, the thread that is waited for may need this core.
+yield_processor: Any = External("sched_yield") if hasattr(os, "sched_yield") else inlined(_do_nothing)
 
 
 class Tasks(NamedTuple):
@@ -68,12 +69,12 @@ class ThreadPool:
     """Daemon threads that run kernels next to their callers; started when first needed."""
 
     def __init__(self) -> None:
-        self.jobs: queue.SimpleQueue[tuple[Callable[..., Any], Any, Any]] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.count = 0
         self.lock = threading.Lock()
 
-    def submit(self, count: int, job: tuple[Callable[..., Any], Any, Any]) -> None:
-        """Has `count` threads run a job: a kernel and its two arguments."""
+    def submit(self, count: int, job: Callable[[], None]) -> None:
+        """Has `count` threads run a job, the call of a kernel."""
         if self.count < count:
             with self.lock:
                 while self.count < count:
@@ -84,14 +85,12 @@ class ThreadPool:
 
     def work(self) -> None:
         while True:
-            function, op, work = self.jobs.get()
-            function(op, work)
-            del function, op, work  # hold no tensor while waiting
+            job = self.jobs.get()
+            job()
+            del job  # hold no tensor while waiting
 
 
 pool = ThreadPool()
-_called: set[Hashable] = set()
-_announced: set[torch.dtype] = set()
 
 
 def _after_fork() -> None:
@@ -104,44 +103,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@contextmanager
-def announced(function: Any, dtype: torch.dtype) -> Iterator[None]:
-    """Logs once per dtype that kernels are being compiled, if it takes long and they did not come from the cache."""
-    finished = threading.Event()
-    misses = function.stats.cache_misses.total()
-
-    def watch() -> None:
-        while not finished.wait(ANNOUNCE_AFTER):
-            # Numba counts a miss of its cache before it starts to compile.
-            if dtype not in _announced and function.stats.cache_misses.total() > misses:
-                _announced.add(dtype)
-                name = str(dtype).removeprefix("torch.")
-                logger.warning("gfgn compiles its CPU kernels for %s (once; cached on disk)", name)
-
-    threading.Thread(target=watch, name="gfgn-compilation", daemon=True).start()
-    try:
-        yield
-    finally:
-        finished.set()
-
-
-def run(function: Any, dtype: torch.dtype, op: Any, work: Any, threads: int, variant: Hashable = None) -> None:
-    """Calls the kernel `function(op, work)` on several threads at once, this one included.
-
-    The first call for a dtype and a variant of the compiled code compiles it, and runs on this thread alone.
-    """
-    call = function, dtype, variant
-    if call not in _called:
-        with announced(function, dtype):
-            function(op, work)
-        _called.add(call)
-        return
+def run(function: Any, op: Any, work: Any, threads: int) -> None:
+    """Calls the kernel `function(op, work)` on several threads at once, this one included; compiles it if necessary."""
+    call = function.bind(op, work)
     if threads > 1:
-        pool.submit(threads - 1, (function, op, work))
-    function(op, work)
+        pool.submit(threads - 1, call)
+    call()
 
 
-def run_tasks(function: Any, dtype: torch.dtype, op: Any, tasks: int, variant: Hashable = None) -> None:
+def run_tasks(function: Any, op: Any, tasks: int) -> None:
     """Calls a kernel of `tasks` independent tasks on PyTorch's number of threads; see `run`."""
     work = Tasks(np.zeros(3, dtype=np.int64), tasks)
-    run(function, dtype, op, work, min(tasks, torch.get_num_threads()), variant)
+    run(function, op, work, min(tasks, torch.get_num_threads()))

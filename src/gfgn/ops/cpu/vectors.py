@@ -9,18 +9,9 @@ from collections import namedtuple
 from math import factorial
 from typing import Any
 
-from numba import types
-
-from gfgn.ops.cpu.numba_internals import (
-    LANES,
-    Emitter,
-    Vector,
-    inlined,
-    instruction,
-    integers,
-    specialized,
-    vector_operator,
-)
+from gfgn.ops.cpu import types
+from gfgn.ops.cpu.compiler import Emitter, inlined, instruction, integers, specialized, vector_operator
+from gfgn.ops.cpu.types import LANES, Vector
 
 
 @instruction
@@ -121,7 +112,7 @@ def multiply_add(x: Any, y: Any, z: Any) -> Any:
 
     def emit(llvm: Emitter, *values: Any) -> Any:
         operands = [llvm.widen(value, kind, x) for value, kind in zip(values, (x, y, z), strict=True)]
-        return llvm.call(f"llvm.fmuladd.v{LANES}f{x.scalar.bitwidth}", operands[0].type, *operands)
+        return llvm.multiply_add(*operands)
 
     return x(x, y, z), emit
 
@@ -180,7 +171,7 @@ FORMATS = {
 def product_limit(vector: Any) -> Any:
     """Up to this size of `a` and `b`, exp(a + b) may be computed as exp(a)·exp(b)."""
     limit = FORMATS[vector.scalar].product_limit
-    return types.float64(vector), lambda llvm, _: llvm.context.get_constant(types.float64, limit)
+    return types.float64(vector), lambda llvm, _: types.float64.llvm(limit)
 
 
 @instruction
@@ -210,10 +201,10 @@ def exp(x: Any) -> Any:
         shifted = x * inverse_ln2 + to_integer
         n = shifted - to_integer
         r = (x - n * ln2_high) - n * ln2_low
-        y = r * first
-        for k in range(degree - 1):
-            y = (y + series[k]) * r
-        return (y + series[degree - 1]) * power_of_two(shifted)
+        y = r * first + series[0]
+        for k in range(1, degree):
+            y = y * r + series[k]
+        return y * power_of_two(shifted)
 
     return compiled
 

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays, threads
-from gfgn.ops.cpu.numba_internals import LANES, inlined
+from gfgn.ops.cpu.compiler import inlined
 from gfgn.ops.cpu.threads import finish_task, next_task, wait_for_tasks
+from gfgn.ops.cpu.types import LANES
 from gfgn.ops.cpu.vectors import atomic_add, load, prefetch, read, store
 from gfgn.ops.csr import CSR, SEGMENT
 
@@ -212,7 +213,7 @@ def plan_walk(rows: CSR, x: Tensor, fields: int, sums: int, part: int = 0, width
     return Walk._make((*map(arrays.flat, (*rows, *scratch)), *sizes, width, blocks, group, fields, sums))
 
 
-def run_kernel(function: Any, dtype: torch.dtype, op: Any, walk: Walk) -> None:
+def run_kernel(function: Any, op: Any, walk: Walk) -> None:
     """Runs the kernel of an operator along a walk, on one thread where there is little to do."""
     large = (walk.entries + ROW_COST * walk.rows) * walk.blocks > SMALL
-    threads.run(function, dtype, op, walk, len(walk.row_sums) // (walk.sums * walk.width) if large else 1)
+    threads.run(function, op, walk, walk.row_sums.numel() // (walk.sums * walk.width) if large else 1)

@@ -1,0 +1,139 @@
+"""The compiler of kernels: what it supports has Python's meaning, and what it does not is said."""
+
+import math
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gfgn.ops.cpu.compiler import KernelError, inlined
+from gfgn.ops.cpu.machine import kernel
+from gfgn.ops.cpu.vectors import load, read, store, write
+
+Integers = namedtuple("Integers", "out a b")
+Numbers = namedtuple("Numbers", "x out n scale flag")
+Pair = namedtuple("Pair", "first second")
+
+
+@kernel
+def integer_kernel(op: Any, _: Any) -> None:
+    a, b = op.a, op.b
+    write(a + b, op.out, 0)
+    write(a - b, op.out, 1)
+    write(a * b, op.out, 2)
+    write(a // b if b != 0 else 0, op.out, 3)
+    write(a % b if b != 0 else 0, op.out, 4)
+    write(a & b, op.out, 5)
+    write(a | b, op.out, 6)
+    write(a ^ ~b, op.out, 7)
+    write(a >> 3, op.out, 8)
+    write(-a << 2, op.out, 9)
+    write(min(a, b, 5), op.out, 10)
+    write(max(a, b), op.out, 11)
+    write(a < b <= 7, op.out, 12)
+    write((a > 0 and not b < 3) or a == -1, op.out, 13)
+    write(np.uint32(a), op.out, 14)
+
+
+def integer_results(a: int, b: int) -> list[int]:
+    divided = [a // b if b != 0 else 0, a % b if b != 0 else 0]
+    bits = [a & b, a | b, a ^ ~b, a >> 3, -a << 2]
+    tests = [a < b <= 7, (a > 0 and b >= 3) or a == -1]
+    return [a + b, a - b, a * b, *divided, *bits, min(a, b, 5), max(a, b), *map(int, tests), a % 2**32]
+
+
+small = st.integers(-20, 20) | st.integers(-(2**30), 2**30)
+
+
+@given(small, small)
+def test_operations_on_integers_are_pythons(a: int, b: int) -> None:
+    out = torch.zeros(15, dtype=torch.int64)
+    integer_kernel(Integers(out, a, b), None)
+    assert out.tolist() == integer_results(a, b)
+
+
+@inlined
+def first_above(op: Any, limit: float) -> Any:
+    """The index of the first number above a limit, or −1: returns from inside a loop."""
+    for k in range(op.n):
+        if read(op.x, k) > limit:
+            return k
+    return -1
+
+
+@inlined
+def statistics(op: Any) -> Any:
+    total, largest, k = 0.0, read(op.x, 0), 0
+    while True:
+        if k >= op.n:
+            break
+        x = read(op.x, k)
+        k += 1
+        if x < 0:
+            continue
+        total += x
+        largest = max(largest, x)
+    return Pair(total, largest)
+
+
+@kernel
+def number_kernel(op: Any, _: Any) -> None:
+    found = statistics(op)
+    write(found.first, op.out, 0)
+    write(found.second, op.out, 1)
+    write(first_above(op, op.scale), op.out, 2)
+    write(math.sqrt(read(op.x, 0)) if op.flag else op.scale, op.out, 3)
+    for k in range(4, op.n + 4, 3):
+        write(k / 2, op.out, k)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("flag", [True, False])
+def test_control_flow_is_pythons(dtype: torch.dtype, flag: bool) -> None:
+    x = torch.tensor([2.0, -1.0, 0.5, 8.0, 3.0], dtype=dtype)
+    out = torch.zeros(9, dtype=dtype)
+    number_kernel(Numbers(x, out, 5, 4.5, flag), None)
+    expected = [13.5, 8.0, 3.0, math.sqrt(2.0) if flag else 4.5, 2.0, 0.0, 0.0, 3.5, 0.0]
+    assert torch.equal(out, torch.tensor(expected, dtype=dtype))
+    number_kernel(Numbers(x, out, 5, 10.0, flag), None)
+    assert out[2] == -1
+
+
+@kernel
+def fused_kernel(op: Any, _: Any) -> None:
+    x = load(op.x, 0)
+    store(x * x - load(op.x, 16), op.out, 0)
+
+
+def test_a_product_and_a_sum_are_fused() -> None:
+    """`x·x − y` with one rounding is the rounding error of the product where `y` is that product."""
+    x = torch.rand(16, generator=torch.Generator().manual_seed(0)) + 1
+    out = torch.zeros(16)
+    fused_kernel(Numbers(torch.cat([x, x * x]), out, 0, 0.0, True), None)
+    exact = (x.double() * x.double() - (x * x).double()).float()
+    assert torch.equal(out, exact) or torch.equal(out, torch.zeros(16))  # a processor without such an instruction
+
+
+@kernel
+def unsupported_kernel(op: Any, _: Any) -> None:
+    write([1.0][0], op.out, 0)
+
+
+@kernel
+def retyped_kernel(op: Any, _: Any) -> None:
+    x = 1
+    for _k in range(op.n):
+        x = x * op.scale
+    write(x, op.out, 0)
+
+
+def test_what_cannot_be_compiled_is_said() -> None:
+    op = Numbers(torch.zeros(1), torch.zeros(1), 1, 1.0, True)
+    with pytest.raises(KernelError, match=r"test_compiler\.py, line \d+: kernels have no List"):
+        unsupported_kernel(op, None)
+    with pytest.raises(KernelError, match="x must keep its type"):
+        retyped_kernel(op, None)
