@@ -1,34 +1,42 @@
-"""Whether a run has the same bits alone and among others: every registered model, four graphs, batches of many sizes.
+"""Whether a run has the same bits alone and among others, and what that costs: all models, four graphs, many batches.
 
-    python benchmarks/batch_invariance.py --device cuda
+    python benchmarks/batch_invariance.py [bits] [cost] [--device cuda] [--models gfgn-pair,gat] [--graphs texas]
 
-For each model and graph a few replicas are trained alone, among 2, 20 and 160, and in reversed order; on the CPU with
-one and with two threads. Losses, scores and final parameters must be equal bit for bit.
+For each model and graph, two runs are trained alone, and again among 2, 20 and 160 in another order; on a CPU, also on
+two threads. Losses, scores, gates and parameters must agree bit for bit. The cost is the time of an epoch of
+`REPLICAS` runs against the same with PyTorch's products and sums, whose bits depend on the batch; in alternation.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
-from typing import Any
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import common
 import torch
 
-from gfgn.data import load
-from gfgn.nn import MODELS
+from gfgn.data import Dataset, load
+from gfgn.nn.registry import MODELS
+from gfgn.ops import heads
 from gfgn.train import Replica, Run, train_replicas
+from gfgn.train.settings import num_threads
 
 GRAPHS = ("texas", "cora", "blogcatalog", "minesweeper")
 SIZES = (2, 20, 160)
-WATCHED = 2  # replicas that are compared
-EPOCHS = 4
-LARGE = 100_000  # edges from which a CPU trains fewer epochs
+EPOCHS = 3
+REPLICAS = {"cpu": 8, "cuda": 100}
+TIMED = ("mlp", "gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gcn", "gat", "gcnii")
+OURS, PYTORCH = "same bits", "PyTorch's products"
+TIMED_EPOCHS = {"cpu": 5, "cuda": 20}
 
 
 def replicas(count: int) -> list[Replica]:
-    """`count` different runs, of which the first `WATCHED` are compared."""
+    """`count` different runs, of which the first two are compared."""
     grid = itertools.cycle(itertools.product((0.02, 0.01, 0.05), (0.5, 0.0, 0.2), (1.0, 0.5)))
     return [
         Replica(split=k % 2, seed=k // 2, lr=lr, dropout=dropout, lam=lam)
@@ -36,69 +44,89 @@ def replicas(count: int) -> list[Replica]:
     ]
 
 
-def bits(run: Run) -> list[torch.Tensor]:
+def bits(run: Run) -> list[bytes]:
     """Everything of a run that must not depend on its company."""
     assert run.state is not None
-    curves = [torch.tensor(values, dtype=torch.float64) for values in run.history.values()]
-    gates = [torch.tensor(list(run.gates.values()), dtype=torch.float64)] if run.gates else []
-    return [torch.tensor([run.val, run.test], dtype=torch.float64), *curves, *gates, *run.state.values()]
+    numbers = [run.val, run.test, *itertools.chain(*run.history.values()), *(run.gates or {}).values()]
+    return [
+        torch.tensor(numbers, dtype=torch.float64).numpy().tobytes(),
+        *(x.numpy().tobytes() for x in run.state.values()),
+    ]
 
 
-def difference(run: Run, other: Run) -> float | None:
-    """The largest difference of two runs, `None` if all bits agree."""
-    pairs = list(zip(bits(run), bits(other), strict=True))
-    if all(x.numpy().tobytes() == y.numpy().tobytes() for x, y in pairs):
-        return None
-    return max(float((x.double() - y.double()).abs().max()) for x, y in pairs if x.numel())
+def different(model: str, data: Dataset, device: str, sizes: Sequence[int]) -> list[str]:
+    """In which company a run has other bits than alone."""
 
+    def train(chosen: list[Replica], threads: int = 1) -> dict[Replica, list[bytes]]:
+        with num_threads(threads):
+            runs = train_replicas(model, data, chosen, EPOCHS, EPOCHS, device, keep_state=True, batch_size=len(chosen))
+        return {run.replica: bits(run) for run in runs}
 
-def compare(model: str, data: Any, device: str, sizes: Sequence[int], epochs: int) -> dict[str, float | None]:
-    """The largest difference from the runs alone, by company."""
-
-    def train(chosen: list[Replica], threads: int = 1) -> dict[Replica, Run]:
-        torch.set_num_threads(threads)
-        runs = train_replicas(model, data, chosen, epochs, epochs, device, keep_state=True, batch_size=len(chosen))
-        return dict(zip(chosen, runs, strict=True))
-
-    watched = replicas(WATCHED)
+    watched = replicas(2)
     alone = {replica: train([replica])[replica] for replica in watched}
-
-    def worst(runs: dict[Replica, Run]) -> float | None:
-        found = [difference(runs[replica], run) for replica, run in alone.items()]
-        return max((value for value in found if value is not None), default=None)
-
-    results = {"again": worst({replica: train([replica])[replica] for replica in watched})}
-    if device == "cpu":
-        results["two threads"] = worst({replica: train([replica], 2)[replica] for replica in watched})
-        results["two threads, 4"] = worst(train(replicas(4), 2))
+    companies = {"two threads": lambda: train(watched[:1], 2) | train(watched[1:], 2)} if device == "cpu" else {}
     for size in sizes:
-        results[f"among {size}"] = worst(train(replicas(size)))
-    results[f"reversed {sizes[-1]}"] = worst(train(replicas(sizes[-1])[::-1]))
-    return results
+        shuffled = replicas(size)
+        random.Random(0).shuffle(shuffled)
+        companies[f"among {size}"] = lambda shuffled=shuffled: train(shuffled)
+    return [name for name, company in companies.items() if {r: company()[r] for r in watched} != alone]
+
+
+@contextmanager
+def products_of_pytorch() -> Iterator[None]:
+    before, heads._products = heads._products, lambda x: None
+    try:
+        yield
+    finally:
+        heads._products = before
+
+
+def cost(model: str, data: Dataset, device: str, rounds: int = 3) -> dict[str, float]:
+    """Milliseconds of an epoch, from the difference of a long and a short training, which prepare the same."""
+    chosen = [Replica(split=k % 10, seed=k) for k in range(REPLICAS[device])]
+    epochs = TIMED_EPOCHS[device]
+
+    def seconds(number: int) -> float:
+        start = time.perf_counter()
+        train_replicas(model, data, chosen, number, number, device, batch_size=len(chosen), gates=False, best="last")
+        return time.perf_counter() - start
+
+    times: dict[str, list[float]] = {OURS: [], PYTORCH: []}
+    for k in range(rounds + 1):
+        for name, values in times.items():
+            with products_of_pytorch() if name == PYTORCH else nullcontext():
+                elapsed = seconds(2 * epochs) - seconds(epochs)
+            if k > 0:  # the first round compiles
+                values.append(1e3 * elapsed / epochs)
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--models", default=",".join(name for name, model in MODELS.items() if model.replicas))
+    parser.add_argument("parts", nargs="*", default=("bits", "cost"), help="bits, cost or both")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--models", default="", help="default: all for bits, some for cost")
     parser.add_argument("--graphs", default=",".join(GRAPHS))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
-    parser.add_argument("--epochs", type=int, default=EPOCHS)
-    parser.add_argument("--write", action="store_true", help="write the results as JSON")
-    arguments = parser.parse_args()
-    sizes, rows = [int(size) for size in arguments.sizes.split(",")], []
-    for graph in arguments.graphs.split(","):
-        data = load(graph)
-        for model in arguments.models.split(","):
-            results = compare(model, data, arguments.device, sizes, arguments.epochs)
-            wrong = {name: value for name, value in results.items() if value is not None}
-            shown = ", ".join(f"{name}: {value:.1e}" for name, value in wrong.items())
-            print(f"{graph:12} {model:14} {'DIFFERENT ' + shown if wrong else 'equal'}", flush=True)
-            rows.append({"dataset": graph, "model": model, "different": wrong, "compared": list(results)})
-    different = sum(bool(row["different"]) for row in rows)
-    print(f"{len(rows) - different} of {len(rows)} cells are equal bit for bit")
-    if arguments.write:
-        common.write("batch_invariance", arguments.device, rows, epochs=arguments.epochs, sizes=sizes)
+    args = parser.parse_args()
+    sizes, datasets = [int(size) for size in args.sizes.split(",")], list(map(load, args.graphs.split(",")))
+    if "bits" in args.parts:
+        models = args.models.split(",") if args.models else [name for name, model in MODELS.items() if model.replicas]
+        problems = []
+        for data, model in itertools.product(datasets, models):
+            wrong = different(model, data, args.device, sizes)
+            print(f"{data.name:12} {model:14} {'DIFFERENT ' + ', '.join(wrong) if wrong else 'same bits'}", flush=True)
+            problems.append({"dataset": data.name, "model": model, "different": wrong})
+        common.write("batch_invariance", args.device, problems, epochs=EPOCHS, sizes=sizes)
+        same = sum(not problem["different"] for problem in problems)
+        print(f"{same} of {len(problems)} have the same bits in any company")
+    if "cost" in args.parts:
+        problems = []
+        for data, model in itertools.product(datasets, args.models.split(",") if args.models else TIMED):
+            ms = cost(model, data, args.device)
+            print(f"{data.name:12} {model:14} {ms}, {ms[OURS] / ms[PYTORCH]:.2f}x", flush=True)
+            problems.append({"dataset": data.name, "model": model, "ms": ms, "ratio": ms[OURS] / ms[PYTORCH]})
+        common.write("batch_invariance_cost", args.device, problems, replicas=REPLICAS[args.device])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from gfgn.ops.torch_internals import is_batched
 
 
 def activate(x: Tensor, name: str) -> Tensor:
-    """`"exp"`, `"sigmoid"`, `"tanh"` or `"elu"` of `[N, D]`. Among replicas, each has the bits that it has alone."""
+    """A function of `ACTIVATIONS` of `[N, D]`. Among replicas, each has the bits that it has alone."""
     return activate_op(x.contiguous(), name) if is_batched(x) else ACTIVATIONS[name](x)
 
 
@@ -42,16 +42,11 @@ def expand_rows(row: Tensor, count: int) -> Tensor:
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": torch.exp,
+    "expm1": torch.expm1,
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "elu": functional.elu,
-}
-# The derivatives by the results.
-SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
-    "exp": lambda y: y,
-    "sigmoid": lambda y: y * (1 - y),
-    "tanh": lambda y: 1 - y * y,
-    "elu": lambda y: torch.where(y > 0, 1.0, y + 1),
+    "softplus": functional.softplus,
 }
 
 
@@ -60,6 +55,17 @@ def activate_op(x: Tensor, name: str) -> Tensor:
     if x.device.type == "cpu" and choose("cpu", x.dtype, None) == "numba":
         return elementwise("numba").activate(x, name)
     return ACTIVATIONS[name](x)
+
+
+# The derivatives by the results.
+SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": lambda y: y,
+    "expm1": lambda y: y + 1,
+    "sigmoid": lambda y: y * (1 - y),
+    "tanh": lambda y: 1 - y * y,
+    "elu": lambda y: torch.where(y > 0, 1.0, y + 1),
+    "softplus": lambda y: -activate_op(-y, "expm1"),
+}
 
 
 def _save_result(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

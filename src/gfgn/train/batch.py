@@ -4,8 +4,9 @@ The parameters of all replicas are stacked, the forward pass is `vmap`ped over t
 between replicas (split, learning rate, dropout, λ, best epoch) is a vector. An epoch does not synchronize with the
 device, so that on CUDA it is captured once and replayed.
 
-Replicas are independent: alone or among many, in any order, a replica has the same result up to rounding. Its dropout
-is a hash of its seed, the step, the layer and the position.
+Replicas are independent: alone or among many, in any order and on any number of threads, a replica has the same
+result, bit for bit. Its dropout is a hash of its seed, the step, the layer and the position; PyTorch's functions whose
+last bits depend on the shape of a batch are replaced by those of `gfgn.ops`.
 """
 
 from __future__ import annotations

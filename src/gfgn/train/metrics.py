@@ -11,16 +11,16 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax
+from torch.nn.functional import cross_entropy, log_softmax
 
-from gfgn.ops.invariant import sum_rows_op
+from gfgn.ops.invariant import activate_op, sum_rows_op
 
 
 def node_losses(logits: Tensor, y: Tensor) -> Tensor:
     """The cross-entropy of each node, or, for multi-label `y` (`[N, C]` of bool), its mean over the labels."""
     if y.dim() == 2:
-        target = y.to(logits.dtype).expand_as(logits)
-        return binary_cross_entropy_with_logits(logits, target, reduction="none").mean(-1)
+        softplus: Tensor = activate_op(logits.contiguous(), "softplus")
+        return (softplus - logits * y.to(logits.dtype)).mean(-1)
     return cross_entropy(logits, y, reduction="none")
 
 

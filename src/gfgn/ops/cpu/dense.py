@@ -119,7 +119,24 @@ def elu_kernel(op: Any, work: Any) -> None:
     activate_all(vectors.elu, as_pointers(op), as_pointers(work))
 
 
-ACTIVATIONS = {"exp": exp_kernel, "sigmoid": sigmoid_kernel, "tanh": tanh_kernel, "elu": elu_kernel}
+@kernel
+def expm1_kernel(op: Any, work: Any) -> None:
+    activate_all(vectors.exp_minus_one, as_pointers(op), as_pointers(work))
+
+
+@kernel
+def softplus_kernel(op: Any, work: Any) -> None:
+    activate_all(vectors.softplus, as_pointers(op), as_pointers(work))
+
+
+ACTIVATIONS = {
+    "exp": exp_kernel,
+    "expm1": expm1_kernel,
+    "sigmoid": sigmoid_kernel,
+    "tanh": tanh_kernel,
+    "elu": elu_kernel,
+    "softplus": softplus_kernel,
+}
 
 
 def activate(x: Tensor, name: str) -> Tensor:

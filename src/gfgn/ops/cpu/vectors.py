@@ -256,3 +256,22 @@ def where_positive(x: Any, y: Any, z: Any) -> Any:
 @inlined
 def elu(x: Any) -> Any:
     return where_positive(x, x, exp_minus_one(x))
+
+
+@specialized
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x)) of every lane as max(x, 0) + log(1 + e) with e = exp(−|x|) and
+    log(1 + e) = 2 (s + s³/3 + s⁵/5 + …), s = e / (2 + e) ≤ 1/3."""
+    degree = {32: 8, 64: 17}[x.scalar.bitwidth]
+    series = tuple(2.0 / (2 * k + 1) for k in range(degree, -1, -1))
+
+    def compiled(x: Any) -> Any:
+        e = exp(where_positive(x, x * -1.0, x))
+        s = e / (e + 2.0)
+        square = s * s
+        total = square * 0.0 + series[0]
+        for k in range(1, degree + 1):
+            total = total * square + series[k]
+        return where_positive(x, x, e * 0.0) + total * s
+
+    return compiled
