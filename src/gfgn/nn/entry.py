@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-from gfgn.ops.seeded import seeded
 
 CODE = "code"  # the option that tells the runs of a model of the user's own apart from those before it was edited
 
@@ -145,6 +144,8 @@ class Model:
     def check(self, name: str, in_channels: int, num_classes: int, settings: Mapping[str, Any]) -> None:
         """Raises a `ValueError` if the module cannot be built with these settings; needs no memory."""
         import torch
+
+        from gfgn.ops.seeded import seeded
 
         try:
             with seeded(0), torch.device("meta"):

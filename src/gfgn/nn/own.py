@@ -106,15 +106,12 @@ def factory_name(factory: Factory) -> str:
 def _checked(found: Any, name: str) -> Factory:
     from torch import nn
 
-    if isinstance(found, nn.Module) or not callable(found) or _is_other_class(found):
+    is_other_class = isinstance(found, type) and not issubclass(found, nn.Module)
+    if isinstance(found, nn.Module) or not callable(found) or is_other_class:
         kind = "another class" if isinstance(found, type) else f"a {type(found).__name__}"
         raise ValueError(f"model must be a class of modules, or a function that returns one, got {name!r}, {kind}")
     factory: Factory = found
     return factory
-
-
-def _is_other_class(found: Any) -> bool:
-    return isinstance(found, type) and not issubclass(found, nn.Module)
 
 
 # --- from a class or function to a `Model` ----------------------------------------------------------------------------
