@@ -182,7 +182,22 @@ def exponents() -> str:
     return markdown(header, rows)
 
 
+def batch_invariance() -> str:
+    """For each graph, how many models have the same bits in any company, and what that costs."""
+    costs = {(machine, p["dataset"], p["model"]): p["ratio"] for machine, p in problems("batch_invariance_cost")}
+    models, rows = list(dict.fromkeys(model for _, _, model in costs)), []
+    found = list(problems("batch_invariance"))
+    for machine, graph in dict.fromkeys((machine, problem["dataset"]) for machine, problem in found):
+        of_graph = [problem for where, problem in found if (where, problem["dataset"]) == (machine, graph)]
+        same = sum(not problem["different"] for problem in of_graph)
+        *sizes, last = of_graph[0]["among"]
+        cells = [f"{machine}, {graph}", f"{', '.join(map(str, sizes))} and {last}", f"{same} of {len(of_graph)}"]
+        rows.append([*cells, *(times(costs.get((machine, graph, model))) for model in models)])
+    return markdown(["graph", "runs in a batch", "models with the same bits", *(f"time, {m}" for m in models)], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "batch-invariance": batch_invariance,
     "layer": layer,
     "layer-forms": layer_forms,
     "attention": attention,

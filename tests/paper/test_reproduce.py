@@ -10,7 +10,7 @@ from runs.small_studies import ALL_RUNS, STUDY, copy_study, scores, write_study
 
 from gfgn.data import load
 from gfgn.paper import reproduce as module
-from gfgn.paper.check import _repeat, check, check_files
+from gfgn.paper.check import _repeat, _spread, check, check_files
 from gfgn.paper.figures.studies import study_points
 from gfgn.paper.page import MISSING, make_page
 from gfgn.paper.reproduce import reproduce
@@ -187,6 +187,13 @@ def test_the_page_says_how_many_runs_diverged(copied: Path, tmp_path: Path) -> N
     assert "nan" not in page
     assert {point.model for point in study_points(read_results(copied, path))} == {"gfgn-graph"}
     assert check_files(load_study(path), copied) == []
+
+
+def test_a_sample_has_no_run_twice(done: Path) -> None:
+    rows = list(read_runs(done / "runs.csv.gz"))[:6]
+    for count in range(8):
+        chosen = _spread(rows, count)
+        assert len(chosen) == len({row.key for row in chosen}) == min(count, 6)
 
 
 def test_a_check_that_passes(copied: Path, tmp_path: Path) -> None:

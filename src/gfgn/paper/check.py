@@ -144,9 +144,10 @@ def _check_mean(name: str, gaps: Sequence[float], nodes: int, log: Log) -> list[
 
 
 def _spread(rows: Sequence[Row], count: int) -> list[Row]:
-    """`count` rows, spread over splits and seeds."""
+    """`count` different rows, spread over splits and seeds."""
     count = min(count, len(rows))
-    return [rows[(k * len(rows) // count + k) % len(rows)] for k in range(count)]
+    spread = ((k * len(rows) // count + k) % len(rows) for k in range(count))
+    return [rows[k] for k in list(dict.fromkeys((*spread, *range(len(rows)))))[:count]]
 
 
 def _repeat(

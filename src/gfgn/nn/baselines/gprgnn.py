@@ -38,10 +38,8 @@ class GPRGNN(APPNP):
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
         h = self.mlp(x)
-        # One row per step, with its weight in every column.
-        weights = ops.linear(self.gamma.unsqueeze(1), h.new_ones(h.size(1), 1)).split(1)
-        out = ops.expand_rows(weights[0], h.size(0)) * h
-        for weight in weights[1:]:
-            h = ops.propagate(h, looped)
-            out = out + ops.expand_rows(weight, h.size(0)) * h
-        return out
+        hops = [h]
+        for _ in range(self.steps):
+            hops.append(ops.propagate(hops[-1], looped))
+        by_value = torch.stack(hops, dim=2).flatten(0, 1)  # one row per node and class
+        return ops.linear(by_value, self.gamma.unsqueeze(0)).view_as(h)
