@@ -8,6 +8,7 @@ differentiated again is that of the reference, since the kernels of the backward
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from gfgn.ops.dispatch import choose, elementwise, kernels
 from gfgn.ops.heads import halves, halves_backward
 from gfgn.ops.invariant import expand_rows, sum_rows_op
 from gfgn.ops.registration import Tensors, empty_like, is_plain, operator, save
+from gfgn.ops.remember import is_captured, stream
 from gfgn.ops.sums import check_features, needs_reference, propagate, spmm_op, weighted_edges
 from gfgn.ops.torch_internals import graph_is_retained, is_batched, unwrapped
 
@@ -139,10 +141,19 @@ def check_lam(lam: float | Tensor) -> None:
 def _lam_by_column(lam: float | Tensor, z: Tensor, dtype: torch.dtype) -> Tensor:
     """`[D]`: λ for every column of `z`."""
     if not isinstance(lam, Tensor):
-        return torch.full((z.size(1),), lam, dtype=dtype, device=z.device)
+        if torch.compiler.is_compiling() or not is_plain(z) or is_captured(z):
+            return torch.full((z.size(1),), lam, dtype=dtype, device=z.device)
+        return _constant(float(lam), z.size(1), dtype, z.device, stream(z))
     if lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
         raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
     return lam.to(z.device, dtype).expand(z.size(1)).contiguous()
+
+
+@functools.lru_cache(maxsize=64)
+def _constant(value: float, size: int, dtype: torch.dtype, device: torch.device, stream: int) -> Tensor:
+    """`[size]` times the same value, which is not to be changed. One per CUDA stream: another would have to wait."""
+    with torch.inference_mode(False):
+        return torch.full((size,), value, dtype=dtype, device=device)
 
 
 def _check_gate(operator: str, z: Tensor, gate: Tensor) -> None:
