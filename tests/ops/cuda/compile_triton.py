@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
+from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
 from gfgn.ops.csr import CSR, compress
@@ -41,6 +42,7 @@ def compile_instead_of_launching() -> None:
         return compiled
 
     JITFunction.run = run
+    CompiledKernel.__getitem__ = lambda self, grid: lambda *args, stream: None  # what was compiled before
     driver.set_active(NoDevice())
 
 

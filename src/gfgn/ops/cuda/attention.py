@@ -14,13 +14,14 @@ from torch import Tensor
 
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import aligned, checked, empty_result, launch, span
+from gfgn.ops.cuda.launch import kernel
 from gfgn.ops.registration import replicas
 
 TILE = 16  # entries of a row that the softmax processes at a time
 WIDEST = 128  # columns of a head that are read at once; a wider head is read in parts
 
 
-@triton.jit(do_not_specialize=["rows", "segments", "columns", "heads"])
+@kernel(do_not_specialize=("rows", "segments", "columns", "heads"))
 def _edge_dot(
     q, k, out, entry, ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, columns, width, heads,
     HUBS: tl.constexpr, TILE: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr,
@@ -69,7 +70,7 @@ def _sum_of_tile(x):
     return _halve(_halve(_halve(_halve(x))))
 
 
-@triton.jit(do_not_specialize=["heads"])
+@kernel(do_not_specialize=("heads",))
 def _softmax(x, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
     """A program owns a row and `HEADS` heads: one pass over the entries for the sum, one for the results."""
     row = tl.program_id(0).to(tl.int64)
@@ -96,7 +97,7 @@ def _softmax(x, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
         tl.store(out + at, tl.exp(value - base) / denominator, mask=mask)
 
 
-@triton.jit(do_not_specialize=["heads"])
+@kernel(do_not_specialize=("heads",))
 def _softmax_backward(grad, alpha, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
     """`α_e (g_e - Σ_k α_k g_k)` over the entries of a row."""
     row = tl.program_id(0).to(tl.int64)

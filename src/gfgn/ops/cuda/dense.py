@@ -11,11 +11,12 @@ from torch import Tensor
 from gfgn.ops.cuda.gates import gated_neighbor as gated_neighbor
 from gfgn.ops.cuda.gates import gated_neighbor_backward as gated_neighbor_backward
 from gfgn.ops.cuda.gather import checked, dropout_masks, hash_bits
+from gfgn.ops.cuda.launch import kernel
 
 BLOCK = 1024
 
 
-@triton.jit(do_not_specialize=["columns"])
+@kernel(do_not_specialize=("columns",))
 def _dropout(x, out, key, threshold, scale, columns, width: tl.constexpr, SHARED: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -45,7 +46,7 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
     return out
 
 
-@triton.jit(do_not_specialize=["size", "replicas"])
+@kernel(do_not_specialize=("size", "replicas"))
 def _adam(
     p, grad, m, v, scale, decay, rate, correction, beta1, beta2, eps, size, replicas,
     inner: tl.constexpr, BLOCK: tl.constexpr,
@@ -73,7 +74,7 @@ def adam(p: Tensor, *rest: Tensor | float) -> None:
     _adam[(triton.cdiv(p.numel(), BLOCK),)](p, *rest, p.numel(), replicas, inner=inner, BLOCK=BLOCK)
 
 
-@triton.jit(do_not_specialize=["size", "replicas"])
+@kernel(do_not_specialize=("size", "replicas"))
 def _copy_where(source, target, chosen, size, replicas, inner: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     present = at < size

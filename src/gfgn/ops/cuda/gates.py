@@ -11,6 +11,7 @@ from torch import Tensor
 from gfgn.ops import heads as plain
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import checked, launch, sigmoid
+from gfgn.ops.cuda.launch import kernel
 from gfgn.ops.cuda.products import row_sums
 from gfgn.ops.registration import replicas
 
@@ -129,7 +130,7 @@ def _lambdas(lam, block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.cons
     return tl.load(lam + column, mask=exists, other=0.0)[None, :]
 
 
-@triton.jit(do_not_specialize=["rows", "heads", "blocks"])
+@kernel(do_not_specialize=("rows", "heads", "blocks"))
 def _gated_neighbor(
     z, propagated, mean, gate, lam, out, rows, heads, blocks,
     d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
@@ -146,7 +147,7 @@ def _gated_neighbor(
     tl.store(out + at, mine + s * (taken - mine), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "heads", "blocks", "plane", "steps"])
+@kernel(do_not_specialize=("rows", "heads", "blocks", "plane", "steps"))
 def _gated_neighbor_backward(
     grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,
     rows, heads, blocks, plane, steps,

@@ -22,6 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gfgn.ops.csr import CSR, SEGMENT
+from gfgn.ops.cuda.launch import kernel
 from gfgn.ops.registration import replicas
 
 _SEGMENT = tl.constexpr(SEGMENT)
@@ -161,7 +162,7 @@ def aligned(stride, ALIGNED: tl.constexpr):
 
 # Triton would compile `columns` and `gate_stride` in by whether they are multiples of 16, which depends on the number
 # of replicas; instructions, and with them rounding, must depend on the columns of one replica alone: `ALIGNED`.
-@triton.jit(do_not_specialize=["rows", "segments", "plane", "group_blocks", "columns", "gate_stride", "group_width"])
+@kernel(do_not_specialize=("rows", "segments", "plane", "group_blocks", "columns", "gate_stride", "group_width"))
 def _gather(
     x0, x1, x2, y0, y1, y2, y3, y4, w0, w1, lam, key, threshold, scale, entry, out0, out1, out2, partial,
     ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, plane, columns, width, gate_stride, group_width, group_blocks,
@@ -277,7 +278,7 @@ def _gather(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["plane", "columns", "gate_stride"])
+@kernel(do_not_specialize=("plane", "columns", "gate_stride"))
 def _join(
     partial, y0, y1, y2, y3, y4, lam, scale, out0, out1, out2, hub_rows, hub_ptr, plane, columns, width, gate_stride,
     OP: tl.constexpr, SAVE: tl.constexpr, SUMS: tl.constexpr, TILE: tl.constexpr, BLOCK_D: tl.constexpr,

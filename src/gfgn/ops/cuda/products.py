@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gfgn.ops.cuda.gather import aligned, both
+from gfgn.ops.cuda.launch import kernel
 from gfgn.ops.registration import replicas
 
 ROWS = 64  # that one program of `row_sums` adds
@@ -22,7 +23,7 @@ PROGRAMS = 256  # about as many as fill a GPU
 
 # Nothing that depends on the number of replicas is compiled in, not even whether it is 1 or a multiple of 16: Triton
 # would choose other instructions for it.
-@triton.jit(do_not_specialize=["rows", "heads", "width", "row_blocks", "column_blocks"])
+@kernel(do_not_specialize=("rows", "heads", "width", "row_blocks", "column_blocks"))
 def _product(
     x, w, out, rows, heads, width, row_blocks, column_blocks, depth: tl.constexpr, ALIGNED: tl.constexpr,
     ADD: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -50,7 +51,7 @@ def _product(
     tl.store(out + at, total, mask=mask)
 
 
-@triton.jit(do_not_specialize=["rows", "heads", "width", "chunk", "depth_blocks", "column_blocks"])
+@kernel(do_not_specialize=("rows", "heads", "width", "chunk", "depth_blocks", "column_blocks"))
 def _weight_gradient(
     x, grad, sums, rows, heads, width, chunk, depth_blocks, column_blocks, depth: tl.constexpr, ALIGNED: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
@@ -76,7 +77,7 @@ def _weight_gradient(
     tl.store(sums + at, total, mask=(k < depth)[:, None] & (column < width)[None, :])
 
 
-@triton.jit(do_not_specialize=["rows", "columns", "blocks"])
+@kernel(do_not_specialize=("rows", "columns", "blocks"))
 def _row_sums(x, out, rows, columns, blocks, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Adds `ROWS` rows, one after the other."""
     column = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)

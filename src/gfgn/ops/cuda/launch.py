@@ -1,0 +1,68 @@
+"""`Kernel`: a Triton kernel that is launched with little Python.
+
+Triton derives the code to run from all arguments, in every launch: on a small graph that takes longer than most kernels
+do. A `Kernel` looks it up by what the code depends on, and hands over addresses.
+"""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import triton
+from triton.runtime import JITFunction, driver
+
+INT32 = 2**31
+on_gpu = attrgetter("is_cuda")
+
+
+class Kernel:
+    """A kernel whose parameters are tensors and numbers, passed by position, and then constants, by name and in order.
+
+    The code depends on the dtypes of the tensors and on which of them are `None`, on the constants, and on the numbers
+    that are not in `do_not_specialize`. Tensors are expected on the GPU and to start at a multiple of 16 bytes, as those
+    of PyTorch do; with any others, and in its interpreter, Triton launches the kernel itself, or raises its error.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.compiled: dict[Any, Any] = {}  # by device, dtypes, numbers and constants
+        self.is_compiled = isinstance(function, JITFunction)
+        self.specialized = [not p.do_not_specialize for p in function.params] if self.is_compiled else []
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return lambda *args, **constants: self.launch(grid, args, constants)
+
+    def launch(self, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any]) -> None:
+        if not self.is_compiled:
+            self.function[grid](*args, **constants)
+            return
+        device = driver.active.get_current_device()
+        key, values, addresses, ready = [device, *constants.values()], [], 0, True
+        for arg, specialized in zip(args, self.specialized, strict=False):
+            kind = type(arg)
+            if kind is int:
+                key.append(arg if specialized else -INT32 <= arg < INT32)
+            elif kind is float or arg is None:
+                key.append(kind)
+            else:
+                key.append(arg.dtype)
+                ready = ready and on_gpu(arg)
+                arg = arg.data_ptr()
+                addresses |= arg
+            values.append(arg)
+        known, ready = tuple(key), ready and not addresses & 15
+        compiled = self.compiled.get(known) if ready else None
+        if compiled is None:
+            compiled = self.function[grid](*args, **constants)
+            if ready:
+                self.compiled[known] = compiled
+            return
+        stream = driver.active.get_current_stream(device)
+        # The options of the launch, such as `num_warps`, come last and are no parameters.
+        values += list(constants.values())[: len(self.specialized) - len(values)]
+        compiled[(*grid, 1, 1)[:3]](*values, stream=stream)
+
+
+def kernel(do_not_specialize: tuple[str, ...] = ()) -> Callable[[Any], Kernel]:
+    """Makes a `Kernel` of the decorated function; arguments as for `triton.jit`."""
+    return lambda function: Kernel(triton.jit(do_not_specialize=do_not_specialize)(function))
