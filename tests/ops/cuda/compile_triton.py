@@ -16,7 +16,7 @@ from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
 from gfgn.ops.csr import CSR, compress
-from gfgn.ops.cuda import dense, index, kernels, normalize
+from gfgn.ops.cuda import dense, index, kernels, normalize, products
 
 
 class NoDevice:
@@ -86,6 +86,14 @@ def compile_dense(width: int, heads: int) -> None:
     dense.copy_where(p, p, each > 0)
 
 
+def compile_products(width: int, dtype: torch.dtype, heads: int) -> None:
+    z, gate = torch.zeros(10, heads * width, dtype=dtype), torch.zeros(heads, 2 * width, width, dtype=dtype)
+    a, b = products.halves(z, gate)
+    products.halves_backward(a, b, z, z, gate)
+    products.head_matmul(z, gate[:, :width], z, add=True)
+    products.row_sums(products.head_weight_gradient(z, z, heads).view(heads, -1))
+
+
 def compile_building(num_nodes: int, dtype: torch.dtype, weighted: bool) -> None:
     """The kernels that build a graph; none of them runs, so that nothing is counted."""
     edges, rows = torch.zeros(2, 10, dtype=torch.int64), pattern(hub=True)
@@ -103,5 +111,7 @@ if __name__ == "__main__":
     compile_kernels(pattern(hub=True), 256, torch.float32, heads=8, shared_gate=False)
     compile_kernels(pattern(hub=False), 40, torch.bfloat16, heads=1, shared_gate=True)
     compile_dense(32, heads=8)  # the widest heads that have a kernel
+    compile_products(256, torch.float32, heads=1)
+    compile_products(8, torch.bfloat16, heads=8)
     compile_building(10, torch.float32, weighted=False)
     compile_building(100_000, torch.float64, weighted=True)  # keys of 64 bits

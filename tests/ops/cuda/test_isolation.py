@@ -94,6 +94,8 @@ def dense_kernels() -> Iterator[tuple[str, Case]]:
             f"head_weight_gradient, {name}",
             (lambda x, y, k=count: products.head_weight_gradient(x, y, k), (x, y), ()),
         )
+        yield f"halves, {name}", (products.halves, (x, gate), ())
+        yield f"halves_backward, {name}", (products.halves_backward, (*tensors, x, gate), ())
         yield f"head_matmul, {name}", (multiplied, (x, normal(count, width, width)), ())
         yield f"row_sums, {name}", (lambda x: products.row_sums(x).unsqueeze(0), (x,), ())
 

@@ -19,8 +19,8 @@ class Kernel:
     """A kernel whose parameters are tensors and numbers, passed by position, and then constants, by name and in order.
 
     The code depends on the dtypes of the tensors and on which of them are `None`, on the constants, and on the numbers
-    that are not in `do_not_specialize`. Tensors are expected on the GPU and to start at a multiple of 16 bytes, as those
-    of PyTorch do; with any others, and in its interpreter, Triton launches the kernel itself, or raises its error.
+    that are not in `do_not_specialize`. Tensors are expected on the GPU, at a multiple of 16 bytes, where PyTorch puts
+    them. With any others, and in its interpreter, Triton launches the kernel itself, or raises its error.
     """
 
     def __init__(self, function: Any) -> None:
