@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import aligned, checked, empty_result, launch, span
-from gfgn.ops.cuda.launch import kernel
+from gfgn.ops.cuda.launch import cdiv, kernel, next_power_of_2
 from gfgn.ops.registration import replicas
 
 TILE = 16  # entries of a row that the softmax processes at a time
@@ -134,14 +134,14 @@ def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tens
     out = torch.empty((entry.numel(), heads), dtype=q.dtype, device=q.device)
     if out.numel() == 0:
         return out
-    part = min(WIDEST, triton.next_power_of_2(width))
+    part = min(WIDEST, next_power_of_2(width))
     of_replica = heads // replicas()
-    group = min(max(1, WIDEST // part), triton.next_power_of_2(of_replica))
+    group = min(max(1, WIDEST // part), next_power_of_2(of_replica))
     segments = rows.seg_hub.numel()
     count = rows.ptr.numel() - 1
-    _edge_dot[(count + segments, triton.cdiv(heads, group))](
+    _edge_dot[(count + segments, cdiv(heads, group))](
         q, k, out, entry, *rows, count, segments, columns, width, heads,
-        HUBS=segments > 0, TILE=max(4, 512 // (group * part)), HEADS=group, WIDTH=part, PARTS=triton.cdiv(width, part),
+        HUBS=segments > 0, TILE=max(4, 512 // (group * part)), HEADS=group, WIDTH=part, PARTS=cdiv(width, part),
         ALIGNED=of_replica * width % 16 == 0, num_warps=1,
     )  # fmt: skip
     return out
@@ -166,7 +166,7 @@ def _by_row(kernel, inputs: tuple[Tensor, ...], rows: CSR) -> Tensor:
     heads = out.shape[1]
     # The tile is the same for any number of heads, and no multiplication is fused with an addition: among many heads a
     # head has the bits that it has alone, although other threads compute it.
-    group = min(32, triton.next_power_of_2(heads))
-    grid = (rows.ptr.numel() - 1, triton.cdiv(heads, group))
+    group = min(32, next_power_of_2(heads))
+    grid = (rows.ptr.numel() - 1, cdiv(heads, group))
     kernel[grid](*inputs, out, rows.ptr, heads, TILE=TILE, HEADS=group, num_warps=1, enable_fp_fusion=False)
     return out

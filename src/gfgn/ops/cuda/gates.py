@@ -11,7 +11,7 @@ from torch import Tensor
 from gfgn.ops import heads as plain
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import checked, launch, sigmoid
-from gfgn.ops.cuda.launch import kernel
+from gfgn.ops.cuda.launch import cdiv, kernel
 from gfgn.ops.cuda.products import row_sums
 from gfgn.ops.registration import replicas
 
@@ -200,8 +200,8 @@ def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, la
     z, propagated, mean, gate = checked(z, propagated, mean, gate)
     out = torch.empty_like(z)
     width, group, rows, warps = _neighbor_program(d)
-    blocks = triton.cdiv(heads, group)
-    _gated_neighbor[(blocks * triton.cdiv(z.size(0), rows),)](
+    blocks = cdiv(heads, group)
+    _gated_neighbor[(blocks * cdiv(z.size(0), rows),)](
         z, propagated, mean, gate, lam, out, z.size(0), heads, blocks,
         d=d, ROWS=rows, HEADS=group, W=width, num_warps=warps,
     )  # fmt: skip
@@ -218,10 +218,10 @@ def gated_neighbor_backward(
     grad, z, propagated, mean, gate = checked(grad, z, propagated, mean, gate)
     grad_z, grad_propagated, grad_mean = (torch.empty_like(z) for _ in range(3))
     width, group, rows, warps = _neighbor_program(d)
-    blocks = triton.cdiv(heads, group)
+    blocks = cdiv(heads, group)
     # Enough programs to fill a GPU with one replica, and no more partial sums than that needs.
-    steps = max(1, min(32, z.size(0) * triton.cdiv(heads // replicas(), group) // (rows * 1024)))
-    chunks = triton.cdiv(z.size(0), rows * steps)
+    steps = max(1, min(32, z.size(0) * cdiv(heads // replicas(), group) // (rows * 1024)))
+    chunks = cdiv(z.size(0), rows * steps)
     partial = torch.empty(chunks, *gate.shape, dtype=torch.float32, device=z.device)
     _gated_neighbor_backward[(blocks * chunks,)](
         grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,

@@ -15,6 +15,16 @@ INT32 = 2**31
 on_gpu = attrgetter("is_cuda")
 
 
+def cdiv(x: int, y: int) -> int:
+    """`x / y` rounded up; Triton's own, which also works in kernels, takes a microsecond."""
+    return -(-x // y)
+
+
+def next_power_of_2(x: int) -> int:
+    """The least power of two that is `x` or larger."""
+    return 1 << max(0, x - 1).bit_length()
+
+
 class Kernel:
     """A kernel whose parameters are tensors and numbers, passed by position, and then constants, by name and in order.
 

@@ -9,12 +9,11 @@ other algorithms for other numbers of these.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from gfgn.ops.cuda.gather import aligned
-from gfgn.ops.cuda.launch import kernel
+from gfgn.ops.cuda.launch import cdiv, kernel, next_power_of_2
 from gfgn.ops.registration import replicas
 
 ROWS, TILE = 512, 32  # rows that one program of `row_sums` adds, and how many of them at a time
@@ -182,7 +181,7 @@ def _precision() -> str:
 
 def _block(size: int, largest: int) -> int:
     """The block for a dimension; matrix units need 16."""
-    return max(16, min(largest, int(triton.next_power_of_2(size))))
+    return max(16, min(largest, next_power_of_2(size)))
 
 
 def _width(columns: int, heads: int) -> int:
@@ -199,7 +198,7 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
     split = x.dtype == torch.bfloat16 and out.dtype == torch.float32  # see `gfgn.ops.bf16_split`
     width = _width(columns, heads)
     block_n, block_d, block_e = (128, 64, 128) if split else (128, _block(depth, 32), _block(width, 64))
-    row_blocks, column_blocks = triton.cdiv(x.size(0), block_n), triton.cdiv(columns, block_e)
+    row_blocks, column_blocks = cdiv(x.size(0), block_n), cdiv(columns, block_e)
     _product[(row_blocks * column_blocks * heads,)](
         x.contiguous(), weight.contiguous(), out, x.size(0), heads, columns, row_blocks, column_blocks,
         depth=depth, ALIGNED=width % 16 == 0, ADD=add, PRECISION=_precision(),
@@ -214,8 +213,8 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     if x.numel() == 0 or grad.numel() == 0:
         return x.new_zeros(heads, depth, columns)
     block_d, block_e = _block(depth, 64), _block(width, 64)
-    depth_blocks, column_blocks = triton.cdiv(depth, block_d), triton.cdiv(columns, block_e)
-    chunks, chunk = _chunks(rows, depth_blocks * triton.cdiv(width, block_e))
+    depth_blocks, column_blocks = cdiv(depth, block_d), cdiv(columns, block_e)
+    chunks, chunk = _chunks(rows, depth_blocks * cdiv(width, block_e))
     sums = torch.empty(chunks, heads, depth, columns, dtype=torch.float32, device=x.device)
     _weight_gradient[(column_blocks * depth_blocks * heads * chunks,)](
         x.contiguous(), grad.contiguous(), sums, rows, heads, columns, chunk, depth_blocks, column_blocks,
@@ -227,9 +226,9 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
 
 def _chunks(rows: int, blocks: int) -> tuple[int, int]:
     """Into how many chunks rows are cut so that they fill a GPU with one replica, and the rows of a chunk."""
-    chunks = max(1, min(triton.cdiv(rows, 256), PROGRAMS // blocks))
-    chunk = triton.cdiv(rows, chunks)
-    return triton.cdiv(rows, chunk), chunk
+    chunks = max(1, min(cdiv(rows, 256), PROGRAMS // blocks))
+    chunk = cdiv(rows, chunks)
+    return cdiv(rows, chunk), chunk
 
 
 def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
@@ -239,7 +238,7 @@ def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     a, b = torch.empty_like(z), torch.empty_like(z)
     if z.numel():
         block = _block(d, 64)
-        row_blocks, column_blocks = triton.cdiv(z.size(0), 128), triton.cdiv(d, block)
+        row_blocks, column_blocks = cdiv(z.size(0), 128), cdiv(d, block)
         _halves[(row_blocks * column_blocks * heads,)](
             z, gate.contiguous(), a, b, z.size(0), heads, row_blocks, column_blocks,
             d=d, PRECISION=_precision(), BLOCK_N=128, BLOCK_D=min(32, block), BLOCK_E=block,
@@ -255,7 +254,7 @@ def halves_backward(grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gat
         return grad, torch.zeros_like(gate)
     z, grad_a, grad_b, grad = z.contiguous(), grad_a.contiguous(), grad_b.contiguous(), grad.contiguous()
     block, precision = _block(d, 64), _precision()
-    row_blocks, blocks = triton.cdiv(rows, 64), triton.cdiv(d, block)  # more rows would take too much shared memory
+    row_blocks, blocks = cdiv(rows, 64), cdiv(d, block)  # more rows would take too much shared memory
     _halves_backward[(row_blocks * blocks * heads,)](
         grad_a, grad_b, gate.contiguous(), grad, rows, heads, row_blocks, blocks,
         d=d, PRECISION=precision, BLOCK_N=64, BLOCK_D=min(32, block), BLOCK_E=block, num_warps=4,
@@ -276,7 +275,7 @@ def row_sums(x: Tensor) -> Tensor:
     if rows == 0 or columns == 0:
         return x.new_zeros(columns, dtype=torch.float32)
     while rows > 1:
-        parts, blocks = triton.cdiv(rows, ROWS), triton.cdiv(columns, 32)
+        parts, blocks = cdiv(rows, ROWS), cdiv(columns, 32)
         sums = torch.empty(parts, columns, dtype=torch.float32, device=x.device)
         _row_sums[(parts * blocks,)](x, sums, rows, columns, blocks, ROWS=ROWS, TILE=TILE, BLOCK=32, num_warps=4)
         x, rows = sums, parts
