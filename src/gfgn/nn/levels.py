@@ -57,6 +57,8 @@ def graph_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` per graph."""
+    if graph.batch is None and graph.num_targets is None and pool == "mean" and gate_bias is None and not return_scores:
+        return ops.gated_graph(z, gate, graph, lam), None
     s = lam * ops.activate(_add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias), "sigmoid")
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
     return ops.gated_propagate(z, s_of_node, graph), s

@@ -88,6 +88,8 @@ def compile_dense(width: int, heads: int) -> None:
 
 def compile_products(width: int, dtype: torch.dtype, heads: int) -> None:
     z, gate = torch.zeros(10, heads * width, dtype=dtype), torch.zeros(heads, 2 * width, width, dtype=dtype)
+    _, mean, sigma = kernels.graph_gate(z, gate[:, :width], torch.ones(heads * width))
+    kernels.graph_gate_backward(z, gate[:, :width], torch.ones(heads * width), mean, sigma)
     a, b = products.halves(z, gate)
     products.halves_backward(a, b, z, z, gate)
     products.head_matmul(z, gate[:, :width], z, add=True)

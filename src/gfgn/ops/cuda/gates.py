@@ -11,8 +11,8 @@ from torch import Tensor
 from gfgn.ops import heads as plain
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import checked, launch, sigmoid
-from gfgn.ops.cuda.launch import cdiv, kernel
-from gfgn.ops.cuda.products import row_sums
+from gfgn.ops.cuda.launch import cdiv, kernel, next_power_of_2
+from gfgn.ops.cuda.products import partial_sums, row_sums
 from gfgn.ops.registration import replicas
 
 # --- pair level ---
@@ -71,6 +71,94 @@ def gated_propagate_backward(
     own = (grad, s, diff)
     launch("gated_backward", rows_t, outs, (grad, s), own, (norm_t,), gate_stride=_gate_stride(s))
     return outs
+
+
+# A program owns one head. It adds up the sums of blocks of rows, and reads `BLOCK` rows of the head's matrix at a time.
+
+
+@triton.jit
+def _total(sums, column, present, parts, columns, TILE: tl.constexpr, SIZE: tl.constexpr):
+    """The sum of all rows of `[parts, columns]` in these columns."""
+    total = tl.zeros([TILE, SIZE], tl.float32)
+    for start in range(0, parts, TILE):
+        part = start + tl.arange(0, TILE)
+        mask = (part < parts)[:, None] & present[None, :]
+        total += tl.load(sums + part.to(tl.int64)[:, None] * columns + column[None, :], mask=mask, other=0.0)
+    return tl.sum(total, 0)
+
+
+@kernel(do_not_specialize=("parts", "heads", "rows"))
+def _graph_gate(
+    sums, gate, lam, mean, sigma, s, parts, heads, rows,
+    d: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """The mean over rows, `σ` of its product with the head's matrix, and the gate."""
+    head = tl.program_id(0)
+    e = tl.arange(0, W)
+    score = tl.zeros([W], tl.float32)
+    for start in range(0, d, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        of_block = _total(sums, head * d + k, k < d, parts, heads * d, TILE, BLOCK) / rows
+        tl.store(mean + head * d + k, of_block, mask=k < d)
+        at = head.to(tl.int64) * (d * d) + k[:, None] * d + e[None, :]
+        weight = tl.load(gate + at, mask=(k < d)[:, None] & (e < d)[None, :], other=0.0).to(tl.float32)
+        score += tl.sum(of_block[:, None] * weight, 0)
+    opened = sigmoid(score)
+    tl.store(sigma + head * d + e, opened, mask=e < d)
+    limit = tl.load(lam + head * d + e, mask=e < d, other=0.0).to(tl.float32)
+    tl.store(s + head * d + e, limit * opened, mask=e < d)
+
+
+@kernel(do_not_specialize=("parts", "heads", "rows"))
+def _graph_gate_backward(
+    sums, gate, lam, mean, sigma, grad_mean, grad_gate, parts, heads, rows,
+    d: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """The gradients of `_graph_gate` for a row of `z`, which is the same for all of them, and for the matrix."""
+    head = tl.program_id(0)
+    e = tl.arange(0, W)
+    opened = tl.load(sigma + head * d + e, mask=e < d, other=0.0).to(tl.float32)
+    limit = tl.load(lam + head * d + e, mask=e < d, other=0.0).to(tl.float32)
+    slope = _total(sums, head * d + e, e < d, parts, heads * d, TILE, W) * limit * opened * (1.0 - opened)
+    for start in range(0, d, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        mask = (k < d)[:, None] & (e < d)[None, :]
+        at = head.to(tl.int64) * (d * d) + k[:, None] * d + e[None, :]
+        weight = tl.load(gate + at, mask=mask, other=0.0).to(tl.float32)
+        tl.store(grad_mean + head * d + k, tl.sum(weight * slope[None, :], 1) / rows, mask=k < d)
+        of_block = tl.load(mean + head * d + k, mask=k < d, other=0.0).to(tl.float32)
+        tl.store(grad_gate + at, of_block[:, None] * slope[None, :], mask=mask)
+
+
+def _graph_program(d: int) -> dict[str, int]:
+    """Sizes of a program, by the columns of a head alone."""
+    width = max(16, next_power_of_2(d))
+    return {"d": d, "W": width, "BLOCK": max(1, min(width, 4096 // width)), "TILE": max(1, min(32, 4096 // width))}
+
+
+def graph_gate(z: Tensor, gate: Tensor, lam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`s = λ σ(mean_i(z_i) W_s)`, the mean and `σ`, all `[1, heads·d]`, with the gate `[heads, d, d]`."""
+    (heads, _, d), columns = gate.shape, z.size(1)
+    mean, sigma, s = (torch.empty(1, columns, dtype=z.dtype, device=z.device) for _ in range(3))
+    sums = partial_sums(z.contiguous())
+    _graph_gate[(heads,)](
+        sums, gate.contiguous(), lam, mean, sigma, s, sums.size(0), heads, z.size(0), **_graph_program(d), num_warps=4
+    )
+    return s, mean, sigma
+
+
+def graph_gate_backward(
+    grad_s: Tensor, gate: Tensor, lam: Tensor, mean: Tensor, sigma: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of `graph_gate` for every row of `z`, `[1, heads·d]`, and for the gate; `grad_s` is `[N, heads·d]`,
+    to be summed."""
+    (heads, _, d), rows = gate.shape, grad_s.size(0)
+    grad_mean, grad_gate, sums = torch.empty_like(mean), torch.empty_like(gate), partial_sums(grad_s.contiguous())
+    _graph_gate_backward[(heads,)](
+        sums, gate.contiguous(), lam, mean, sigma, grad_mean, grad_gate, sums.size(0), heads, rows,
+        **_graph_program(d), num_warps=4,
+    )  # fmt: skip
+    return grad_mean, grad_gate
 
 
 # --- neighbor level: what follows the sums over neighbors ---

@@ -275,8 +275,16 @@ def row_sums(x: Tensor) -> Tensor:
     if rows == 0 or columns == 0:
         return x.new_zeros(columns, dtype=torch.float32)
     while rows > 1:
-        parts, blocks = cdiv(rows, ROWS), cdiv(columns, 32)
-        sums = torch.empty(parts, columns, dtype=torch.float32, device=x.device)
-        _row_sums[(parts * blocks,)](x, sums, rows, columns, blocks, ROWS=ROWS, TILE=TILE, BLOCK=32, num_warps=4)
-        x, rows = sums, parts
+        x = partial_sums(x)
+        rows = x.size(0)
     return x[0].float()
+
+
+def partial_sums(x: Tensor) -> Tensor:
+    """The sums of every `ROWS` rows of `[N, C]`, in float32."""
+    rows, columns = x.shape
+    parts, blocks = cdiv(rows, ROWS), cdiv(columns, 32)
+    sums = torch.empty(parts, columns, dtype=torch.float32, device=x.device)
+    if sums.numel():
+        _row_sums[(parts * blocks,)](x, sums, rows, columns, blocks, ROWS=ROWS, TILE=TILE, BLOCK=32, num_warps=4)
+    return sums
