@@ -17,7 +17,7 @@ from gfgn.nn.levels import LEVELS, POOLS, Lam, Pool
 from gfgn.nn.messages import build_messages
 from gfgn.ops.registration import is_plain
 from gfgn.ops.remember import is_captured, state_of
-from gfgn.ops.torch_internals import WeakIdKeyDictionary, is_wrapped
+from gfgn.ops.torch_internals import WeakIdKeyDictionary, is_batched, is_wrapped
 
 NO_TORCHSCRIPT = "GFGNConv does not support TorchScript; use torch.export or torch.compile"
 
@@ -199,8 +199,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             scores = scores[: graph.num_targets] if self.level == "neighbor" and scores is not None else scores
         if not self.concat:
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
-        if self.bias is not None:
-            out = out + ops.expand_rows(self.bias, out.size(0))
+        if (bias := self.bias) is not None:
+            out = out + (ops.expand_rows(bias, out.size(0)) if is_batched(bias) else bias)
         return out if scores is None or not return_scores else (out, scores)
 
     def transform(self, x: Tensor) -> Tensor:

@@ -46,20 +46,20 @@ class Kernel:
         if not self.is_compiled:
             self.function[grid](*args, **constants)
             return
-        device = driver.active.get_current_device()
-        key, values, addresses, ready = [device, *constants.values()], [], 0, True
-        for arg, specialized in zip(args, self.specialized, strict=False):
+        active = driver.active
+        device, options = active.get_current_device(), list(constants.values())
+        key, values, addresses, ready = [device, *options], list(args), 0, True
+        for index, arg in enumerate(args):
             kind = type(arg)
             if kind is int:
-                key.append(arg if specialized else -INT32 <= arg < INT32)
-            elif kind is float or arg is None:
+                key.append(arg if self.specialized[index] else -INT32 <= arg < INT32)
+            elif arg is None or kind is float:
                 key.append(kind)
             else:
                 key.append(arg.dtype)
                 ready = ready and on_gpu(arg)
-                arg = arg.data_ptr()
-                addresses |= arg
-            values.append(arg)
+                values[index] = address = arg.data_ptr()
+                addresses |= address
         known, ready = tuple(key), ready and not addresses & 15
         compiled = self.compiled.get(known) if ready else None
         if compiled is None:
@@ -67,10 +67,9 @@ class Kernel:
             if ready:
                 self.compiled[known] = compiled
             return
-        stream = driver.active.get_current_stream(device)
         # The options of the launch, such as `num_warps`, come last and are no parameters.
-        values += list(constants.values())[: len(self.specialized) - len(values)]
-        compiled[(*grid, 1, 1)[:3]](*values, stream=stream)
+        values += options[: len(self.specialized) - len(values)]
+        compiled[(*grid, 1, 1)[:3]](*values, stream=active.get_current_stream(device))
 
 
 def kernel(do_not_specialize: tuple[str, ...] = ()) -> Callable[[Any], Kernel]:
