@@ -11,6 +11,7 @@ from torch import Tensor
 from gfgn import GFGNConv, Graph, ops
 from gfgn.ops import dense, dispatch, gates, sparse, sums
 from gfgn.ops.csr import SEGMENT
+from gfgn.ops.sums import inverse_count
 
 
 def generator(seed: int) -> torch.Generator:
@@ -43,6 +44,7 @@ OPERATORS = {
     "propagate_and_mean": lambda g, lam, backend, x, *_: torch.cat(ops.propagate_and_mean(x, g, backend)),
     "gated_propagate": lambda g, lam, backend, z, s, *_: ops.gated_propagate(z, lam * s, g, backend),
     "gated_propagate, one gate": lambda g, lam, backend, z, s, *_: ops.gated_propagate(z, lam * s[:1], g, backend),
+    "gated_neighborhood": lambda g, lam, backend, z, w, *_: ops.gated_neighborhood(z, gate_of(w, z), g, lam, backend),
     "gated_graph": lambda g, lam, backend, z, w, *_: ops.gated_graph(z, gate_of(w, z, 1), g, lam, backend),
     "gated_pair": lambda g, lam, backend, z, w, *_: ops.gated_pair(z, gate_of(w, z), g, lam, backend),
     "pair_aggregate": lambda g, lam, backend, a, b, z, _: ops.pair_aggregate(a, b, z, g, lam, backend),
@@ -109,6 +111,9 @@ def test_any_graph_on_the_cpu(operator: str, n: int, e: int, d: int, seed: int, 
     check_backend(operator, "numba", graph, inputs, 1.7)
 
 
+SUMMED = ("gated_graph", "gated_neighborhood", "gated_pair")
+
+
 @pytest.fixture(scope="module")
 def star() -> Graph:
     """A hundred thousand leaves around a hub."""
@@ -118,7 +123,7 @@ def star() -> Graph:
 
 
 # Not those whose gate has a gradient that is a plain float32 sum over all nodes, with larger rounding errors.
-@pytest.mark.parametrize("operator", [name for name in OPERATORS if name not in ("gated_graph", "gated_pair")])
+@pytest.mark.parametrize("operator", [name for name in OPERATORS if name not in SUMMED])
 def test_star(operator: str, star: Graph) -> None:
     inputs = list(torch.randn(4, star.num_nodes, 3, generator=generator(0)))
     for backend in ["numba", *(["triton"] if CUDA else [])]:
@@ -340,6 +345,12 @@ def test_nothing_is_saved_without_gradients(backend: str) -> None:
             (a, b, z, lam, *edges),
             (a, b, z),
             ops.pair_aggregate(a, b, z, graph, 1.0, "reference"),
+        ),
+        (
+            gates.gated_neighborhood_op,
+            (z, gate, lam, inverse_count(graph), *weighted),
+            (z, gate),
+            ops.gated_neighborhood(z, gate, graph, 1.0, "reference"),
         ),
         (
             gates.gated_graph_op,

@@ -68,12 +68,15 @@ def neighbor_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s_i) z_i + s_i Σ_j Â_ij z_j` with `s_i = λ σ([z_i ‖ Pool_{j∈N(i)}(z_j)] W_s)`."""
+    plain = gate_bias is None and not return_scores
     if pool == "mean":
+        if plain:
+            return ops.gated_neighborhood(z, gate, graph, lam), None
         propagated, pooled = ops.propagate_and_mean(z, graph)
     else:
         propagated, pooled = ops.propagate(z, graph), ops.NEIGHBOR_POOL[pool](z, graph)
-    if not return_scores and gate_bias is None:
-        return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
+        if plain:
+            return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, other = gate.chunk(2, dim=1)
     s = lam * ops.activate(_add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias), "sigmoid")
     return torch.lerp(z, propagated, s), s

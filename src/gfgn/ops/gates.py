@@ -24,7 +24,15 @@ from gfgn.ops.heads import halves, halves_backward
 from gfgn.ops.invariant import activate, activate_op, expand_rows, sum_rows, sum_rows_op
 from gfgn.ops.registration import Tensors, empty_like, is_plain, operator, save
 from gfgn.ops.remember import is_captured, stream
-from gfgn.ops.sums import check_features, needs_reference, propagate, spmm_op, weighted_edges
+from gfgn.ops.sums import (
+    check_features,
+    inverse_count,
+    needs_reference,
+    propagate,
+    propagate_and_mean,
+    spmm_op,
+    weighted_edges,
+)
 from gfgn.ops.torch_internals import graph_is_retained, is_batched, unwrapped
 
 
@@ -88,6 +96,27 @@ def gated_neighbor(
         return reference.gated_neighbor(z, propagated, mean, gate, lam)
     lam = _lam_by_column(lam, z, reference.compute_dtype(z.dtype))
     return gated_neighbor_op(z, propagated, mean, gate.to(z.dtype), lam, backend)
+
+
+def gated_neighborhood(
+    z: Tensor, gate: Tensor, graph: Adjacency, lam: float | Tensor = 1.0, backend: str | None = None
+) -> Tensor:
+    """The output of the neighbor level: `gated_neighbor` of `z` with its `propagate` and `neighbor_mean`.
+
+    Args:
+        z: `[N, heads·d]`, the features that are gated.
+        gate: `[heads, 2d, d]`, one `W_s` per head.
+        lam: λ, one number or a `[heads·d]` tensor with one value per column.
+    """
+    check_lam(lam)
+    check_features("gated_neighborhood", graph, z=z)
+    _check_gate("gated_neighborhood", z, gate)
+    backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
+    if backend == "reference":
+        return reference.gated_neighbor(z, *propagate_and_mean(z, graph, backend), gate, lam)
+    lam, gate = _lam_by_column(lam, z, reference.compute_dtype(z.dtype)), gate.to(z.dtype)
+    save, inverse = _needs_gradient(z, gate), inverse_count(graph)
+    return gated_neighborhood_op(z, gate, lam, inverse, *weighted_edges(graph), save, backend)[0]
 
 
 def gated_pair(
@@ -329,6 +358,52 @@ def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         out = reference.gated_neighbor(z, propagated, mean, gate, lam)
         return torch.autograd.grad(out, inputs, grad, create_graph=True)
     return gated_neighbor_gradient_op(grad.contiguous(), *inputs, lam, *ctx.rest)
+
+
+@operator(_fake(sums=2), features=1, columns=(2,), heads=(1,))
+def gated_neighborhood_op(
+    z: Tensor, gate: Tensor, lam: Tensor, inverse: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`gated_neighbor` with the sums over neighbors, which it returns if `save`."""
+    rows, (norm,) = unpack(edges)
+    sums = kernels(backend).spmm_pair(z, rows, norm, inverse)
+    out = elementwise(backend).gated_neighbor(z, *sums, gate, lam)
+    return out, *(sums if save else (z.new_empty(0), z.new_empty(0)))
+
+
+@operator(empty_like(1, 4), features=4, columns=(5,), heads=(4,))
+def gated_neighborhood_gradient_op(
+    grad: Tensor,
+    z: Tensor,
+    propagated: Tensor,
+    mean: Tensor,
+    gate: Tensor,
+    lam: Tensor,
+    inverse: Tensor,
+    reverse: Tensors,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    """The gradients with respect to `z` and the gate."""
+    rows, (norm,) = unpack(reverse)
+    own, *of_sums, grad_gate = elementwise(backend).gated_neighbor_backward(grad, z, propagated, mean, gate, lam)
+    return own.add_(kernels(backend).spmm_pair_backward(*of_sums, rows, norm, inverse)), grad_gate
+
+
+@gated_neighborhood_op.gradient(_context)
+def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return ()
+    z, gate, lam, inverse, propagated, mean = ctx.saved_tensors
+    if torch.is_grad_enabled():  # to be differentiated again
+        rows, (norm,) = unpack(ctx.edges)
+        inputs = z.clone(), gate.clone()
+        sums = reference.spmm(inputs[0], rows, norm), reference.spmm(inputs[0], rows, None) * inverse.unsqueeze(1)
+        out = reference.gated_neighbor(inputs[0], *sums, inputs[1], lam)
+        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+    if propagated.dim() != 2:  # the forward pass did not expect a gradient
+        _, propagated, mean = gated_neighborhood_op(z, gate, lam, inverse, ctx.edges, ctx.reverse, True, ctx.backend)
+    sums = (propagated, mean)
+    return gated_neighborhood_gradient_op(grad.contiguous(), z, *sums, gate, lam, inverse, ctx.reverse, ctx.backend)
 
 
 # --- graph level ----------------------------------------------------------------------------------
