@@ -44,17 +44,20 @@ class Layout:
     """How a parameter of all replicas, `[R, …]`, is stored: as a contiguous `[outer, R, inner]`."""
 
     shape: torch.Size  # of one replica's parameter
-    by_feature: bool  # whether features are the outer dimension, see `Program.is_by_feature`
+    by_feature: bool  # whether a matrix is transposed, see `Program.is_by_feature`
+    outer: bool = True  # whether such a matrix has features as the outer dimension; else replicas come first
 
     def view(self, flat: Tensor) -> Tensor:
         """The stored parameter as `[R, …]`."""
-        return flat.permute(1, 2, 0) if self.by_feature else flat.view(flat.size(1), *self.shape)
+        if not self.by_feature:
+            return flat.view(flat.size(1), *self.shape)
+        return flat.permute(1, 2, 0) if self.outer else flat.view(-1, *reversed(self.shape)).transpose(1, 2)
 
     def store(self, value: Tensor) -> Tensor:
         """`[R, …]` as it is stored; a copy only if the order of the dimensions differs."""
-        if self.by_feature:
+        if self.by_feature and self.outer:
             return value.permute(2, 0, 1).contiguous()
-        return value.reshape(1, value.size(0), -1)
+        return (value.transpose(1, 2) if self.by_feature else value).reshape(1, value.size(0), -1)
 
 
 class Batch:
@@ -82,7 +85,7 @@ class Batch:
         self.layouts: dict[str, Layout] = {}
         self.tensors = self._vectors(splits)
         for name, value in initial[0].parameters.items():
-            self.layouts[name] = layout = Layout(value.shape, program.is_by_feature(value.shape))
+            self.layouts[name] = layout = Layout(value.shape, program.is_by_feature(value.shape), device.type != "cpu")
             values = torch.stack([each.parameters[name].to(device) for each in initial]).index_select(0, which)
             self.tensors[f"parameter {name}"] = flat = layout.store(values)
             for kind in ("first moment", "second moment", "best"):
