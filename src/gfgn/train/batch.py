@@ -34,6 +34,7 @@ from gfgn.train.program import Program, State
 from gfgn.train.replica import Replica
 from gfgn.train.task import Part, Task
 
+TRAINING = ("parameter ", "first moment ", "second moment ", "buffer ")  # tensors that no result is read from
 HISTORY = ("train_loss", "val_loss", "val")
 GATES = ("min", "mean", "max", "std", "below_055")
 GATE_BYTES = 1 << 30  # memory that the gates of several replicas may take at a time
@@ -274,16 +275,20 @@ class Batch:
         return scores
 
     def keep(self, indices: Sequence[int]) -> None:
-        """Removes all replicas but those at the given indices."""
+        """Removes all replicas but those at the given indices, whose order is the new one."""
         self._captured = []
         self.replicas = [self.replicas[k] for k in indices]
         index = torch.tensor(list(indices), dtype=torch.int64, device=self.device)
-        self.tensors = {name: _select(name, value, index) for name, value in self.tensors.items()}
+        select = _move_to_front if self.device.type == "cpu" and _only_fills(indices) else _select
+        self.tensors = {name: select(name, value, index) for name, value in self.tensors.items()}
 
     def take(self, indices: Sequence[int]) -> Batch:
         """A batch of a subset of the replicas, for reading their results; this batch is not changed."""
         subset = copy.copy(self)
-        subset.keep(indices)
+        subset._captured, subset.replicas = [], [self.replicas[k] for k in indices]
+        index = torch.tensor(list(indices), dtype=torch.int64, device=self.device)
+        results = {name: value for name, value in self.tensors.items() if not name.startswith(TRAINING)}
+        subset.tensors = {name: _select(name, value, index) for name, value in results.items()}
         return subset
 
     @torch.no_grad()
@@ -353,6 +358,20 @@ def _select(name: str, value: Tensor, index: Tensor) -> Tensor:
     if name == "history":
         return value.index_select(2, index)
     return value.index_select(1 if value.dim() == 3 else 0, index)
+
+
+def _only_fills(indices: Sequence[int]) -> bool:
+    """Whether replicas stay where they are or come from behind all that are kept."""
+    return all(source == k or source >= len(indices) for k, source in enumerate(indices))
+
+
+def _move_to_front(name: str, value: Tensor, index: Tensor) -> Tensor:
+    """`_select` for `_only_fills`: stacked parameters stay in their memory, where few replicas move."""
+    if value.dim() != 3 or value.size(0) != 1 or name == "history":
+        return _select(name, value, index)
+    moved = (index >= index.numel()).nonzero().view(-1)
+    value.index_copy_(1, moved, value.index_select(1, index[moved]))
+    return value[:, : index.numel()]
 
 
 _streams: dict[torch.device, Any] = {}
