@@ -146,13 +146,13 @@ def sparse_linear(
         out_stacked: Whether the result is `[R, N, out_columns]` instead of `[N, R * out_columns]`.
     """
     dtype, replicas, stacked = arrays.compute_dtype(weight), keys.numel(), weight.dim() == 3
-    width = WIDE if out_columns > 2 * LANES else LANES
-    sizes = weight.view(weight.size(1), -1) if stacked else weight  # only its shape is read
+    width, x = WIDE if out_columns > 2 * LANES else LANES, arrays.flat(weight, dtype)
+    sizes = x.view(x.size(1), x.size(0) * x.size(2)) if stacked else x  # only its shape is read
     walk = plan_walk(rows, sizes, fields=1, sums=1, part=out_columns, width=width)
     shape = (replicas, walk.rows, out_columns) if out_stacked else (walk.rows, walk.columns)
     out = arrays.empty(*shape, dtype=dtype)
     op = SparseLinear(
-        arrays.flat(weight, dtype),
+        x,
         arrays.flat(values, dtype),
         *arrays.dropout_arrays(keys, rate, dtype),
         arrays.flat(torch.empty(0) if entry is None else entry, torch.int64),
