@@ -30,7 +30,7 @@ from gfgn.train.settings import num_threads
 from gfgn.train.task import with_sparse_features
 from gfgn.train.trainer import Trainer
 
-GRAPHS = {"cpu": "texas,wisconsin,cora,minesweeper", "cuda": "texas,cora,blogcatalog,minesweeper"}
+GRAPHS = {"cpu": "texas,wisconsin,cornell,dimensions", "cuda": "texas,cora,blogcatalog,minesweeper"}
 SIZES = (2, 20, 160)
 FEWER_SIZES, LARGE = (2, 20), 5_000  # on a CPU, for graphs with more edges
 EPOCHS = 3
