@@ -30,9 +30,9 @@ from gfgn.train.settings import num_threads
 from gfgn.train.task import with_sparse_features
 from gfgn.train.trainer import Trainer
 
-GRAPHS = ("texas", "cora", "blogcatalog", "minesweeper")
+GRAPHS = {"cpu": "texas,wisconsin,cornell,dimensions", "cuda": "texas,cora,blogcatalog,minesweeper"}
 SIZES = (2, 20, 160)
-FEWER_SIZES, LARGE = (2, 20), 50_000  # on a CPU, whose memory is smaller, for graphs with more edges
+FEWER_SIZES, LARGE = (2, 20), 5_000  # on a CPU, for graphs with more edges
 EPOCHS = 3
 REPLICAS = {"cpu": 8, "cuda": 100}
 TIMED = ("mlp", "gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gcn", "gat", "gcnii")
@@ -123,10 +123,11 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=("bits", "cost"), help="bits, cost or both")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--models", default="", help="default: all for bits, some for cost")
-    parser.add_argument("--graphs", default=",".join(GRAPHS))
+    parser.add_argument("--graphs", default="")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     args = parser.parse_args()
-    sizes, datasets = [int(size) for size in args.sizes.split(",")], [load(name) for name in args.graphs.split(",")]
+    graphs = (args.graphs or GRAPHS[args.device]).split(",")
+    sizes, datasets = [int(size) for size in args.sizes.split(",")], [load(name) for name in graphs]
     if "bits" in args.parts:
         models = args.models.split(",") if args.models else [name for name, model in MODELS.items() if model.replicas]
         problems = []

@@ -196,6 +196,15 @@ def batch_invariance() -> str:
     return markdown(["graph", "runs in a batch", "models with the same bits", *(f"time, {m}" for m in models)], rows)
 
 
+def study_profile() -> str:
+    """The share of each part of a study's time by level."""
+    by_level = {problem["level"]: problem for _, problem in problems("study_profile")}
+    parts = list(next(iter(by_level.values()), {"shares": {}})["shares"])
+    rows = [[part, *(f"{p['shares'][part]:.0%}" for p in by_level.values())] for part in parts]
+    rows.append(["one epoch of one run", *(f"{p['ms_per_epoch_of_a_run']:.2f} ms" for p in by_level.values())])
+    return markdown(["processor time", *by_level], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "batch-invariance": batch_invariance,
     "layer": layer,
@@ -205,6 +214,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "propagate": lambda: operator("propagate"),
     "building": building,
     "exponents": exponents,
+    "study-profile": study_profile,
 }
 
 

@@ -33,7 +33,7 @@ def scatter_sum(messages: Tensor, index: Tensor, size: int = NODES) -> Tensor:
     return messages.new_zeros(size, *messages.shape[1:]).scatter_add_(0, expanded, messages)
 
 
-def compare(function: Function, *args: Tensor) -> None:
+def assert_batched_as_alone(function: Function, *args: Tensor) -> None:
     """Values and gradients of `function` for all replicas inside `keyed_functions` and for one after another."""
     ours = [x.detach().clone().requires_grad_() for x in args]
     theirs = [x.detach().clone().requires_grad_() for x in args]
@@ -122,13 +122,13 @@ def _masked(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values_and_gradients(name: str) -> None:
     function, x = FUNCTIONS[name]
-    compare(function, x)
+    assert_batched_as_alone(function, x)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_attention(heads: int) -> None:
     """One weight per edge and head, of each replica's own."""
-    compare(
+    assert_batched_as_alone(
         lambda x, a: scatter_sum(a.unsqueeze(-1) * x[SOURCE], TARGET), HEADS, normal(REPLICAS, EDGES, heads, seed=3)
     )
 
@@ -144,7 +144,7 @@ def test_attention(heads: int) -> None:
 )
 def test_linear_maps(function: Function) -> None:
     for _ in range(3):  # features that come again may be multiplied in another form
-        compare(function, normal(REPLICAS, 4, 5, seed=4))
+        assert_batched_as_alone(function, normal(REPLICAS, 4, 5, seed=4))
 
 
 def test_features_that_are_mostly_zero_are_multiplied_in_compressed_rows() -> None:
@@ -185,7 +185,7 @@ def test_dropout_of_rows() -> None:
 
 def test_numbers_out_of_range() -> None:
     with pytest.raises(IndexError, match="index must be at least 0 and below 12, got values from 3 to 12"):
-        compare(lambda x: scatter_sum(x[torch.tensor([3, 12])], torch.tensor([0, 1])), X)
+        assert_batched_as_alone(lambda x: scatter_sum(x[torch.tensor([3, 12])], torch.tensor([0, 1])), X)
 
 
 def test_a_change_after_the_gather_is_noticed() -> None:
@@ -218,29 +218,33 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 def test_an_index_is_sorted_once(built: list[list[int]]) -> None:
     edge_index = torch.stack([SOURCE, TARGET])
     for _ in range(3):  # new views of the same tensor
-        compare(lambda x: x[edge_index[0]] + 0, X)
+        assert_batched_as_alone(lambda x: x[edge_index[0]] + 0, X)
     assert len(built) == 1
     edge_index[0, 3] = (edge_index[0, 3] + 1) % NODES
-    compare(lambda x: x[edge_index[0]] + 0, X)
+    assert_batched_as_alone(lambda x: x[edge_index[0]] + 0, X)
     assert len(built) == 2
-    compare(lambda x: x[edge_index[0, 1:]] + 0, X)
+    assert_batched_as_alone(lambda x: x[edge_index[0, 1:]] + 0, X)
     assert len(built) == 3
 
 
 def test_edges_are_sorted_once_in_both_directions(built: list[list[int]]) -> None:
     edge_index, weight = torch.stack([SOURCE, TARGET]), WEIGHT.clone()
     for _ in range(3):
-        compare(lambda x: scatter_sum(weight.view(-1, 1) * x.index_select(0, edge_index[0]), edge_index[1]), X)
+        assert_batched_as_alone(
+            lambda x: scatter_sum(weight.view(-1, 1) * x.index_select(0, edge_index[0]), edge_index[1]), X
+        )
     assert len(built) == 2
     weight.mul_(2)
-    compare(lambda x: scatter_sum(weight.view(-1, 1) * x.index_select(0, edge_index[0]), edge_index[1]), X)
+    assert_batched_as_alone(
+        lambda x: scatter_sum(weight.view(-1, 1) * x.index_select(0, edge_index[0]), edge_index[1]), X
+    )
     assert len(built) == 2
 
 
 def test_nothing_is_remembered_of_an_index_that_is_gone(built: list[list[int]]) -> None:
     def with_new_tensors() -> None:
         index, weight = SOURCE.clone(), WEIGHT.clone()
-        compare(lambda x: scatter_sum(weight.view(-1, 1) * x[index], TARGET) + x[index].sum(), X)
+        assert_batched_as_alone(lambda x: scatter_sum(weight.view(-1, 1) * x[index], TARGET) + x[index].sum(), X)
         assert module._known.entries
 
     for _ in range(2):
@@ -272,4 +276,4 @@ def test_layers_of_pytorch() -> None:
         given = dict(zip(names, values, strict=True))
         return torch.func.functional_call(layer, given, (scatter_sum(x[SOURCE], TARGET),))
 
-    compare(function, X, *[normal(REPLICAS, *value.shape, seed=6) for value in names.values()])
+    assert_batched_as_alone(function, X, *[normal(REPLICAS, *value.shape, seed=6) for value in names.values()])

@@ -237,6 +237,23 @@ def test_adam_equals_pytorchs_with_one_rate_per_replica(backend: str, outer: int
     torch.testing.assert_close(p, torch.stack([single.detach() for single in singles], 1))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_adam_on_a_cpu_has_the_bits_of_its_formula(dtype: torch.dtype) -> None:
+    p, grad, m, v = (normal(2, 3, 21, seed=seed).to(dtype) for seed in range(4))
+    v = v.abs()
+    scale, decay, rate = (torch.tensor(values, dtype=dtype) for values in ([1, 0.3, 1], [0, 0.1, 5e-4], [0.1, 3e-3, 1]))
+    correction = torch.tensor([0.03], dtype=dtype)
+    number = p.numpy().dtype.type
+    by_replica = [factor.view(3, 1).numpy() for factor in (scale, decay, rate)]
+    g = grad.numpy() * by_replica[0] + by_replica[1] * p.numpy()
+    first = m.numpy() * number(0.9) + g * number(1 - 0.9)
+    second = v.numpy() * number(0.999) + g * g * number(1 - 0.999)
+    expected = p.numpy() - by_replica[2] * first / (np.sqrt(second) / correction.numpy() + number(1e-8))
+    adam_(p, grad, m, v, scale, decay, rate, correction, "numba")
+    for found, wanted in ((p, expected), (m, first), (v, second)):
+        np.testing.assert_array_equal(found.numpy(), wanted)
+
+
 @every_backend
 def test_adam_on_large_and_empty_parameters(backend: str) -> None:
     where, outer = device(backend), 20 if is_interpreted(backend) else 300

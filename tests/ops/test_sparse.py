@@ -120,3 +120,17 @@ def test_transpose_is_cached_with_the_tensor_and_follows_its_values() -> None:
 def test_bad_arguments_are_named(x: Tensor, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ops.sparse_linear(x, weight(), **options)
+
+
+@pytest.mark.parametrize("width", [3, 40, 64])
+def test_gradients_of_replicas_are_those_of_each_alone(width: int) -> None:
+    x, generator = matrix().to_sparse_csr(), torch.Generator().manual_seed(width)
+    weights = torch.randn(3, width, 9, generator=generator).requires_grad_()  # stored as modules have them
+    keys, rates = torch.tensor([11, 22, 33]), torch.tensor([0.0, 0.5, 0.8], dtype=torch.float64)
+    upstream = torch.randn(3, 12, width, generator=generator)
+    out = torch.vmap(lambda w, key, rate: ops.sparse_linear(x, w.t(), rate, key, "numba"))(weights, keys, rates)
+    together = torch.autograd.grad(out, weights, upstream)[0]
+    for r in range(3):
+        alone = ops.sparse_linear(x, weights[r].t(), float(rates[r]), keys[r], "numba")
+        assert torch.equal(out[r], alone)
+        assert torch.equal(together[r], torch.autograd.grad(alone, weights, upstream[r])[0][r])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.test_app import check_imports_of_command
 from runs.fake_trackers import track_in_memory
 from typer.testing import CliRunner
 
@@ -33,6 +34,10 @@ def gfgn(*arguments: object, code: int = 0) -> Any:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == code, result.output
     return result
+
+
+def test_the_list_imports_nothing_slow() -> None:
+    check_imports_of_command("reproduce", "table1")
 
 
 def test_a_study_is_run_and_checked(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from runs.stores import row
 from stress.cases import FACTOR, cases
-from train.concurrent_calls import check, make_calls
+from train.concurrent_calls import assert_results_of_calls_alone, make_calls
 
 from gfgn import Graph
 from gfgn.data import read
@@ -91,4 +91,4 @@ def test_graphs_are_read_and_propagated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_training(count: int) -> None:
     """The long form of `tests/train/test_threads.py`."""
-    check(make_calls(dimensions(100, seed=1), count), threads=THREADS, rounds=FACTOR)
+    assert_results_of_calls_alone(make_calls(dimensions(100, seed=1), count), threads=THREADS, rounds=FACTOR)

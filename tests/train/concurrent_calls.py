@@ -53,7 +53,7 @@ def facts(runs: list[Run]) -> list[object]:
     return [(run.replica, run.val, run.test, run.epoch, run.history) for run in runs]
 
 
-def check(calls: dict[str, Call], threads: int, rounds: int) -> None:
+def assert_results_of_calls_alone(calls: dict[str, Call], threads: int, rounds: int) -> None:
     """Every thread makes all calls, each in another order."""
     expected = {name: facts(call()) for name, call in calls.items()}
     names, different, finished = list(calls), [], []

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -19,9 +21,9 @@ from gfgn.data.dataset import METRICS
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.keys import GOLDEN, keyed, mix
 from gfgn.train import Replica, Run, Status, TrainConfig, train_minibatch, train_replicas, trainer
-from gfgn.train.batch import Batch
+from gfgn.train.batch import Batch, _move_to_front, _only_fills, _select
 from gfgn.train.settings import num_threads, precision
-from gfgn.train.trainer import _even_chunks
+from gfgn.train.trainer import _even_chunks, _fill
 
 BATCHED = [name for name, model in MODELS.items() if model.replicas]
 
@@ -530,3 +532,16 @@ def test_replicas_of_small_graphs_train_as_one_batch(monkeypatch: pytest.MonkeyP
         apart = train_replicas("mlp", dimensions(60), replicas, max_epochs=2)
         assert batches == [4, 2, 2]
     assert [run.val for run in together] == pytest.approx([run.val for run in apart])
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12))
+def test_leaving_replicas_make_room_in_place(kept: list[bool]) -> None:
+    order = _fill(kept)
+    assert sorted(order) == [k for k, stays in enumerate(kept) if stays]
+    assert _only_fills(order)
+    index, values = torch.tensor(order, dtype=torch.int64), torch.rand(1, len(kept), 3)
+    expected, start = _select("best w", values, index), values.data_ptr()
+    found = _move_to_front("best w", values, index)
+    assert torch.equal(found, expected)
+    assert found.is_contiguous()
+    assert not order or found.data_ptr() == start

@@ -8,7 +8,7 @@ import pytest
 import torch
 from nets import Net, Normalized
 from torch import Tensor, nn
-from train.concurrent_calls import Seeding, check, facts, make_calls
+from train.concurrent_calls import Seeding, assert_results_of_calls_alone, facts, make_calls
 
 from gfgn.data import Dataset
 from gfgn.data.generators import dimensions
@@ -33,13 +33,13 @@ def untouched() -> Iterator[None]:
 
 
 def test_threads_train_at_the_same_time(data: Dataset, untouched: None) -> None:
-    check(make_calls(data, 2), threads=3, rounds=1)
+    assert_results_of_calls_alone(make_calls(data, 2), threads=3, rounds=1)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_threads_share_a_gpu(data: Dataset, untouched: None) -> None:
     before = torch.cuda.get_rng_state()
-    check(make_calls(data, 1, "cuda"), threads=3, rounds=2)
+    assert_results_of_calls_alone(make_calls(data, 1, "cuda"), threads=3, rounds=2)
     assert torch.equal(torch.cuda.get_rng_state(), before)
 
 

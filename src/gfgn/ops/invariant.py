@@ -28,7 +28,7 @@ def activate(x: Tensor, name: str) -> Tensor:
 
 def sum_rows(x: Tensor) -> Tensor:
     """`[1, D]`: the sum of the rows of `[N, D]`. Among replicas, each has the bits that it has alone."""
-    return sum_rows_op(x.contiguous()) if is_batched(x) else x.sum(0, keepdim=True)
+    return sum_rows_op(x) if is_batched(x) else x.sum(0, keepdim=True)
 
 
 def expand_rows(row: Tensor, count: int) -> Tensor:

@@ -34,6 +34,7 @@ from gfgn.train.program import Program, State
 from gfgn.train.replica import Replica
 from gfgn.train.task import Part, Task
 
+TRAINING = ("parameter ", "first moment ", "second moment ", "buffer ")  # tensors that no result is read from
 HISTORY = ("train_loss", "val_loss", "val")
 GATES = ("min", "mean", "max", "std", "below_055")
 GATE_BYTES = 1 << 30  # memory that the gates of several replicas may take at a time
@@ -44,17 +45,20 @@ class Layout:
     """How a parameter of all replicas, `[R, …]`, is stored: as a contiguous `[outer, R, inner]`."""
 
     shape: torch.Size  # of one replica's parameter
-    by_feature: bool  # whether features are the outer dimension, see `Program.is_by_feature`
+    by_feature: bool  # whether a matrix is transposed, see `Program.is_by_feature`
+    outer: bool = True  # whether such a matrix has features as the outer dimension; else replicas come first
 
     def view(self, flat: Tensor) -> Tensor:
         """The stored parameter as `[R, …]`."""
-        return flat.permute(1, 2, 0) if self.by_feature else flat.view(flat.size(1), *self.shape)
+        if not self.by_feature:
+            return flat.view(flat.size(1), *self.shape)
+        return flat.permute(1, 2, 0) if self.outer else flat.view(-1, *reversed(self.shape)).transpose(1, 2)
 
     def store(self, value: Tensor) -> Tensor:
         """`[R, …]` as it is stored; a copy only if the order of the dimensions differs."""
-        if self.by_feature:
+        if self.by_feature and self.outer:
             return value.permute(2, 0, 1).contiguous()
-        return value.reshape(1, value.size(0), -1)
+        return (value.transpose(1, 2) if self.by_feature else value).reshape(1, value.size(0), -1)
 
 
 class Batch:
@@ -82,7 +86,7 @@ class Batch:
         self.layouts: dict[str, Layout] = {}
         self.tensors = self._vectors(splits)
         for name, value in initial[0].parameters.items():
-            self.layouts[name] = layout = Layout(value.shape, program.is_by_feature(value.shape))
+            self.layouts[name] = layout = Layout(value.shape, program.is_by_feature(value.shape), device.type != "cpu")
             values = torch.stack([each.parameters[name].to(device) for each in initial]).index_select(0, which)
             self.tensors[f"parameter {name}"] = flat = layout.store(values)
             for kind in ("first moment", "second moment", "best"):
@@ -271,16 +275,20 @@ class Batch:
         return scores
 
     def keep(self, indices: Sequence[int]) -> None:
-        """Removes all replicas but those at the given indices."""
+        """Removes all replicas but those at the given indices, whose order is the new one."""
         self._captured = []
         self.replicas = [self.replicas[k] for k in indices]
         index = torch.tensor(list(indices), dtype=torch.int64, device=self.device)
-        self.tensors = {name: _select(name, value, index) for name, value in self.tensors.items()}
+        select = _move_to_front if self.device.type == "cpu" and _only_fills(indices) else _select
+        self.tensors = {name: select(name, value, index) for name, value in self.tensors.items()}
 
     def take(self, indices: Sequence[int]) -> Batch:
         """A batch of a subset of the replicas, for reading their results; this batch is not changed."""
         subset = copy.copy(self)
-        subset.keep(indices)
+        subset._captured, subset.replicas = [], [self.replicas[k] for k in indices]
+        index = torch.tensor(list(indices), dtype=torch.int64, device=self.device)
+        results = {name: value for name, value in self.tensors.items() if not name.startswith(TRAINING)}
+        subset.tensors = {name: _select(name, value, index) for name, value in results.items()}
         return subset
 
     @torch.no_grad()
@@ -350,6 +358,20 @@ def _select(name: str, value: Tensor, index: Tensor) -> Tensor:
     if name == "history":
         return value.index_select(2, index)
     return value.index_select(1 if value.dim() == 3 else 0, index)
+
+
+def _only_fills(indices: Sequence[int]) -> bool:
+    """Whether replicas stay where they are or come from behind all that are kept."""
+    return all(source == k or source >= len(indices) for k, source in enumerate(indices))
+
+
+def _move_to_front(name: str, value: Tensor, index: Tensor) -> Tensor:
+    """`_select` for `_only_fills`: stacked parameters stay in their memory, where few replicas move."""
+    if value.dim() != 3 or value.size(0) != 1 or name == "history":
+        return _select(name, value, index)
+    moved = (index >= index.numel()).nonzero().view(-1)
+    value.index_copy_(1, moved, value.index_select(1, index[moved]))
+    return value[:, : index.numel()]
 
 
 _streams: dict[torch.device, Any] = {}

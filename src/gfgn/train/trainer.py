@@ -27,7 +27,7 @@ from gfgn.train.task import Task, make_task
 
 EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}  # for finished replicas: a check waits for the GPU
 # Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again.
-COMPACT_BELOW = {"cpu": 0.9, "cuda": 0.6}
+COMPACT_BELOW = {"cpu": 0.95, "cuda": 0.6}
 # Values of an edge-wise tensor below which replicas train as one batch: batches in several threads would mostly wait
 # for each other, because Python itself runs in one thread at a time.
 TOGETHER = 0.8 * SMALL
@@ -241,7 +241,7 @@ class Trainer:
         removed = [indices[k] for k in gone]
         for index, run in zip(removed, self._results(batch.take(gone), removed, dropped), strict=True):
             self.progress.finish(index, run)
-        left = [k for k, stays in enumerate(kept) if stays]
+        left = _fill(kept)
         batch.keep(left)
         indices[:] = [indices[k] for k in left]
 
@@ -286,6 +286,13 @@ class Trainer:
         kept = dict(zip(asked, map(bool, answers), strict=True))
         for batch, indices in batches:
             self._remove(batch, indices, [kept[index] for index in indices], dropped=True)
+
+
+def _fill(kept: Sequence[bool]) -> list[int]:
+    """The indices of what is kept, the last of them where others leave: few move."""
+    count = sum(kept)
+    last = [k for k in range(count, len(kept)) if kept[k]]
+    return [k if kept[k] else last.pop() for k in range(count)]
 
 
 def _chunks(indices: list[int], size: int) -> list[list[int]]:

@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -129,3 +131,13 @@ def test_waiting_threads_hold_no_memory(two_threads: None) -> None:
         time.sleep(0.01)
     assert threads.pool.jobs.empty()
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "gfgn-kernel")
+
+
+def test_a_process_ends_right_after_its_kernels() -> None:
+    """A thread of the pool may still be returning from a kernel then."""
+    code = (
+        "import torch; from gfgn import Graph; torch.set_num_threads(2)\n"
+        "edges = torch.randint(1000, (2, 300_000))\n"
+        "for _ in range(3): Graph.from_edge_index(edges, 1000)"
+    )
+    assert [subprocess.run([sys.executable, "-c", code], check=False).returncode for _ in range(3)] == [0, 0, 0]

@@ -4,15 +4,14 @@ Each is one pass over memory, cut into tasks that threads share.
 """
 
 from collections import namedtuple
-from math import sqrt
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gfgn.ops.cpu import arrays, vectors
-from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu import arrays, types, vectors
+from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction
 from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import finish_task, for_each_task, next_task, run_tasks, wait_for_tasks
 from gfgn.ops.cpu.types import LANES
@@ -154,20 +153,37 @@ def activate(x: Tensor, name: str) -> Tensor:
 Adam = namedtuple("Adam", "p grad m v scale decay rate correction beta1 beta2 eps size replicas inner")
 
 
+@instruction
+def adam_step(p: Any, grad: Any, m: Any, v: Any, own: Any, constants: Any) -> Any:
+    """The new `p`, `m` and `v` by a replica's `own = (scale, decay, rate, correction)` and
+    `constants = (β₁, 1 − β₁, β₂, 1 − β₂, ε)`, all in the parameters' type. Nothing is fused or approximated."""
+    results, narrow = types.UniTuple(p, 3), p.scalar
+
+    def emit(llvm: Emitter, p: Any, grad: Any, m: Any, v: Any, own: Any, constants: Any) -> Any:
+        add, mul, div = llvm.builder.fadd, llvm.builder.fmul, llvm.builder.fdiv
+        scale, decay, rate, correction = map(llvm.splat, own)
+        casts = (llvm.cast(value, types.float64, narrow) for value in constants)
+        beta1, rest1, beta2, rest2, eps = map(llvm.splat, casts)
+        grad = add(mul(grad, scale), mul(decay, p))
+        m = add(mul(m, beta1), mul(grad, rest1))
+        v = add(mul(v, beta2), mul(mul(grad, grad), rest2))
+        root = llvm.call(f"llvm.sqrt.v{LANES}f{narrow.bitwidth}", v.type, v)
+        return llvm.builder.fsub(p, div(mul(rate, m), add(div(root, correction), eps))), m, v
+
+    return results(p, grad, m, v, own, constants), emit
+
+
 @inlined
 def adam_consecutive(op: Any, first: int, last: int, replica: int) -> None:
-    scale, decay, rate = read(op.scale, replica), read(op.decay, replica), read(op.rate, replica)
-    zero = scale * 0  # of the parameters' type, so that nothing is computed in a wider one
-    beta1, beta2, eps, correction = zero + op.beta1, zero + op.beta2, zero + op.eps, read(op.correction, 0)
-    rest1, rest2 = zero + (1 - op.beta1), zero + (1 - op.beta2)
-    for i in range(first, last):
-        p = read(op.p, i)
-        grad = read(op.grad, i) * scale + decay * p
-        m = read(op.m, i) * beta1 + grad * rest1
-        v = read(op.v, i) * beta2 + grad * grad * rest2
-        write(m, op.m, i)
-        write(v, op.v, i)
-        write(p - rate * m / (sqrt(v) / correction + eps), op.p, i)
+    own = (read(op.scale, replica), read(op.decay, replica), read(op.rate, replica), read(op.correction, 0))
+    constants = (op.beta1, 1 - op.beta1, op.beta2, 1 - op.beta2, op.eps)
+    for i in range(first, last, LANES):
+        left = last - i
+        p, grad = load_masked(op.p, i, left), load_masked(op.grad, i, left)
+        p, m, v = adam_step(p, grad, load_masked(op.m, i, left), load_masked(op.v, i, left), own, constants)
+        store_masked(p, op.p, i, left)
+        store_masked(m, op.m, i, left)
+        store_masked(v, op.v, i, left)
 
 
 @inlined

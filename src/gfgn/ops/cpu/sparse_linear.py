@@ -9,15 +9,16 @@ from torch import Tensor
 from gfgn.ops.cpu import arrays, types
 from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction, integers
 from gfgn.ops.cpu.machine import kernel
-from gfgn.ops.cpu.sums import WIDE, add_wide, finish_block, pack_block, store_wide
+from gfgn.ops.cpu.sums import WIDE, add_wide, store_wide
 from gfgn.ops.cpu.types import LANES, Vector
-from gfgn.ops.cpu.vectors import load, load_masked, read, store, zeros
+from gfgn.ops.cpu.vectors import load, load_masked, read, store, store_masked, zeros
 from gfgn.ops.cpu.walk import plan_walk, run_kernel, run_walk
 from gfgn.ops.csr import CSR
 
 # `keys`, `threshold`, `scale`: `[replicas]`, see `arrays.dropout_arrays`. `numbered`: whether `entry` gives the numbers
-# of the entries; else they are 0, 1, ….
-SparseLinear = namedtuple("SparseLinear", "x values keys threshold scale entry numbered out")
+# of the entries; else they are 0, 1, …. `x_stacked`, `out_stacked`: whether replicas are the first dimension of `x` and
+# of `out`, so that what belongs to one is adjacent; else they are blocks of columns.
+SparseLinear = namedtuple("SparseLinear", "x values keys threshold scale entry numbered out x_stacked out_stacked")
 
 
 @instruction
@@ -56,11 +57,13 @@ def kept_bits(numbers: Any, key: Any, threshold: Any) -> Any:
 @inlined
 def kept_entries(op: Any, walk: Any, first: int, high: int, replica: int) -> Any:
     """One bit for each of the next `LANES` entries before `high`: whether a replica keeps it."""
-    numbers = consecutive(first)
-    if op.numbered:
-        full = first + LANES <= walk.entries
-        numbers = load(op.entry, first) if full else load_masked(op.entry, first, high - first)
-    bits = kept_bits(numbers, read(op.keys, replica), read(op.threshold, replica))
+    bits, threshold = (1 << LANES) - 1, read(op.threshold, replica)
+    if threshold > 0:
+        numbers = consecutive(first)
+        if op.numbered:
+            full = first + LANES <= walk.entries
+            numbers = load(op.entry, first) if full else load_masked(op.entry, first, high - first)
+        bits = kept_bits(numbers, read(op.keys, replica), threshold)
     return bits if high - first >= LANES else bits & ((1 << (high - first)) - 1)
 
 
@@ -95,9 +98,30 @@ def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, 
         gather_kept(op, walk, tile, low, high, sums, at, False)
 
 
+@inlined
+def offset_of(walk: Any, tile: Any, row: int, rows: int, stacked: bool) -> Any:
+    """The offset of a row's block among `rows` rows."""
+    in_stack = (tile.column // walk.part * rows + row) * walk.part + tile.column % walk.part
+    return in_stack if stacked else row * walk.columns + tile.column
+
+
+@inlined
+def linear_pack(op: Any, walk: Any, tile: Any, node: int, packed: int) -> None:
+    offset = offset_of(walk, tile, node, walk.nodes, op.x_stacked)
+    for k in range(0, walk.width, LANES):
+        store(load_masked(op.x, offset + k, tile.active - k), walk.table, packed + k)
+
+
+@inlined
+def linear_finish(op: Any, walk: Any, tile: Any, row: int, at: int) -> None:
+    offset = offset_of(walk, tile, row, walk.rows, op.out_stacked)
+    for k in range(0, tile.active, LANES):
+        store_masked(load(walk.row_sums, at + k), op.out, offset + k, tile.active - k)
+
+
 @kernel
 def sparse_linear_kernel(op: Any, walk: Any) -> None:
-    run_walk(pack_block, linear_gather, finish_block, as_pointers(op), as_pointers(walk))
+    run_walk(linear_pack, linear_gather, linear_finish, as_pointers(op), as_pointers(walk))
 
 
 def sparse_linear(
@@ -108,27 +132,34 @@ def sparse_linear(
     rate: Tensor,
     entry: Tensor | None,
     out_columns: int,
+    out_stacked: bool = False,
 ) -> Tensor:
     """A sparse matrix under dropout times a weight, for `R` replicas.
 
     Args:
-        weight: `[F, R * out_columns]`; replica `r` owns the `r`-th run of `out_columns` columns.
+        weight: `[F, R * out_columns]`, where replica `r` owns the `r`-th run of `out_columns` columns; or
+            `[R, F, out_columns]`.
         rows, values: The sparse matrix, or its transpose.
         keys, rate: `[R]`, see `arrays.dropout_arrays`.
         entry: `[E]`: the numbers of the entries (default: 0, 1, …), so that a transpose drops what its original drops.
         out_columns: Columns of a replica.
+        out_stacked: Whether the result is `[R, N, out_columns]` instead of `[N, R * out_columns]`.
     """
-    dtype = arrays.compute_dtype(weight)
-    width = WIDE if out_columns > 2 * LANES else LANES
-    walk = plan_walk(rows, weight, fields=1, sums=1, part=out_columns, width=width)
-    out = arrays.empty(walk.rows, walk.columns, dtype=dtype)
+    dtype, replicas, stacked = arrays.compute_dtype(weight), keys.numel(), weight.dim() == 3
+    width, x = WIDE if out_columns > 2 * LANES else LANES, arrays.flat(weight, dtype)
+    sizes = x.view(x.size(1), x.size(0) * x.size(2)) if stacked else x  # only its shape is read
+    walk = plan_walk(rows, sizes, fields=1, sums=1, part=out_columns, width=width)
+    shape = (replicas, walk.rows, out_columns) if out_stacked else (walk.rows, walk.columns)
+    out = arrays.empty(*shape, dtype=dtype)
     op = SparseLinear(
-        arrays.flat(weight, dtype),
+        x,
         arrays.flat(values, dtype),
         *arrays.dropout_arrays(keys, rate, dtype),
         arrays.flat(torch.empty(0) if entry is None else entry, torch.int64),
         entry is not None,
         arrays.flat(out),
+        stacked,
+        out_stacked,
     )
     run_kernel(sparse_linear_kernel, op, walk)
     return out.to(weight.dtype)

@@ -6,6 +6,7 @@ caller waits only for tasks that were started. So kernels may be called from any
 fork.
 """
 
+import atexit
 import os
 import queue
 import threading
@@ -69,25 +70,31 @@ class ThreadPool:
     """Daemon threads that run kernels next to their callers; started when first needed."""
 
     def __init__(self) -> None:
-        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self.count = 0
+        self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.threads: list[threading.Thread] = []
         self.lock = threading.Lock()
 
     def submit(self, count: int, job: Callable[[], None]) -> None:
         """Has `count` threads run a job, the call of a kernel."""
-        if self.count < count:
+        if len(self.threads) < count:
             with self.lock:
-                while self.count < count:
-                    threading.Thread(target=self.work, name="gfgn-kernel", daemon=True).start()
-                    self.count += 1
+                while len(self.threads) < count:
+                    self.threads.append(threading.Thread(target=self.work, name="gfgn-kernel", daemon=True))
+                    self.threads[-1].start()
         for _ in range(count):
             self.jobs.put(job)
 
     def work(self) -> None:
-        while True:
-            job = self.jobs.get()
+        while (job := self.jobs.get()) is not None:
             job()
             del job  # hold no tensor while waiting
+
+    def close(self) -> None:
+        """Ends the threads. One that returned from a kernel while Python shuts down would abort the process."""
+        for _ in self.threads:
+            self.jobs.put(None)
+        for thread in self.threads:
+            thread.join()
 
 
 pool = ThreadPool()
@@ -101,6 +108,7 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+atexit.register(lambda: pool.close())
 
 
 def run(function: Any, op: Any, work: Any, threads: int) -> None:
