@@ -104,7 +104,7 @@ NUMBERS = {
 MECHANISM = {
     (level, name): [{"rank_correlation": 0.5, "null_low": -0.2, "null_high": 0.2}] * 2
     for level in LEVELS
-    for name in ("texas", "cora")
+    for name in NINE
 }
 
 
@@ -489,6 +489,16 @@ def test_gates_from_a_table(tmp_path: Path) -> None:
     path.write_text("dataset,model,split,min\ncora,gfgn-graph,0,0.25\ncora,gfgn-graph,1,0.75\n", encoding="utf-8")
     assert Evidence(gates=read_rows(path)).gate("min", "cora").mean == 0.5
     assert read_rows(tmp_path / "none.csv") == {}
+
+
+def test_splits_without_a_correlation_do_not_count(truth: Evidence) -> None:
+    rows = [*truth.mechanism["gfgn-pair", "cora"], {"rank_correlation": math.nan, "null_low": 0.0, "null_high": 0.0}]
+    known = dataclasses.replace(truth, mechanism={**truth.mechanism, ("gfgn-pair", "cora"): rows})
+    assert judged("mechanism-pair", known).verdict == HOLDS
+    unknown = dataclasses.replace(truth, mechanism={**truth.mechanism, ("gfgn-pair", "cora"): rows[-1:] * 3})
+    assert judged("mechanism-pair", unknown).measured == (
+        "missing: thesis: gfgn-pair on cora, where rank_correlation is not defined"
+    )
 
 
 def test_a_cell_with_diverged_runs_is_no_evidence() -> None:

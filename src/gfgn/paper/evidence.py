@@ -133,10 +133,11 @@ class Evidence:
         return first, ends[0].mean, ends[1].mean
 
     def _statistic(self, table: ByModel, source: str, name: str, dataset: str, model: str) -> Estimate:
-        rows = table.get((model, dataset))
-        if not rows or len(rows) < 2 or any(name not in row for row in rows):
-            raise Missing(f"{source}: {model} on {dataset}")
-        return estimate([row[name] for row in rows], self._share(dataset))
+        values = [row.get(name, math.nan) for row in table.get((model, dataset), ())]
+        known = [value for value in values if not math.isnan(value)]
+        if len(known) < 2:
+            raise Missing(f"{source}: {model} on {dataset}" + f", where {name} is not defined" * bool(values))
+        return estimate(known, self._share(dataset))
 
     def number(self, name: str) -> float:
         """Returns one of the further numbers."""
