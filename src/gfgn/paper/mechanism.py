@@ -258,8 +258,13 @@ def draw(out: Path) -> list[Path]:
     from gfgn.paper.figures.mechanism import mechanism_figure
     from gfgn.report.style import save_svg
 
-    correlations = read_correlations(out / FILE)
-    return [save_svg(mechanism_figure(correlations), out / FIGURE)] if correlations else []
+    cells: dict[tuple[str, str], list[Correlation]] = {}
+    for each in read_correlations(out / FILE):
+        if not math.isnan(each.rank_correlation):
+            cells.setdefault((each.dataset, each.model), []).append(each)
+    values = {key: [each.rank_correlation for each in own] for key, own in cells.items()}
+    half = {key: mean_correlation(own).half for key, own in cells.items()}
+    return [save_svg(mechanism_figure(values, half), out / FIGURE)] if cells else []
 
 
 # --- several networks -------------------------------------------------------------------------------------------------

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
 from gfgn.paper.titles import title_of
 from gfgn.report.style import FAINT, INK, PAGE_WIDTH, model_style, styled
 
-if TYPE_CHECKING:
-    from gfgn.paper.mechanism import Correlation
 
+def mechanism_figure(
+    values: Mapping[tuple[str, str], Sequence[float]], half: Mapping[tuple[str, str], float]
+) -> Figure:
+    """Draws one row per dataset and one panel per level: the networks as ticks and their mean as a marker.
 
-def mechanism_figure(correlations: Sequence[Correlation]) -> Figure:
-    """Draws one row per dataset and one panel per level: the networks as ticks, their mean as a marker, and the 95%
-    interval of the mean with permuted gates as a gray band."""
-    from gfgn.paper.mechanism import mean_correlation
-
-    if not correlations:
-        raise ValueError("correlations must hold at least one network, got none")
-    datasets = list(dict.fromkeys(each.dataset for each in correlations))
-    models = list(dict.fromkeys(each.model for each in correlations))
+    Args:
+        values: The correlations of the networks by dataset and model.
+        half: Half the width of the gray band around 0, that of the mean with permuted gates.
+    """
+    if not values:
+        raise ValueError("values must hold at least one dataset, got none")
+    datasets, models = (list(dict.fromkeys(key[k] for key in values)) for k in (0, 1))
     with styled():
         figure = Figure(figsize=(PAGE_WIDTH, 0.7 + 0.22 * len(datasets)), layout="constrained")
         panels = figure.subplots(1, len(models), squeeze=False, sharex=True, sharey=True)[0]
         for axes, model in zip(panels, models, strict=True):
             style = model_style(model)
             for y, name in enumerate(datasets):
-                own = [each for each in correlations if (each.dataset, each.model) == (name, model)]
-                mean = mean_correlation(own)
-                if not mean.networks:
-                    continue
-                axes.barh(y, 2 * mean.half, left=-mean.half, height=0.8, color=FAINT, alpha=0.25, linewidth=0)
-                values = [each.rank_correlation for each in own]
-                axes.plot(values, [y] * len(own), "|", color=style["color"], alpha=0.6, markersize=6)
-                axes.plot(mean.mean, y, marker=style["marker"], color=style["color"], markersize=4)
+                own, width = values.get((name, model)), half.get((name, model), 0.0)
+                if own:
+                    axes.barh(y, 2 * width, left=-width, height=0.8, color=FAINT, alpha=0.25, linewidth=0)
+                    axes.plot(own, [y] * len(own), "|", color=style["color"], alpha=0.6, markersize=6)
+                    axes.plot(sum(own) / len(own), y, marker=style["marker"], color=style["color"], markersize=4)
             axes.axvline(0, color=INK, linewidth=0.6)
             axes.set_title(title_of(model), loc="left")
             axes.grid(axis="x")
