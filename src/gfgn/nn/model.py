@@ -47,6 +47,7 @@ class GFGN(ResettableModule):
         pool: See `GFGNConv`.
         bias: Whether layers have a bias.
         gate_bias: See `GFGNConv`.
+        gate_form: See `GFGNConv`.
         validate: See `GFGNConv`.
 
     Shapes:
@@ -75,6 +76,7 @@ class GFGN(ResettableModule):
         pool: str = "mean",
         bias: bool = True,
         gate_bias: float | None = None,
+        gate_form: str = "dimension",
         validate: bool = True,
     ) -> None:
         super().__init__()
@@ -94,7 +96,7 @@ class GFGN(ResettableModule):
         self.act = None if act == "none" else activation_resolver(act, **(act_kwargs or {}))
 
         options: dict[str, Any] = {"level": level, "lam": lam, "dropout": dropout, "pool": pool, "bias": bias}
-        options |= {"gate_bias": gate_bias, "validate": False}
+        options |= {"gate_bias": gate_bias, "gate_form": gate_form, "validate": False}
         sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
         outputs = [(hidden_channels // heads, heads)] * num_layers
         if out_channels is not None and jk is None:

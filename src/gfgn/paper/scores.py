@@ -157,11 +157,12 @@ def train_scores(
     return [summarize(data, run) for run in runs]
 
 
-def read_chosen(path: Path) -> dict[tuple[str, str], Configuration]:
-    """Returns the selected configurations of a study's `chosen.csv` by dataset and model; none without a file."""
+def read_chosen(path: Path, variant: str | None = None) -> dict[tuple[str, str], Configuration]:
+    """Returns the selected configurations of a study's `chosen.csv` by dataset and model, of one `variant` if the study
+    has several; none without a file."""
     chosen: dict[tuple[str, str], Configuration] = {}
     for row in read_csv(path):
-        if row.get("chosen") == "1":
+        if row.get("chosen") == "1" and row.get("variant") == variant:
             own = (part.partition("=") for part in row.get("own", "").split())
             hyper: Configuration = {name: float(row[name]) for name in HYPER}
             chosen[row["dataset"], row["model"]] = hyper | {name: _value(text) for name, _, text in own}
