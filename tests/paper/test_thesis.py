@@ -21,7 +21,6 @@ from gfgn.paper.thesis import (
     UNDECIDED,
     compare,
     decide,
-    holm,
     judge_mechanism,
     sections,
 )
@@ -45,12 +44,6 @@ vary:
     scalar: {grid: {gate_form: [scalar]}}
     constant: {grid: {gate_form: [constant], lam: [0.1]}}
 """
-
-
-def test_holm() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gfgn.paper.outputs import markdown_table
 from gfgn.paper.titles import title_of
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell
-from gfgn.train.statistics import difference, paired_test
+from gfgn.train.statistics import difference, holm, paired_test
 
 FORMS = ("dimension", "scalar", "constant")
 GENERATED = "dimensions"  # the graph whose truth is known; it is no evidence about real graphs
@@ -40,15 +40,6 @@ class Finding(NamedTuple):
         if self.kind == OPEN:
             return OPEN
         return f"{_signed(self.mean)} [{_signed(self.low)}, {_signed(self.high)}] {self.kind}"
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the given order."""
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
 
 
 def compare(results: Results, first: str, second: str) -> list[Finding]:
