@@ -36,6 +36,7 @@ class Plan:
         seeds: Number of seeds, from 0 on.
         config: How runs are trained.
         halving: Whether tuning stops poor configurations early, by successive halving.
+        rungs: Epochs at which it does; by default see `default_rungs`.
     """
 
     model: str
@@ -44,6 +45,7 @@ class Plan:
     seeds: int
     config: TrainConfig
     halving: bool = False
+    rungs: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         runs = self.splits * (self.seeds + len(self.configurations) - 1)
@@ -70,11 +72,16 @@ class Plan:
 
     def search(self, record: DatasetRecord) -> str:
         """Hash of the search that tunes the plan; empty without successive halving."""
+        rungs, tuning = self.stops(), self.tuning()
+        return search_key(record, self.model, tuning, self.config, rungs) if rungs else ""
+
+    def stops(self) -> list[int]:
+        """The epochs at which tuning stops the worse half of the configurations; none without successive halving."""
         tuning = self.tuning() if self.halving else []
-        rungs = default_rungs(len(tuning) // self.splits, self.config.max_epochs)
-        if not rungs or any(is_sampled(self.model, replica) for replica in tuning):  # these train one after the other
-            return ""
-        return search_key(record, self.model, tuning, self.config, rungs)
+        if not tuning or any(is_sampled(self.model, replica) for replica in tuning):  # these train one after the other
+            return []
+        count = len(tuning) // self.splits
+        return default_rungs(count, self.config.max_epochs) if self.rungs is None else list(self.rungs)
 
 
 @dataclass(frozen=True)
@@ -173,10 +180,10 @@ def run_plans(
         have = sum(read_from_store(plan, store, record).have for plan in group)
         callback.on_model_begin(dataset.name, model, sum(plan.count for plan in group), have)
         for plan in group:
-            if plan.search(record):
+            if rungs := plan.stops():
                 search = (plan.configurations, range(plan.splits), [TUNING_SEED])
-                successive_halving(store, dataset, model, *search, config=plan.config, **options)
-        train(group[0], (run for plan in group if not plan.search(record) for run in plan.tuning()))
+                successive_halving(store, dataset, model, *search, rungs=rungs, config=plan.config, **options)
+        train(group[0], (run for plan in group if not plan.stops() for run in plan.tuning()))
         tuned = [(plan, read_from_store(plan, store, record).configuration) for plan in group]
         train(group[0], (run for plan, best in tuned for run in plan.final(best or plan.configurations[0])))
         callback.on_model_end(dataset.name, model)

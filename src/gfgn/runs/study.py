@@ -11,6 +11,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import find_model
 from gfgn.runs.grid import Configuration
 from gfgn.runs.plan import Plan
+from gfgn.runs.search import Space
 from gfgn.runs.views import GraphFile, View, data_name, known_test_share, load_view
 from gfgn.train.config import TrainConfig
 
@@ -82,6 +83,25 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Search:
+    """How the configurations of a study were drawn: the same number for every model.
+
+    Attributes:
+        configurations: Number of configurations per model.
+        seed: Seed of the draw.
+        space: The axes that all models share; every model has the same values on them.
+        rungs: Epochs at which successive halving stops the worse half of the configurations; empty without it.
+        own: By model, the further axes.
+    """
+
+    configurations: int
+    seed: int
+    space: Space
+    rungs: tuple[int, ...] = ()
+    own: Mapping[str, Space] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Study:
     """A study: models, each with the configurations to choose from, on the first splits of datasets, with seeds from 0
     on."""
@@ -100,6 +120,8 @@ class Study:
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the datasets of models that do not run on all
     published: Published = field(default_factory=Published)
     graphs: Mapping[str, GraphFile] = field(default_factory=dict)  # the datasets that are graphs of the user's own
+    search: Search | None = None  # where configurations are drawn, not a grid
+    view: View = field(default_factory=View)  # of all datasets, unless a variant has another
 
     def load(self, dataset: str, view: View, root: Path | None = None) -> Dataset:
         """A view of one of the datasets; `root` is the folder of those of the registry."""
@@ -125,7 +147,7 @@ class Study:
         """The view, configurations and training of a cell."""
         if cell.at is not None:
             return self.variants[cell.at]
-        return Variant(View(), self.models, self.configs.get(cell.model, self.config))
+        return Variant(self.view, self.models, self.configs.get(cell.model, self.config))
 
     def data_name(self, cell: Cell) -> str:
         """The name of a cell's data in its runs."""
@@ -134,4 +156,6 @@ class Study:
     def plan(self, cell: Cell) -> Plan:
         """The runs of a cell."""
         variant = self.variant(cell)
-        return Plan(cell.model, variant.models[cell.model], self.splits, self.seeds, variant.config)
+        rungs = () if self.search is None else self.search.rungs
+        size = (self.splits, self.seeds)
+        return Plan(cell.model, variant.models[cell.model], *size, variant.config, halving=bool(rungs), rungs=rungs)

@@ -248,7 +248,7 @@ def _fill(store: Store, study: Study, out: Path, reuse: Sequence[Path], log: Log
 
 
 def _own_rows(store: Store, study: Study) -> list[Row]:
-    """The runs of the study's datasets and models that were trained as the study trains them."""
+    """The runs of the study's datasets and models that were trained as the study trains them, dropped ones included."""
     wanted = {(study.data_name(cell), cell.model, study.variant(cell).config) for cell in study.all_cells()}
-    rows = store.rows(dataset=sorted({name for name, _, _ in wanted}), model=list(study.models))
+    rows = store.rows(dropped=True, dataset=sorted({name for name, _, _ in wanted}), model=list(study.models))
     return [row for row in rows if (row.dataset, row.model, row.config) in wanted]
