@@ -48,6 +48,7 @@ class GFGN(ResettableModule):
         pool: See `GFGNConv`.
         bias: Whether layers have a bias.
         gate_bias: See `GFGNConv`.
+        gate_form: See `GFGNConv`.
         validate: See `GFGNConv`.
 
     Shapes:
@@ -76,6 +77,7 @@ class GFGN(ResettableModule):
         pool: str = "mean",
         bias: bool = True,
         gate_bias: float | None = None,
+        gate_form: str = "dimension",
         validate: bool = True,
         input_dropout: float | Tensor | None = None,
     ) -> None:
@@ -96,7 +98,7 @@ class GFGN(ResettableModule):
         self.act = None if act == "none" else activation_resolver(act, **(act_kwargs or {}))
 
         options: dict[str, Any] = {"level": level, "lam": lam, "pool": pool, "bias": bias}
-        options |= {"gate_bias": gate_bias, "validate": False}
+        options |= {"gate_bias": gate_bias, "gate_form": gate_form, "validate": False}
         sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
         rates = [dropout if input_dropout is None else input_dropout, *[dropout] * (num_layers - 1)]
         outputs = [(hidden_channels // heads, heads)] * num_layers
