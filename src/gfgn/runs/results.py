@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from gfgn.runs.plan import Result, read_result
+from gfgn.runs.plan import Find, Result, read_result
 from gfgn.runs.record import Row, is_gfgn
 from gfgn.runs.study import Cell, Fact, Study
 from gfgn.train.config import TrainConfig
@@ -43,12 +43,13 @@ class Results:
 
     def __getitem__(self, cell: Cell) -> Result:
         if cell not in self._results:
-            plan, name = self.study.plan(cell), self.study.data_name(cell)
-            self._results[cell] = read_result(
-                plan,
-                lambda replicas: [self._by_key.get((name, cell.model, each, plan.config)) for each in replicas],
-                self.test_share(cell),
-            )
+            plan = self.study.plan(cell)
+
+            def finder(name: str) -> Find:
+                return lambda replicas: [self._by_key.get((name, cell.model, run, plan.config)) for run in replicas]
+
+            first, *others = map(finder, self.study.data_names(cell))
+            self._results[cell] = read_result(plan, first, self.test_share(cell), others)
         return self._results[cell]
 
     def test_share(self, cell: Cell) -> float:
