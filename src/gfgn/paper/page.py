@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 from gfgn.data.datasets.catalog import DATASETS
 from gfgn.nn.registry import find_model
@@ -99,9 +99,22 @@ class _Page:
             cells = {cell.at: cell for cell in self.study.cells(name, model)}
             constant += [model] if list(cells) == [None] else []
             rows.append([model, *(self._score(cells.get(value, cells.get(None))) for value in self.values)])
-        words = "Measured mean test score in %, with the 95% interval of the mean over splits."
+        over = "splits" if self.study.draws == 1 else "splits and draws"
+        words = f"Measured mean test score in %, with the 95% interval of the mean over {over}."
         words += f" {', '.join(constant)} does not depend on {axis}." if constant else ""
-        return _section(f"## {name}", words, [axis, *map(self._at, self.values)], rows)
+        return [*_section(f"## {name}", words, [axis, *map(self._at, self.values)], rows), *self._spreads(name)]
+
+    def _spreads(self, name: str) -> Lines:
+        """How much the draws of random edges differ; empty for a study with a single draw."""
+        values, rows = [value for value in self.values if value], []
+        for model in self.study.models if self.study.draws > 1 else ():
+            draws = [self.results[Cell(name, model, value)].draws for value in values]
+            means = [[100 * fmean(row.test for row in own) for own in each] for each in draws]
+            cells = [_number(stdev(each)) if len(each) > 1 else MISSING for each in means]
+            rows.append([model, *cells])
+        words = "Standard deviation over draws of the mean over splits and seeds, in points."
+        heads = ["between draws", *map(self._at, values)]
+        return ["", *_section(f"### {name}, draws", words, heads, rows)] if rows else []
 
     def variants(self) -> Lines:
         """What each variant changes."""
@@ -240,6 +253,11 @@ class _Page:
             else "Intervals are t-intervals of the mean over splits, after averaging the seeds of each split; they are "
             "corrected for the overlap of splits (Nadeau and Bengio)."
         )
+        if study.draws > 1:
+            intervals += (
+                " Those under noise cover the draws of random edges, too: splits and draws are two crossed random "
+                "factors, whose variances add up, with Satterthwaite's degrees of freedom."
+            )
         if study.splits * study.seeds > 1:
             intervals = f"± is the standard deviation over runs. {intervals}"
         lines = [
@@ -250,6 +268,11 @@ class _Page:
             f"{_length(config.max_epochs, config.patience)}; Adam; bag-of-words features are row-normalized and edges "
             f"are undirected{', unless a variant changes it' if self.axis == 'variant' else ''}.",
         ]
+        if study.draws > 1:
+            lines.append(
+                f"There are {study.draws} draws of random edges. A configuration is chosen on the first, for every "
+                "fraction of added edges, and trained with all splits and seeds on every draw."
+            )
         if config.tf32:
             lines.append("Products of float32 matrices use TF32, with a precision of 11 bits.")
         for own in dict.fromkeys(study.configs.values()):

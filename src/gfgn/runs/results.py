@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from gfgn.runs.plan import Result, read_result
+from gfgn.runs.plan import Find, Result, read_result
 from gfgn.runs.record import DatasetRecord, Row, is_gfgn
 from gfgn.runs.study import Cell, Fact, Study
 from gfgn.train.config import TrainConfig
@@ -45,15 +45,19 @@ class Results:
 
     def __getitem__(self, cell: Cell) -> Result:
         if cell not in self._results:
-            plan, name = self.study.plan(cell), self.study.data_name(cell)
+            plan = self.study.plan(cell)
             searches = dict.fromkeys((self._searches.get(cell, ""), ""))
 
-            def find(replica: Replica) -> Row | None:
-                keys = ((name, cell.model, replica, plan.config, search) for search in searches)
-                return next((self._by_key[key] for key in keys if key in self._by_key), None)
+            def finder(name: str) -> Find:
+                return lambda replicas: [self._find((name, cell.model, run, plan.config), searches) for run in replicas]
 
-            self._results[cell] = read_result(plan, lambda replicas: list(map(find, replicas)), self.test_share(cell))
+            first, *others = map(finder, self.study.data_names(cell))
+            self._results[cell] = read_result(plan, first, self.test_share(cell), others)
         return self._results[cell]
+
+    def _find(self, run: tuple[str, str, Replica, TrainConfig], searches: Iterable[str]) -> Row | None:
+        """The row of a run; one that the first of the searches stopped early comes first."""
+        return next((row for search in searches if (row := self._by_key.get((*run, search))) is not None), None)
 
     def test_share(self, cell: Cell) -> float:
         """The number of test nodes over that of all other nodes of a split."""

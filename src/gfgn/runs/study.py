@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import find_model
@@ -122,6 +122,7 @@ class Study:
     graphs: Mapping[str, GraphFile] = field(default_factory=dict)  # the datasets that are graphs of the user's own
     search: Search | None = None  # where configurations are drawn, not a grid
     view: View = field(default_factory=View)  # of all datasets, unless a variant has another
+    draws: int = 1  # of the random edges of a noisy view
 
     def load(self, dataset: str, view: View, root: Path | None = None) -> Dataset:
         """A view of one of the datasets; `root` is the folder of those of the registry."""
@@ -149,13 +150,22 @@ class Study:
             return self.variants[cell.at]
         return Variant(self.view, self.models, self.configs.get(cell.model, self.config))
 
+    def views(self, cell: Cell) -> list[View]:
+        """The views of a cell: one per draw of its random edges. Configurations are chosen on the first."""
+        view = self.variant(cell).view
+        return [replace(view, draw=draw) for draw in range(self.draws)] if view.noise else [view]
+
     def data_name(self, cell: Cell) -> str:
-        """The name of a cell's data in its runs."""
-        return data_name(cell.dataset, self.variant(cell).view)
+        """The name of a cell's data in its runs; that of the first draw of a noisy view."""
+        return self.data_names(cell)[0]
+
+    def data_names(self, cell: Cell) -> list[str]:
+        """The names of a cell's data in its runs, one per draw."""
+        return [data_name(cell.dataset, view) for view in self.views(cell)]
 
     def plan(self, cell: Cell) -> Plan:
         """The runs of a cell."""
         variant = self.variant(cell)
         rungs = () if self.search is None else self.search.rungs
-        size = (self.splits, self.seeds)
-        return Plan(cell.model, variant.models[cell.model], *size, variant.config, halving=bool(rungs), rungs=rungs)
+        options: dict[str, Any] = {"halving": bool(rungs), "rungs": rungs, "draws": len(self.views(cell))}
+        return Plan(cell.model, variant.models[cell.model], self.splits, self.seeds, variant.config, **options)

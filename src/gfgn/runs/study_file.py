@@ -31,7 +31,7 @@ from gfgn.train.minibatch import SAMPLING
 Check = Callable[[str, Any], Any]  # of the name of a part of a study in messages, and its content
 REQUIRED = ("title", "datasets", "models", "splits", "seeds", "training")
 READING = ("id", "label", "split", "drop", "undirected", "scale", "stratify", "metric", "num_splits")  # of a graph
-OPTIONAL = ("grid", "search", "about", "data", "training_of", "vary", "only", "published")
+OPTIONAL = ("grid", "search", "about", "data", "training_of", "vary", "draws", "only", "published")
 NUMBERS = (*HYPER, *GIVEN)
 SHARED_AXES = (*NUMBERS, *SHARED)  # what all models may share
 RANGES = {"uniform": Uniform, "log_uniform": LogUniform}
@@ -86,6 +86,7 @@ def make_study(content: Any, name: str, folder: Path = Path(), trust_code: bool 
             graphs=own_graphs,
             search=search,
             view=view,
+            draws=_draws(vary, content.get("draws", 1)),
         )
 
 
@@ -377,6 +378,14 @@ def _axis(content: Any) -> Axis | None:
     if len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise StudyError(f"{what} must be distinct values of 0 or larger, got {shown(values)}")
     return Axis(name, numbers)
+
+
+def _draws(vary: Axis | None, content: Any) -> int:
+    """The number of draws of random edges, which only a study of noise has."""
+    draws: int = _of_kind("a whole number, 1 or larger", "draws", content)
+    if draws > 1 and (vary is None or vary.name != "noise"):
+        raise StudyError(f"draws must be 1 unless the study varies noise, got {draws}")
+    return draws
 
 
 def _variants(vary: Axis, content: dict[str, Any], standard: Variant, datasets: Sequence[str]) -> dict[At, Variant]:
