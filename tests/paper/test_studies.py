@@ -11,7 +11,7 @@ from gfgn.nn.registry import MODELS
 from gfgn.paper.page import make_page
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs import PAPER_GRID
-from gfgn.runs.record import HYPER
+from gfgn.runs.record import GIVEN, HYPER
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, StudyError
 from gfgn.runs.study_file import make_study
@@ -60,7 +60,10 @@ TABLE_2 = {
 
 def test_the_studies_of_the_paper() -> None:
     paper = {"table1", "table2", "arxiv", "noise", "lambda", "scores"}
-    assert set(study_names()) == paper | {"ablations", "geom-gcn", "geom-gcn-pubmed", "table2-longer"}
+    assert set(study_names()) == paper | {
+        *("ablations", "geom-gcn", "geom-gcn-pubmed", "table2-longer"),
+        *("table1-open", "thesis", "cornell", "noise-draws"),
+    }
 
 
 @pytest.mark.parametrize("name", study_names())
@@ -71,7 +74,7 @@ def test_everything_a_file_names_exists(name: str) -> None:
     assert study.all_cells()
     for model, configurations in study.models.items():
         entry = MODELS[model]
-        known = {*HYPER, *entry.parameters, *SAMPLING.get(model, ())}
+        known = {*HYPER, *GIVEN, *entry.options, *SAMPLING.get(model, ())}
         assert all(set(configuration) <= known for configuration in configurations)
         assert all("lam" not in configuration or entry.gated for configuration in configurations)
         if any(DATASETS[dataset].graphs > 1 for dataset in study.datasets):

@@ -14,6 +14,10 @@ from statistics import fmean, stdev
 
 from gfgn.data.datasets.catalog import DATASETS
 from gfgn.nn.registry import find_model
+from gfgn.paper.markdown import Lines
+from gfgn.paper.markdown import number as _number
+from gfgn.paper.markdown import section as _section
+from gfgn.paper.open_page import search_sections
 from gfgn.runs.comparison import in_words
 from gfgn.runs.grid import Configuration
 from gfgn.runs.record import count_codes, is_gfgn, is_standin
@@ -25,9 +29,6 @@ from gfgn.train.statistics import average_ranks
 
 MISSING = "missing"  # what a cell shows if runs are missing
 SIGNIFICANT = 0.05  # the p-value below which a change is counted
-LEFT_ALIGNED = ("configuration", "where", "change", "reason")  # all other columns but the first are aligned right
-
-Lines = list[str]
 
 
 def make_page(results: Results, times: Sequence[Time] = (), figures: Sequence[Path] = ()) -> str:
@@ -37,7 +38,8 @@ def make_page(results: Results, times: Sequence[Time] = (), figures: Sequence[Pa
     standins = [name for name in results.study.datasets if is_standin(name)]
     parts = [page.head(), [f"![{path.stem}]({path.name})" for path in figures]]
     if page.axis is None:
-        parts += [page.overview(real), *map(page.dataset, real), page.ranks(real)]
+        searched = search_sections(results, real) if results.study.search is not None else []
+        parts += [page.overview(real), *searched, *map(page.dataset, real), page.ranks(real)]
     elif page.axis == "variant":
         parts += [page.variants(), page.effects(), *map(page.compared, real)]
     else:
@@ -78,7 +80,8 @@ class _Page:
     def overview(self, datasets: Sequence[str]) -> Lines:
         """Mean scores of every model on every dataset."""
         table = {model: [self._with_published(Cell(name, model)) for name in datasets] for model in self.study.models}
-        words = "Mean test score in %, with the published score in parentheses. The best measured score is bold."
+        given = ", with the published score in parentheses" if self.published.scores else ""
+        words = f"Mean test score in %{given}. The best measured score is bold."
         rows = [[model, *cells] for model, cells in table.items()]
         return _section("## Overview", words, ["", *datasets], rows) if datasets else []
 
@@ -88,8 +91,10 @@ class _Page:
         for model in self.study.models:
             cell, spread = Cell(name, model), self.published.spreads.get(model, {}).get(name)
             published = _number(self.published.score(name, model)) + ("" if spread is None else f" ± {spread:.2f}")
-            rows.append([model, published, *self._measured(cell), self._gap(cell), *self._runs(cell)])
-        heads = ["model", "published", "measured", "95% interval", "difference", "runs", "configuration"]
+            compared = [published, *self._measured(cell), self._gap(cell)]
+            rows.append([model, *(compared if self.published.scores else compared[1:-1]), *self._runs(cell)])
+        heads = ["published", "measured", "95% interval", "difference"]
+        heads = ["model", *(heads if self.published.scores else heads[1:-1]), "runs", "configuration"]
         return _section(f"### {name}", "", heads, rows)
 
     def along_axis(self, name: str) -> Lines:
@@ -260,12 +265,14 @@ class _Page:
             )
         if study.splits * study.seeds > 1:
             intervals = f"± is the standard deviation over runs. {intervals}"
+        grid = "grid" if study.search is None else "search"
+        features = f"bag-of-words features are {'row-normalized' if study.view.features == 'normalized' else 'raw'}"
         lines = [
-            f"Every configuration of a model's grid trains on {count(study.splits, 'split')} with seed 0. The one with "
+            f"Every configuration of a model's {grid} trains on {count(study.splits, 'split')} with seed 0. The one with "
             "the best mean validation score is chosen ([chosen.csv](chosen.csv)) and trained on the same "
             f"{'split' if study.splits == 1 else 'splits'} with {count(study.seeds, 'seed')}. Test scores are read at "
             "the epoch with the best validation score and are not used for selection.",
-            f"{_length(config.max_epochs, config.patience)}; Adam; bag-of-words features are row-normalized and edges "
+            f"{_length(config.max_epochs, config.patience)}; Adam; {features} and edges "
             f"are undirected{', unless a variant changes it' if self.axis == 'variant' else ''}.",
         ]
         if study.draws > 1:
@@ -281,7 +288,8 @@ class _Page:
         if limited:
             end = "runs reached the last epoch; with more epochs their scores might differ."
             lines.append(f"{limited:,} of {len(rows):,} {end}")
-        lines += [intervals, *(f"{model}: {self._grid(model)}" for model in study.models)]
+        grids = [f"{model}: {self._grid(model)}" for model in study.models] if study.search is None else []
+        lines += [intervals, *grids]
         return ["## Method", "", *(f"- {line}" for line in lines)]
 
     # --- cells --------------------------------------------------------------------------------------------------------
@@ -391,12 +399,6 @@ def _ranked(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return average_ranks(rounded, ties="min") if rounded else {}
 
 
-def _number(value: float | None, sign: str = "") -> str:
-    if value is None:
-        return NONE
-    return "0.00" if float(f"{value:.2f}") == 0 else f"{value:{sign}.2f}".replace("-", "−")
-
-
 def _choices(configurations: Sequence[Configuration]) -> dict[str, list[object]]:
     """The values of each hyperparameter among several configurations."""
     return {name: list(dict.fromkeys(each[name] for each in configurations)) for name in configurations[0]}
@@ -414,10 +416,3 @@ def _plain(value: object) -> str:
 
 def _length(max_epochs: int, patience: int) -> str:
     return f"At most {max_epochs} epochs, early stopping after {patience} epochs without improvement"
-
-
-def _section(title: str, words: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
-    """A title, a paragraph, unless it is empty, and a table."""
-    rule = [":--" if k == 0 or head in LEFT_ALIGNED else "--:" for k, head in enumerate(heads)]
-    table = [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
-    return [title, "", *([words, ""] if words else []), *table]
