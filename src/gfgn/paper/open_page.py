@@ -96,10 +96,10 @@ def _budget(results: Results) -> Lines:
             ]
         )
     words = (
-        f"Every model has {count(search.configurations, 'configuration')} per graph, drawn with seed {search.seed}. All "
-        f"share {_space(search.space)}, with the same values for every model. They train on "
-        f"{count(study.splits, 'split')} with seed 0{_halving(search.rungs, search.configurations)}. The choice is trained on "
-        f"{count(study.splits, 'split')} with {count(study.seeds, 'seed')}."
+        f"Every model has {count(search.configurations, 'configuration')} per graph, drawn with seed {search.seed}. "
+        f"All share {_space(search.space)}, with the same values for every model. They train on "
+        f"{count(study.splits, 'split')} with seed 0{_halving(search.rungs, search.configurations)}. The choice is "
+        f"trained on {count(study.splits, 'split')} with {count(study.seeds, 'seed')}."
     )
     heads = ["model", "configurations", "own axes", "graphs", "tuning runs", "stopped early", "their epochs"]
     return section("## Budget", words, [*heads, "chosen runs", "their epochs"], rows)
@@ -130,8 +130,7 @@ def _ranks(results: Results, datasets: Sequence[str]) -> Lines:
     """Average ranks with bootstrap intervals: over the graphs of each model, and over those that all models have."""
     ranked = [name for name in datasets if f"{name}-corrected" not in datasets]
     means = {model: {name: results[Cell(name, model)].mean for name in ranked} for model in results.study.models}
-    scores = {model: {name: mean for name, mean in own.items() if mean is not None} for model, own in means.items()}
-    scores = {model: own for model, own in scores.items() if own}
+    scores = {model: _rounded(own) for model, own in means.items() if any(mean is not None for mean in own.values())}
     shared = [name for name in ranked if all(name in own for own in scores.values())]
     tables = [scores, {model: {name: own[name] for name in shared} for model, own in scores.items()}]
     columns = [_ranks_of(table) if shared or table is scores else {} for table in tables]
@@ -146,6 +145,11 @@ def _ranks(results: Results, datasets: Sequence[str]) -> Lines:
     words += f" {', '.join(left_out)} is left out, because its corrected version is ranked." if left_out else ""
     heads = ["model", "average rank", "on the graphs of all models", "graphs"]
     return section("## Average ranks", words, heads, rows) if scores else []
+
+
+def _rounded(means: Mapping[str, float | None]) -> dict[str, float]:
+    """The known scores as the page shows them, so that models which look tied are."""
+    return {name: round(mean, 2) for name, mean in means.items() if mean is not None}
 
 
 def _ranks_of(scores: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, float, float]]:
@@ -164,7 +168,7 @@ def _caps(results: Results, datasets: Sequence[str]) -> Lines:
         shares = [share_at_cap(results, Cell(name, model)) for name in datasets]
         known = [share for share in shares if share is not None]
         cells = [NONE if share is None else f"{100 * share:g}%" for share in shares]
-        rows.append([model, *cells, f"{100 * fmean(known):.2g}%" if known else NONE])
+        rows.append([model, *cells, f"{100 * fmean(known):.1f}%" if known else NONE])
     words = f"The share of the runs of the chosen configuration that trained until the last of {cap:,} epochs."
     return section("## Runs at the cap", words, ["", *datasets, "all"], rows)
 

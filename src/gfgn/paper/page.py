@@ -268,8 +268,8 @@ class _Page:
         grid = "grid" if study.search is None else "search"
         features = f"bag-of-words features are {'row-normalized' if study.view.features == 'normalized' else 'raw'}"
         lines = [
-            f"Every configuration of a model's {grid} trains on {count(study.splits, 'split')} with seed 0. The one with "
-            "the best mean validation score is chosen ([chosen.csv](chosen.csv)) and trained on the same "
+            f"Every configuration of a model's {grid} trains on {count(study.splits, 'split')} with seed 0. The one "
+            "with the best mean validation score is chosen ([chosen.csv](chosen.csv)) and trained on the same "
             f"{'split' if study.splits == 1 else 'splits'} with {count(study.seeds, 'seed')}. Test scores are read at "
             "the epoch with the best validation score and are not used for selection.",
             f"{_length(config.max_epochs, config.patience)}; Adam; {features} and edges "

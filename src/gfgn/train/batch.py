@@ -277,6 +277,12 @@ class Batch:
         ).tolist()
         return scores
 
+    def release(self) -> None:
+        """Frees the memory of captured epochs; the next one is captured again."""
+        self._captured = []
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def keep(self, indices: Sequence[int]) -> None:
         """Removes all replicas but those at the given indices, whose order is the new one."""
         self._captured = []

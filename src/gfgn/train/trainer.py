@@ -32,6 +32,8 @@ COMPACT_BELOW = {"cpu": 0.95, "cuda": 0.6}
 # for each other, because Python itself runs in one thread at a time.
 TOGETHER = 0.8 * SMALL
 TOGETHER_OWN = TOGETHER / 4  # of a model of the user's own, whose steps are longer: 20 replicas of Texas, not 80
+LARGEST = 0.7  # fraction of a GPU's free memory that a batch may need
+SPARE = 0.8  # fraction of all its memory that is free before a batch continues
 CACHE_BYTES = 1 << 22  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
@@ -155,8 +157,17 @@ class Trainer:
         for rung in [*rungs, self.config.max_epochs]:
             for batch, indices in batches:
                 self._train_batch(batch, indices, rung)
+                if self._is_memory_scarce():
+                    batch.release()
             if rung < self.config.max_epochs:
                 self._prune(batches, rung, prune)
+
+    def _is_memory_scarce(self) -> bool:
+        """Whether what batches keep between rungs could leave too little memory for the next one, see `_fitting`."""
+        if self.device.type != "cuda":
+            return False
+        free, total = torch.cuda.mem_get_info(self.device)
+        return free < SPARE * total
 
     def _train_in_threads(self, threads: int) -> None:
         """Trains one batch per thread: threads that divide the work of one batch would often wait for each other."""
@@ -214,7 +225,7 @@ class Trainer:
         each = (torch.cuda.max_memory_allocated(self.device) - before) / len(probe)
         del batch
         torch.cuda.empty_cache()
-        return max(1, min(count, int(0.7 * free / each)))
+        return max(1, min(count, int(LARGEST * free / each)))
 
     def _fitting_the_cache(self) -> int:
         """Number of replicas whose hidden units fit into a CPU's cache together; at least one."""
