@@ -131,6 +131,8 @@ def _ranks(results: Results, datasets: Sequence[str]) -> Lines:
     ranked = [name for name in datasets if f"{name}-corrected" not in datasets]
     means = {model: {name: results[Cell(name, model)].mean for name in ranked} for model in results.study.models}
     scores = {model: _rounded(own) for model, own in means.items() if any(mean is not None for mean in own.values())}
+    if not scores:
+        return []
     shared = [name for name in ranked if all(name in own for own in scores.values())]
     tables = [scores, {model: {name: own[name] for name in shared} for model, own in scores.items()}]
     columns = [_ranks_of(table) if shared or table is scores else {} for table in tables]
@@ -144,7 +146,7 @@ def _ranks(results: Results, datasets: Sequence[str]) -> Lines:
     )
     words += f" {', '.join(left_out)} is left out, because its corrected version is ranked." if left_out else ""
     heads = ["model", "average rank", "on the graphs of all models", "graphs"]
-    return section("## Average ranks", words, heads, rows) if scores else []
+    return section("## Average ranks", words, heads, rows)
 
 
 def _rounded(means: Mapping[str, float | None]) -> dict[str, float]:
