@@ -34,6 +34,9 @@ def test_settings() -> None:
         "graphsage": {"batch_size": 64},
     }
     assert settings.arguments(max_epochs=400, class_weights=True)["max_epochs"] == 7
+    shared = parse_settings(["input_dropout=0.2", "features=normalized", "mlp.features=given"], MODELS)
+    assert shared.hyper == {"input_dropout": 0.2, "features": "normalized"}
+    assert shared.options == {"mlp": {"features": "given"}}
 
 
 @pytest.mark.parametrize(
