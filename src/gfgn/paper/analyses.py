@@ -18,6 +18,7 @@ ANALYSES: dict[str, Callable[..., list[Path]]] = {
     "motivation": Lazy("gfgn.paper.motivation", "analyze"),  # the paper's two motivations
     "parameters": Lazy("gfgn.paper.parameters", "analyze"),  # parameter counts
     "scores": Lazy("gfgn.paper.scores", "analyze"),  # learned smoothing scores
+    "cornell": Lazy("gfgn.paper.cornell", "analyze"),  # Cornell as downloaded and corrected
     "claims": Lazy("gfgn.paper.claims", "analyze"),  # verdicts on the statements of the paper
 }
 
