@@ -11,13 +11,13 @@ import gfgn.paper
 from gfgn.paper.analyses import ANALYSES
 
 MODULES = (
-    *("analyses", "spectral", "motivation", "parameters", "scores", "mechanism", "thesis"),
+    *("analyses", "spectral", "motivation", "parameters", "scores", "mechanism", "thesis", "cornell"),
     *("claims", "evidence", "rules"),
 )
 
 
 def test_names() -> None:
-    assert list(ANALYSES) == ["spectral", "motivation", "parameters", "scores", "mechanism", "claims"]
+    assert list(ANALYSES) == ["spectral", "motivation", "parameters", "scores", "mechanism", "cornell", "claims"]
 
 
 @pytest.mark.parametrize("name", list(ANALYSES))

@@ -19,6 +19,7 @@ ANALYSES: dict[str, Callable[..., list[Path]]] = {
     "parameters": Lazy("gfgn.paper.parameters", "analyze"),  # parameter counts
     "scores": Lazy("gfgn.paper.scores", "analyze"),  # learned smoothing scores
     "mechanism": Lazy("gfgn.paper.mechanism", "analyze"),  # gates against the smoothness of dimensions
+    "cornell": Lazy("gfgn.paper.cornell", "analyze"),  # Cornell as downloaded and corrected
     "claims": Lazy("gfgn.paper.claims", "analyze"),  # verdicts on the statements of the paper
 }
 PARTS = ("mechanism",)  # analyses that take `models` and `datasets` as well, to be run in parts

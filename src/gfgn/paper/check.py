@@ -122,7 +122,7 @@ def check_runs(
         views = {view: study.load(name, view, root) for view in {study.variant(cell).view for cell in complete}}
         repeated = Repeated()
         for cell in complete:
-            variant, rows = study.variant(cell), results[cell].rows
+            variant, rows = study.variant(cell), results[cell].draws[0]
             chosen = _spread(rows, runs_per_cell)
             repeated += _repeat(views[variant.view], cell, chosen, rows, variant.config, device, log)
         if repeated.gaps:
