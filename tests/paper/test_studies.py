@@ -60,7 +60,8 @@ TABLE_2 = {
 
 def test_the_studies_of_the_paper() -> None:
     paper = {"table1", "table2", "arxiv", "noise", "lambda", "scores"}
-    assert set(study_names()) == paper | {"ablations", "geom-gcn", "geom-gcn-pubmed", "table2-longer"}
+    further = {"ablations", "cornell", "geom-gcn", "geom-gcn-pubmed", "noise-draws", "table2-longer"}
+    assert set(study_names()) == paper | further
 
 
 @pytest.mark.parametrize("name", study_names())
