@@ -267,7 +267,7 @@ def test_without_matplotlib_there_are_tables_and_a_page(out: Path, monkeypatch: 
 
 def test_a_dimension_is_undecided_if_its_scores_stay_where_they_began() -> None:
     """Within 0.01 of λ/2, except for a twentieth of the scores at each end."""
-    middle = np.tile([0.2, 0.99, 0.995, 1.0, 1.005, 1.01, 1.8], (4, 1))
+    middle = np.tile([0.2, 0.991, 0.995, 1.0, 1.005, 1.009, 1.8], (4, 1))
     middle[1, 5], middle[2, 1], middle[3] = 1.02, 0.98, 0.5
     assert undecided(middle, 2.0).tolist() == [True, False, False, False]
     assert undecided(middle, 1.0).tolist() == [False, False, False, True]

@@ -287,6 +287,7 @@ def test_names_and_sources_of_all_datasets() -> None:
     assert set(DATASETS) == {
         *in_the_paper,
         *others.split(),
+        "cornell-corrected",
         "ogbn-products",
         *STANDINS,
         "dimensions",
