@@ -95,7 +95,8 @@ def check(
     required = full or bool(datasets)
     checked.add(f"consistency of {count(len(results.rows), 'run')}", check_consistency(results, facts, out))
     if missing:
-        checked.add(f"data of {', '.join(missing)} (not loaded)", list(missing.values()) if required else [])
+        checked.problems += missing.values() if required else []
+        checked.summary.append(f"data of {', '.join(missing)} (not loaded): not checked")
     if str(name) in study_names() and (out.parent / CLAIMS).is_dir():
         log(f"{out.parent / CLAIMS}: judging the claims again")
         checked.add("claims", check_analysis(CLAIMS, out.parent / CLAIMS, root, device, log))
