@@ -24,7 +24,7 @@ from gfgn.paper.analyses import ANALYSES, redraw
 from gfgn.paper.bounds import FALSE_ALARM
 from gfgn.paper.consistency import Facts, check_consistency
 from gfgn.paper.reproduce import RESULTS, render
-from gfgn.paper.retrain import compare, draw_sample, find_cells, train_again
+from gfgn.paper.retrain import compare, draw_further, draw_sample, find_cells, train_again
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs.record import count_codes
 from gfgn.runs.results import Results
@@ -142,9 +142,14 @@ def _check_runs(
     log(f"the sample has the seed {seed}; --seed {seed} draws it again")
     # A run on other data cannot be made again; that is a problem of consistency already.
     picks = [pick for pick in picks if facts[pick.runs.data].is_of(pick.row)]
-    compared = compare(train_again(picks, data, sizes, device, log), len(results.rows), device)
+    made = train_again(picks, data, sizes, device, log)
+    compared = compare(made, len(results.rows), device)
+    if further := draw_further(compared, sizes, seed):
+        log(f"{count(len(compared.suspicious), 'cell')} may differ; more of their runs decide")
+        made += train_again(further, data, sizes, device, log)
+        compared = compare(made, len(results.rows), device)
     graphs = count(len({pick.runs.data for pick in picks}), "graph")
-    trained = f"{count(len(picks), 'run')} on {graphs} trained again (sample {seed})"
+    trained = f"{count(len(made), 'run')} on {graphs} trained again (sample {seed})"
     by_bits = f"{compared.by_bits} by bits, {compared.by_bound} by bounds, also in {compared.groups} groups"
     checked.add(f"{trained}, {by_bits}", compared.problems)
     if compared.by_bound:

@@ -3,7 +3,7 @@
 The sample is drawn by a seed that nobody knows beforehand. Each graph gets the same work, so that small graphs get many
 runs and none is left out. Runs of the chosen configuration and of others take turns, since the selection could be
 forged by the others. On each graph the run that differs most from its like is trained too: a single forged run stands
-out.
+out. Where a cell is suspicious, but not beyond its bound, more of its runs are trained and all are judged once more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ from gfgn.train.loop import train_runs
 from gfgn.train.replica import Run
 
 WORK = 1_000_000  # of a graph: runs times its edges and nonzero features
+FURTHER_WORK = 5_000_000  # of a cell that is suspicious
 FULL_WORK = 10_000_000
+SUSPICIOUS = 2.0  # standard errors
+LOOKS = 2  # comparisons of a group: of the sample, and of the runs of a suspicious cell
 FEWEST = 3  # runs of a cell in a full check: two of the chosen configuration, one of another
 SECONDS = {
     "cpu": 1.5e-7,
@@ -163,6 +166,16 @@ def _outliers(runs: CellRuns) -> Iterator[tuple[float, Pick]]:
             yield from ((max(map(abs, z)), Pick(runs, row, chosen, False)) for row, *z in zip(own, *left, strict=True))
 
 
+def draw_further(compared: Compared, sizes: Mapping[str, int], seed: int) -> list[Pick]:
+    """Draws more runs of the suspicious cells."""
+    generator, picks = random.Random(seed), list[Pick]()
+    for runs, chosen in compared.suspicious:
+        rest = [row for row in (runs.chosen if chosen else runs.others) if row.key not in compared.keys]
+        number = max(1, FURTHER_WORK // sizes[runs.cell.dataset])
+        picks += [Pick(runs, row, chosen, True) for row in _shuffled(rest, generator)[:number]]
+    return picks
+
+
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
@@ -204,11 +217,14 @@ class Compared:
     by_bits: int = 0  # runs that had to have the same bits
     by_bound: int = 0  # runs of other code or another device
     groups: int = 0  # groups of the latter
+    keys: set[str] = field(default_factory=set)  # of all runs
+    suspicious: list[tuple[CellRuns, bool]] = field(default_factory=list)  # cells, and whether the chosen configuration
 
 
 def compare(made: Sequence[tuple[Pick, Run]], runs: int, device: str) -> Compared:
     """Compares reruns with their records, each and in groups; `runs` is the number of runs of the study."""
-    compared, differences = Compared(), dict[tuple[str, str], list[Difference]]()
+    compared = Compared(keys={pick.row.key for pick, _ in made})
+    differences, of_cells = dict[tuple[str, str], list[Difference]](), dict[str, tuple[CellRuns, bool]]()
     for pick, run in made:
         row, cell = pick.row, pick.runs.cell
         if (row.versions, row.device) == (versions(), device_name(device)):
@@ -220,6 +236,7 @@ def compare(made: Sequence[tuple[Pick, Run]], runs: int, device: str) -> Compare
         if pick.random and not (row.diverged or run.diverged):
             kind = "chosen configuration" if pick.chosen else "other configurations"
             groups = (f"{_name(cell)}, {kind}", f"all of {cell.model}", f"all on {cell.dataset}", "all runs")
+            of_cells[groups[0]] = pick.runs, pick.chosen
             for measure in MEASURES:
                 difference = _difference(pick, run, measure)
                 for group in groups:
@@ -227,9 +244,11 @@ def compare(made: Sequence[tuple[Pick, Run]], runs: int, device: str) -> Compare
     compared.groups = len(differences) // len(MEASURES)
     for (name, measure), own in differences.items():
         together, what = Group(own), f"{MEASURES[measure]} score of {count(len(own), 'run')}"
-        if abs(together.standardized) > (limit := together.limit(compared.groups)):
+        if abs(together.standardized) > (limit := together.limit(LOOKS * compared.groups)):
             errors = f"{abs(together.standardized):.1f} standard errors (at most {limit:.1f})"
             compared.problems.append(f"{name}: the mean {what} differs by {100 * together.gap:+.2f} points, {errors}")
+        elif abs(together.standardized) > SUSPICIOUS and name in of_cells and of_cells[name] not in compared.suspicious:
+            compared.suspicious.append(of_cells[name])
     return compared
 
 
