@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import cache
 from statistics import fmean
 from typing import NamedTuple
 
@@ -45,7 +46,12 @@ class Spread(NamedTuple):
 
 def configuration(row: Row) -> Replica:
     """What the seeds and splits of a configuration have in common."""
-    return replace(row.replica, split=0, seed=0)
+    return _first(row.replica)
+
+
+@cache  # a study has thousands of runs, and each is looked up several times
+def _first(replica: Replica) -> Replica:
+    return replace(replica, split=0, seed=0)
 
 
 def residuals(rows: Sequence[Row], measure: str) -> tuple[NDArray[np.float64], int]:
