@@ -4,9 +4,9 @@
     python benchmarks/forging.py --device cuda --datasets texas,wisconsin,cornell,cora,citeseer,pubmed
 
 Three checks of the committed runs with three samples must pass. Then each forgery is made in a copy, tables and figures
-are made again, and a check with another sample must find it. Runs are trained once and kept for all checks. At the end,
-many checks are simulated whose reruns are other seeds of the same split, the worst that other code can do to a run.
-Takes about 15 minutes on two cores.
+are made again, and checks with several samples look for it; the JSON says how many it took. Runs are trained once and
+kept for all checks. At the end, many checks are simulated whose reruns are other seeds of the same split, the worst
+that other code can do to a run. Takes about 20 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gfgn.train.loop import train_runs
 from gfgn.train.replica import Replica, Run
 
 RESULTS = Path(__file__).parents[1] / "results"
-HONEST, FORGED = (1, 2, 3), 4  # seeds of the samples
+HONEST, FORGED = (1, 2, 3), (1, 2, 3, 4, 5)  # seeds of the samples
 Rows = list[Row]
 
 
@@ -93,18 +93,19 @@ class Forger:
     def forgeries(self, datasets: Sequence[str]) -> dict[str, Rows]:
         """The forged runs by what was forged."""
         single = next(row.key for row in self.rows if (row.dataset, row.model, row.replica.seed) == ("cora", "arma", 3))
+
+        def is_cell(dataset: str, model: str) -> Callable[[Row], bool]:
+            return lambda row: (row.dataset, row.model) == (dataset, model)
+
+        def is_other(row: Row) -> bool:
+            return is_cell("cora", "gcn")(row) and row.key not in self.chosen
+
         return {
-            "a cell: gfgn-pair on Cora, test +8 points": self.shifted(
-                lambda r: (r.dataset, r.model) == ("cora", "gfgn-pair"), 8
-            ),
-            "a cell: gfgn-pair on Texas, test +12 points": self.shifted(
-                lambda r: (r.dataset, r.model) == ("texas", "gfgn-pair"), 12
-            ),
-            "a model: gfgn-neighbor everywhere, test +6 points": self.shifted(lambda r: r.model == "gfgn-neighbor", 6),
-            "a dataset: Wisconsin, test +6 points": self.shifted(lambda r: r.dataset == "wisconsin", 6),
-            "configurations not chosen: gcn on Cora, validation −8 points": self.shifted(
-                lambda r: (r.dataset, r.model) == ("cora", "gcn") and r.key not in self.chosen, -8, "val"
-            ),
+            "a cell: gfgn-pair on Cora, test +8 points": self.shifted(is_cell("cora", "gfgn-pair"), 8),
+            "a cell: gfgn-pair on Texas, test +8 points": self.shifted(is_cell("texas", "gfgn-pair"), 8),
+            "a model: gfgn-neighbor everywhere, test +5 points": self.shifted(lambda r: r.model == "gfgn-neighbor", 5),
+            "a dataset: Texas, test +5 points": self.shifted(lambda r: r.dataset == "texas", 5),
+            "configurations not chosen: gcn on Cora, validation −8 points": self.shifted(is_other, -8, "val"),
             "one run: arma on Cora, test +8 points": self.shifted(lambda r: r.key == single, 8),
             "two runs swapped: gfgn-pair and mlp on Cora": self.swapped(),
             "a seed added": self.with_fake_seed(),
@@ -131,7 +132,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "alone" / "table1"
         for seed in HONEST:
-            outcomes.append(judge(f"honest, sample {seed}", RESULTS / "table1", datasets, seed, arguments.device))
+            outcomes.append(judge(f"honest, sample {seed}", RESULTS / "table1", datasets, [seed], arguments.device))
         for name, forged in Forger(rows, results, facts).forgeries(datasets).items():
             make(out, forged)
             outcomes.append(judge(name, out, datasets, FORGED, arguments.device))
@@ -153,13 +154,16 @@ def make(out: Path, rows: Rows) -> None:
     (out / STORE).unlink()
 
 
-def judge(name: str, out: Path, datasets: Sequence[str], seed: int, device: str) -> dict[str, object]:
-    """What a check finds."""
-    start = time.perf_counter()
-    checked = check("table1", out, datasets=datasets, seed=seed, device=device)
-    seconds, problems = round(time.perf_counter() - start, 1), checked.problems
-    print(f"{name}: {len(problems)} problems in {seconds} s {problems[:2]}", flush=True)
-    return {"dataset": name, "problems": len(problems), "first": problems[:2], "seconds": seconds}
+def judge(name: str, out: Path, datasets: Sequence[str], seeds: Sequence[int], device: str) -> dict[str, object]:
+    """What the first check with one of these samples finds that finds anything."""
+    start, samples, problems = time.perf_counter(), 0, list[str]()
+    while not problems and samples < len(seeds):
+        problems = check("table1", out, datasets=datasets, seed=seeds[samples], device=device).problems
+        samples += 1
+    seconds = round(time.perf_counter() - start, 1)
+    print(f"{name}: {len(problems)} problems, {samples} samples, {seconds} s {problems[:2]}", flush=True)
+    found = {"problems": len(problems), "first": problems[:2], "samples": samples, "seconds": seconds}
+    return {"dataset": name, **found}
 
 
 def judge_files(folder: Path, out: Path, rows: Rows, datasets: Sequence[str], device: str) -> list[dict[str, object]]:
