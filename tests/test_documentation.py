@@ -44,6 +44,8 @@ NOT_RUN = {
     "gfgn compare my-graph/ --minutes 10": "takes ten minutes; tests/runs/test_budget.py covers it",
     "gfgn compare cora --track": "needs packages of extras; tests/runs/test_tracking.py covers it",
     "gfgn reproduce table1": "trains or reruns for minutes to hours; tests/paper covers it",
+    "gfgn reproduce thesis": "trains for an hour; tests/paper/test_thesis.py covers its page",
+    "gfgn reproduce mechanism": "trains for minutes; tests/paper/test_mechanism.py covers it",
 }
 """Commands, by their beginning, that are parsed but not run, and why."""
 STUDY = {
@@ -149,7 +151,10 @@ class Reader:
         """Reads a study, a part of one, or a file for `gfgn compare --config`."""
         content = yaml.safe_load(block.text)
         if content.keys() <= {*REQUIRED, *OPTIONAL}:
-            make_study(STUDY | content, block.page, trust_code=True)
+            standard = {name: value for name, value in STUDY.items() if name != "grid" or "search" not in content}
+            if "search" in content:  # training is as short as `EPOCHS`
+                content["search"]["rungs"] = [1]
+            make_study(standard | content, block.page, trust_code=True)
         else:
             path = self.folder / "options.yaml"
             path.write_text(block.text, encoding="utf-8")
@@ -282,7 +287,7 @@ def test_every_block_runs(page: Path, reader: Reader) -> None:
     blocks = list(find_blocks(page.read_text(encoding="utf-8"), page.name))
     for block in blocks:
         content = yaml.safe_load(block.text) if block.language == "yaml" else {}
-        if content.keys() >= set(REQUIRED):  # the study that commands of the page run
+        if content.keys() >= {*REQUIRED, "grid"}:  # the study that commands of the page run
             text = yaml.safe_dump(content | {"splits": 1, "seeds": 1})
             (reader.folder / "my-study.yaml").write_text(text, encoding="utf-8")
     for block in blocks:

@@ -39,7 +39,7 @@ def test_bad_options_are_named() -> None:
         gcn.build(4, 2, settings={"layers": 0})
     with pytest.raises(ValueError, match="settings must include num_nodes, got hidden"):
         MODELS["linkx"].build(4, 2, settings={"hidden": 3})
-    with pytest.raises(ValueError, match="options of gcn must be among hidden, layers, got 'depth'"):
+    with pytest.raises(ValueError, match="options of gcn must be among hidden, layers, features, got 'depth'"):
         gcn.settings("gcn", (("depth", 3),), {})
     with pytest.raises(ValueError, match="option 'layers' of gcn must be of type int, got 'two'"):
         gcn.settings("gcn", (("layers", "two"),), {})

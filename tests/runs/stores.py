@@ -28,7 +28,8 @@ DEFAULT_CONFIG = TrainConfig(5, 5)
 
 def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any) -> Row:
     """A row of the toy dataset; `fields` belong to the run or the replica, or are `record`, `config` or `search`."""
-    hyper = {name: fields.pop(name) for name in ("lr", "weight_decay", "dropout", "lam", "options") if name in fields}
+    names = ("lr", "weight_decay", "dropout", "lam", "options", "input_dropout")
+    hyper = {name: fields.pop(name) for name in names if name in fields}
     config = fields.pop("config", DEFAULT_CONFIG)
     record, search = fields.pop("record", RECORD), fields.pop("search", "")
     run = Run(

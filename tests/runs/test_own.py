@@ -146,7 +146,11 @@ def test_errors_of_studies_with_ones_own(tmp_path: Path) -> None:
     for before, after, message in (
         ("graphs/mine", "graphs/yours", r"datasets must be one of .*, or the path of a graph, got 'graphs/yours'"),
         ("nets:Branching", "nets:Missing", r"models: model must be an attribute of 'nets', got 'Missing'"),
-        ("hidden_channels", "hidden", r"models\.nets:Net must be one of lr, .*, hidden_channels, got 'hidden'"),
+        (
+            "hidden_channels",
+            "hidden",
+            r"models\.nets:Net must be one of lr, .*, hidden_channels, features, got 'hidden'",
+        ),
         (
             "nets:Branching: {}",
             "nets:Normalized: {dropout: [0.1]}",

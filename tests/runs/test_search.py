@@ -56,6 +56,10 @@ def test_the_default_space() -> None:
 def test_a_larger_draw_begins_with_the_same_configurations() -> None:
     assert sample(OWN_SPACE, 5) == sample(dict(reversed(OWN_SPACE.items())), 9)[:5]
     assert sample(OWN_SPACE, 5, seed=1) != sample(OWN_SPACE, 5)
+    alone = sample({"lr": OWN_SPACE["lr"]}, 5)
+    assert [each["lr"] for each in sample(OWN_SPACE, 5)] == [each["lr"] for each in alone]
+    quantiles = sample({name: Uniform(0.0, 1.0) for name in ("a", "b")}, 200)
+    assert abs(np.corrcoef([list(each.values()) for each in quantiles], rowvar=False)[0, 1]) < 0.2
     assert all(float(f"{each['lr']:.4g}") == each["lr"] for each in sample(OWN_SPACE, 20))
 
 

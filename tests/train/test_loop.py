@@ -169,8 +169,10 @@ def test_replicas_are_independent(model: str) -> None:
     """Alone, on two threads, in a batch of 5 and in a batch of 40 in another order: the same bits."""
     data = dimensions(48, degree=4, splits=3, seed=1)
     options = (("layers", 4),) if model == "gcnii" else ()  # instead of 64
+    inputs = [None, 0.0, 0.3, None, 0.8]  # a rate of its own for the features, or that of the layers
     subset = [
-        Replica(split=k % 3, seed=k, lr=0.01 * (k + 1), dropout=0.1 * k, lam=0.3 * k, options=options) for k in range(5)
+        Replica(k % 3, k, 0.01 * (k + 1), dropout=0.1 * k, lam=0.3 * k, options=options, input_dropout=inputs[k])
+        for k in range(5)
     ]
     others = [Replica(split=k % 3, seed=100 + k, lr=0.02, dropout=0.5, options=options) for k in range(35)]
     order = np.random.default_rng(0).permutation(40)
@@ -200,7 +202,7 @@ def test_the_seed_matters_and_the_global_state_is_not_changed(data: Dataset) -> 
     assert runs[0].history["train_loss"] != runs[1].history["train_loss"]
 
 
-@pytest.mark.parametrize("field", ["lr", "weight_decay", "dropout", "lam", "split", "seed"])
+@pytest.mark.parametrize("field", ["lr", "weight_decay", "dropout", "input_dropout", "lam", "split", "seed"])
 def test_every_field_of_a_replica_has_an_effect(data: Dataset, field: str) -> None:
     changed = dataclasses.replace(Replica(), **{field: {"dropout": 0.1, "split": 1, "seed": 1}.get(field, 0.3)})
     runs = train_replicas("gfgn-pair", data, [Replica(), changed], max_epochs=3)

@@ -105,7 +105,7 @@ def test_dropout_differs_between_seeds_and_rates(data: Dataset) -> None:
 def mode_of(factory: Any, data: Dataset) -> Mode:
     model, part = find_model(factory), make_task(data, [0]).steps[0]
     settings = model.settings("net", [], {"num_nodes": data.num_nodes})
-    return choose_mode(partial(OwnProgram, model, settings, data, torch.device("cpu"), 0.5), part, "net")
+    return choose_mode(partial(OwnProgram, model, settings, data, torch.device("cpu"), {"dropout": 0.5}), part, "net")
 
 
 class Convolution(nn.Module):
@@ -163,7 +163,7 @@ def test_the_reason_is_logged_once(data: Dataset, caplog: pytest.LogCaptureFixtu
 def test_errors_of_a_model_are_raised(data: Dataset) -> None:
     with pytest.raises(ValueError, match=r"forward of WrongShape must return shape \[60, \d\], nodes by classes, got"):
         train_replicas(nets.WrongShape, data, REPLICAS, 2, 2)
-    with pytest.raises(ValueError, match=r"options of nets:Net must be among hidden_channels, got 'hidden'"):
+    with pytest.raises(ValueError, match=r"options of nets:Net must be among hidden_channels, features, got 'hidden'"):
         train_replicas("nets:Net", data, [Replica(options=(("hidden", 3),))], 2, 2)
 
 
@@ -217,7 +217,7 @@ def test_checkpoints_hold_buffers(data: Dataset, tmp_path: Path, factory: Any) -
 def test_a_module_that_remembers_numbers_is_not_captured(data: Dataset) -> None:
     part = make_task(data, [0]).val
     for factory, reason in ((nets.Net, ""), (nets.Counting, "its attributes change from step to step")):
-        program = OwnProgram(find_model(factory), {}, data, torch.device("cpu"), 0.5, Mode.SEQUENTIAL)
+        program = OwnProgram(find_model(factory), {}, data, torch.device("cpu"), {"dropout": 0.5}, Mode.SEQUENTIAL)
         before = program._remembered()
         initial = program.initial(0)
         state = State(*({name: value.unsqueeze(0) for name, value in values.items()} for values in initial))

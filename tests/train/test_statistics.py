@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gfgn.train import Replica, Run, difference, summarize
-from gfgn.train.statistics import TEST_SHARE, average_ranks, paired_test, split_means
+from gfgn.train.statistics import (
+    TEST_SHARE,
+    average_ranks,
+    best_interval,
+    dataset_ranks,
+    estimate,
+    estimate_difference,
+    holm,
+    paired_test,
+    rank_intervals,
+    split_means,
+)
 
 
 def run(split: int, seed: int, test: float) -> Run:
@@ -211,3 +222,111 @@ def test_ranks_of_the_published_table() -> None:
         assert ranks[model] == pytest.approx(rank)
     printed = {"arma": 6.2, "ggnn": 6.2, "appnp": 5.9, "geom-gcn": 5.0, "gfgn-neighbor": 2.4}
     assert all(0.05 < abs(ranks[model] - rank) < 0.65 for model, rank in printed.items())
+
+
+# --- several tests, the best of several, and ranks over graphs --------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_against_its_definition(p_values: list[float]) -> None:
+    """Stepping down: the hypothesis with the k-th smallest p-value is rejected if all up to it pass α / (m − k + 1)."""
+    adjusted = holm(p_values)
+    for alpha in (0.01, 0.05, 0.3):
+        rejected = set()
+        for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+            if (len(p_values) - rank) * p_values[index] > alpha:
+                break
+            rejected.add(int(index))
+        assert rejected == {index for index, p in enumerate(adjusted) if p <= alpha}
+
+
+def test_holm_by_hand_and_bad_values() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    for p in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="p_values must be from 0 to 1"):
+            holm([0.5, p])
+
+
+def test_estimates_against_scipy() -> None:
+    values, others = np.random.default_rng(0).normal(size=(2, 8))
+    mean = estimate(values.tolist(), test_share=0)
+    assert mean.p_above(0.3) == pytest.approx(stats.ttest_1samp(values, 0.3, alternative="greater").pvalue)
+    assert mean.p_below(0.3) == pytest.approx(stats.ttest_1samp(values, 0.3, alternative="less").pvalue)
+    low, high = mean.interval()
+    assert mean.p_above(low) == pytest.approx(0.025)
+    assert mean.p_below(high) == pytest.approx(0.025)
+    runs, rest = ([(split, 0, float(v)) for split, v in enumerate(each)] for each in (values, others))
+    gap = estimate_difference(runs, rest, 0.25)
+    assert gap.interval() == pytest.approx(difference(runs, rest, 0.25)[2:4])
+    assert 2 * min(gap.p_above(), gap.p_below()) == pytest.approx(paired_test(runs, rest, 0.25).t_p)
+    assert estimate_difference(runs, rest, 0.25, canceling=False).error >= gap.error
+    apart = mean - estimate(others.tolist(), test_share=0)
+    assert apart.error == pytest.approx(math.sqrt(values.var(ddof=1) / 8 + others.var(ddof=1) / 8))
+    for call in (lambda: estimate([1.0]), lambda: estimate_difference(runs[:1], rest[:1])):
+        with pytest.raises(ValueError, match="two or more splits"):
+            call()
+
+
+def test_equal_values_leave_no_doubt() -> None:
+    sure = estimate([1.0, 1.0, 1.0])
+    p_values = (sure.p_above(0.9), sure.p_below(0.9), sure.p_above(1.0), sure.p_below(1.0))
+    assert p_values == pytest.approx((0.0, 1.0, 0.5, 0.5))
+    assert sure.interval() == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+@pytest.mark.parametrize(("models", "ahead"), [(3, 0.0), (8, 0.0), (3, 3.0)])
+def test_the_best_of_several_is_covered(models: int, ahead: float, correlation: float) -> None:
+    """Of equally good models, the interval of the one with the best mean is too high; `best_interval` is not."""
+    draw, truths = np.random.default_rng(models), np.zeros(models)
+    truths[0] = ahead
+    picked = covered = 0
+    times = 2000
+    for _ in range(times):
+        values = truths + math.sqrt(1 - correlation) * draw.normal(size=(10, models))
+        values += math.sqrt(correlation) * draw.normal(size=(10, 1))
+        estimates = [estimate(column.tolist(), test_share=0) for column in values.T]
+        low, high = best_interval(estimates)
+        covered += low <= ahead <= high
+        low, high = max(estimates, key=lambda each: each.mean).interval()
+        picked += low <= ahead <= high
+    assert covered / times >= 0.94
+    if models == 8 and not correlation:
+        assert picked / times < 0.86
+    if ahead:
+        assert covered / times <= 0.985  # not wider than it has to be where one model is clearly the best
+
+
+def test_the_best_of_one_is_its_own_interval() -> None:
+    alone = estimate([1.0, 2.0, 4.0])
+    assert best_interval([alone]) == pytest.approx(alone.interval())
+    with pytest.raises(ValueError, match="at least one estimate"):
+        best_interval([])
+
+
+def test_rank_intervals() -> None:
+    scores = {"a": dict.fromkeys("xyz", 0.9), "b": dict.fromkeys("xyz", 0.8), "c": {"x": 0.95, "y": 0.1}}
+    assert dataset_ranks(scores) == {
+        "a": {"x": 2.0, "y": 1.0, "z": 1.0},
+        "b": {"x": 3.0, "y": 2.0, "z": 2.0},
+        "c": {"x": 1.0, "y": 3.0},
+    }
+    intervals = rank_intervals(scores)
+    assert intervals["a"] == (1.0, 2.0)
+    assert intervals["c"] == (1.0, 3.0)
+    assert rank_intervals(scores) == intervals
+    same = {"a": dict.fromkeys("xyz", 0.9), "b": dict.fromkeys("xyz", 0.8)}
+    assert rank_intervals(same) == {"a": (1.0, 1.0), "b": (2.0, 2.0)}
+
+
+def test_coverage_of_rank_intervals_of_nine_graphs() -> None:
+    """As the docstring says: too narrow, but not by much."""
+    draw, times, covered = np.random.default_rng(0), 200, 0
+    lead = np.array([0.0, 0.3, 0.6, 0.9])
+    truth = np.mean([stats.rankdata(-(lead + row))[0] for row in draw.normal(size=(10_000, 4))])
+    for _ in range(times):
+        table = lead[:, None] + draw.normal(size=(4, 9))
+        scores = {str(k): {str(g): float(v) for g, v in enumerate(row)} for k, row in enumerate(table)}
+        low, high = rank_intervals(scores, resamples=300)["0"]
+        covered += low <= truth <= high
+    assert 0.84 <= covered / times <= 0.96

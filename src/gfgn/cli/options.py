@@ -95,7 +95,7 @@ Open = Annotated[bool, typer.Option("--open", help="Open the report in the brows
 class Settings:
     """What `--set` gave: hyperparameters of all models, fields of `TrainConfig`, and options by model."""
 
-    hyper: dict[str, float] = field(default_factory=dict)
+    hyper: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -106,12 +106,14 @@ class Settings:
 
 def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
     """Parses `NAME=VALUE` and `MODEL.NAME=VALUE`; the last value of a name counts."""
-    from gfgn.runs.record import HYPER
+    from gfgn.nn.entry import SHARED
+    from gfgn.runs.record import GIVEN, HYPER
     from gfgn.train.catalog import CLASSICAL
     from gfgn.train.classical import find_network
     from gfgn.train.config import TrainConfig
     from gfgn.train.minibatch import SAMPLING
 
+    hyper: dict[str, Any] = dict.fromkeys((*HYPER, *GIVEN), float)
     networks = [model for model in models if model not in CLASSICAL]
     types_of = typing.get_type_hints(TrainConfig)
     training = {part.name: types_of[part.name] for part in fields(TrainConfig)}
@@ -125,13 +127,13 @@ def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
             raise ValueError(f"--set must name one of the networks {', '.join(networks) or '(none)'}, got {text!r}")
         if dot:
             entry = find_network(model)
-            known: dict[str, Any] = {key: parameter.kind for key, parameter in entry.parameters.items()}
-            known |= dict.fromkeys(SAMPLING.get(model, ())) | dict.fromkeys(HYPER, float)
+            known: dict[str, Any] = {key: parameter.kind for key, parameter in entry.options.items()}
+            known |= dict.fromkeys(SAMPLING.get(model, ())) | hyper
             known |= {option: None} if entry.further and option not in known else {}
             target: dict[str, Any] = settings.options.setdefault(model, {})
         else:
-            known = dict.fromkeys(HYPER, float) | training
-            target = settings.hyper if option in HYPER else settings.training
+            known = hyper | dict.fromkeys(SHARED, str) | training
+            target = settings.training if option in training else settings.hyper
         if option not in known:
             hint = "" if dot else ", or MODEL.OPTION"
             raise ValueError(f"--set must name one of {', '.join(known)}{hint}, got {text!r}")

@@ -13,7 +13,7 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph, as_bipartite, as_graph
-from gfgn.nn.levels import LEVELS, POOLS, Lam, Pool
+from gfgn.nn.levels import GATE_FORMS, LEVELS, POOLS, Lam, Pool
 from gfgn.nn.messages import build_messages
 from gfgn.ops.registration import is_plain
 from gfgn.ops.remember import is_captured, state_of
@@ -53,6 +53,9 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             for gates that start nearly open. `None` for no bias, as in the paper.
         dropout: Dropout rate of the layer's input in training; of a sparse input, only stored values are dropped.
         pool: `"mean"` (the paper's), `"max"` or `"sum"`: how the graph and neighbor gates pool nodes.
+        gate_form: `"dimension"`, the paper's, one gate per dimension; `"scalar"`, one learned gate for all dimensions
+            of all heads, which reads all of them: the equations above with a vector of `heads * out_channels` (twice
+            as many for a concatenation) in place of `W_s`; `"constant"`, `s = λ/2` without anything to learn.
         validate: Whether `forward` raises for features that are not finite. They are read once, and again after a
             change in place; on a GPU, that waits for them. What other modules computed with gradients is not checked.
 
@@ -72,9 +75,10 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             pair.
         lin_src: `W` of the sources if `in_channels` is a pair, else `None`.
         lin_dst: `W` of the targets if `in_channels` is a pair, else `None`.
-        gate: `[heads, d or 2d, d]` with `d = out_channels`: one `W_s` per head.
+        gate: `[heads, d or 2d, d]` with `d = out_channels`: one `W_s` per head; for a scalar gate
+            `[1, heads * d or 2 * heads * d, 1]`, for a constant one a buffer of that shape with zeros.
         bias: `[heads * out_channels]` (`[out_channels]` if `concat=False`), or `None`.
-        gate_bias: `[heads * out_channels]`, or `None`.
+        gate_bias: `[heads * out_channels]`, `[1]` for a scalar gate, or `None`.
     """
 
     _class_inspector: ClassVar[Any]
@@ -82,6 +86,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
     lin: Any
     lin_src: Any
     lin_dst: Any
+    gate: Tensor
     bias: nn.Parameter | None
     gate_bias: nn.Parameter | None
 
@@ -98,6 +103,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         gate_bias: float | None = None,
         dropout: float | Tensor = 0.0,
         pool: str = "mean",
+        gate_form: str = "dimension",
         validate: bool = True,
     ) -> None:
         super().__init__(aggr=None)
@@ -107,12 +113,18 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {pool!r}")
         if pool != "mean" and not LEVELS[level].pools:
             raise ValueError(f"pool must be 'mean' at level={level!r}, whose gate does not pool, got {pool!r}")
+        if gate_form not in GATE_FORMS:
+            raise ValueError(f"gate_form must be one of {', '.join(map(repr, GATE_FORMS))}, got {gate_form!r}")
         check_in_channels(in_channels)
         check_positive("out_channels", out_channels)
         check_positive("heads", heads)
         check_lam(lam)
         if gate_bias is not None and not math.isfinite(gate_bias):
             raise ValueError(f"gate_bias must be a finite number or None, got {gate_bias!r}")
+        if gate_bias is not None and gate_form == "constant":
+            raise ValueError(
+                f"gate_bias must be None for gate_form='constant', which learns nothing, got {gate_bias!r}"
+            )
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
         self.in_channels = in_channels
@@ -123,6 +135,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         self.concat = concat
         self.dropout = dropout
         self.pool = pool
+        self.gate_form = gate_form
         self.validate = validate
         width = heads * out_channels
         self.lin = self.lin_src = self.lin_dst = None
@@ -130,13 +143,20 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             self.lin_src, self.lin_dst = (_linear(channels, width) for channels in in_channels)
         else:
             self.lin = _linear(in_channels, width)
-        self.gate = nn.Parameter(torch.empty(heads, LEVELS[level].gate_inputs * out_channels, out_channels))
+        inputs = LEVELS[level].gate_inputs
+        if gate_form == "dimension":
+            self.gate = nn.Parameter(torch.empty(heads, inputs * out_channels, out_channels))
+        elif gate_form == "scalar":
+            self.gate = nn.Parameter(torch.empty(1, inputs * width, 1))
+        else:
+            self.register_buffer("gate", torch.zeros(1, inputs * width, 1))
         if bias:
             self.bias = nn.Parameter(torch.empty(width if concat else out_channels))
         else:
             self.register_parameter("bias", None)
         self.initial_gate_bias = gate_bias
-        self.register_parameter("gate_bias", None if gate_bias is None else nn.Parameter(torch.empty(width)))
+        gates = width if gate_form == "dimension" else 1
+        self.register_parameter("gate_bias", None if gate_bias is None else nn.Parameter(torch.empty(gates)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -144,7 +164,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         for lin in (self.lin, self.lin_src, self.lin_dst):
             if lin is not None:
                 lin.reset_parameters()
-        for head in self.gate:
+        for head in self.gate if self.gate_form != "constant" else ():
             glorot(head)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -154,7 +174,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
     @property
     def num_parameters(self) -> int:
         """Number of learned values: `D·D' + D²/K` (`D·D' + 2D²/K` if the gate reads a concatenation) plus the biases,
-        with `D = heads * out_channels`, `D' = in_channels` and `K = heads`."""
+        with `D = heads * out_channels`, `D' = in_channels` and `K = heads`. A scalar gate has `D` or `2D` values, a
+        constant one none."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(
@@ -323,6 +344,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             parts.append(f"gate_bias={self.initial_gate_bias}")
         if self.pool != "mean":
             parts.append(f"pool={self.pool!r}")
+        if self.gate_form != "dimension":
+            parts.append(f"gate_form={self.gate_form!r}")
         return ", ".join(parts)
 
 

@@ -43,6 +43,9 @@ class Parameter:
         return next((type(value) for value in self.values if value is not None), None)
 
 
+SHARED = {"features": Parameter("given", ("given", "normalized"), "as given, or each row divided by its sum")}
+"""Options of every model, unless it has one of that name itself: training applies them to the data."""
+
 LARGEST = 100_000  # of an option's value: more layers or units are a mistake
 
 
@@ -61,6 +64,7 @@ class Model:
         needs: Properties of the data that `network` takes as keywords, such as `"num_nodes"`.
         own: Whether it is a model of the user's own, see `gfgn.nn.own`.
         takes_dropout: Whether `network` takes the dropout rate; otherwise that of a `Replica` has no effect.
+        takes_input_dropout: Whether it takes the one of the features, `input_dropout`.
         required: Options without a default.
         further: Whether `network` takes options other than `parameters`.
         code: Hash of the file that defines a model of the user's own; empty for all other models.
@@ -75,6 +79,7 @@ class Model:
     needs: tuple[str, ...] = ()
     own: bool = False
     takes_dropout: bool = True
+    takes_input_dropout: bool = True
     required: tuple[str, ...] = ()
     further: bool = False
     code: str = ""
@@ -86,6 +91,7 @@ class Model:
         dropout: float | Tensor = 0.5,
         lam: float | Tensor = 1.0,
         settings: Mapping[str, Any] | None = None,
+        input_dropout: float | Tensor | None = None,
     ) -> nn.Module:
         """Builds the module.
 
@@ -95,6 +101,7 @@ class Model:
             dropout: Dropout rate.
             lam: λ; models that are not gated ignore it.
             settings: Options by name and the properties named in `needs`; other options take their defaults.
+            input_dropout: Dropout rate of the features; `None` for `dropout`.
         """
         settings = settings or {}
         allowed = (*self.parameters, *self.needs)
@@ -107,10 +114,25 @@ class Model:
         keywords = {name: parameter.default for name, parameter in self.parameters.items()} | dict(settings)
         if self.gated:
             keywords["lam"] = lam
+        if input_dropout is not None and self.takes_input_dropout:
+            keywords["input_dropout"] = input_dropout
         return self.network(in_channels, num_classes, dropout=dropout, **keywords)
+
+    @property
+    def options(self) -> dict[str, Parameter]:
+        """All options by name: the model's own, and those that training applies."""
+        return {**self.parameters, **{name: SHARED[name] for name in SHARED if name not in self.parameters}}
+
+    def applied(self, options: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        """The options of a run that training applies, see `SHARED`, by name, with their defaults."""
+        given = dict(options)
+        shared = {name: parameter for name, parameter in SHARED.items() if name not in self.parameters}
+        return {name: given.get(name, parameter.default) for name, parameter in shared.items()}
 
     def settings(self, name: str, options: Iterable[tuple[str, Any]], facts: Mapping[str, Any]) -> dict[str, Any]:
         """Checks options and completes them with the defaults and the properties of the data in `needs`.
+
+        Those that training applies are checked and left out.
 
         Args:
             name: Name of the model, for messages.
@@ -119,9 +141,9 @@ class Model:
         """
         given = {option: value for option, value in options if not (self.own and option == CODE)}
         for option, value in given.items():
-            parameter = self.parameters.get(option)
+            parameter = self.options.get(option)
             if parameter is None and not self.further:
-                known = ", ".join(self.parameters) or "none"
+                known = ", ".join(self.options)
                 raise ValueError(f"options of {name} must be among {known}, got {option!r}")
             if parameter is not None and parameter.kind is not None and not parameter.accepts(value):
                 expected = parameter.kind.__name__
@@ -132,6 +154,12 @@ class Model:
             how = ", ".join(f"--set {name}.{option}=VALUE" for option in missing)
             raise ValueError(f"options of {name} must include {', '.join(missing)}, which has no default: {how}")
         defaults = {option: parameter.default for option, parameter in self.parameters.items()}
+        applied = self.applied(given.items())
+        for option, value in applied.items():
+            if value not in SHARED[option].values:
+                expected = " or ".join(map(repr, SHARED[option].values))
+                raise ValueError(f"option {option!r} of {name} must be {expected}, got {value!r}")
+        given = {option: value for option, value in given.items() if option not in applied}
         return defaults | given | {need: facts[need] for need in self.needs}
 
     @property
@@ -140,6 +168,12 @@ class Model:
         if not self.own:
             return {}
         return {CODE: self.code} | ({} if self.takes_dropout else {"dropout": 0.0})
+
+    @property
+    def ignored(self) -> set[str]:
+        """The hyperparameters of a `Replica` that have no effect."""
+        takes = {"lam": self.gated, "dropout": self.takes_dropout, "input_dropout": self.takes_input_dropout}
+        return {name for name, has_effect in takes.items() if not has_effect}
 
     def check(self, name: str, in_channels: int, num_classes: int, settings: Mapping[str, Any]) -> None:
         """Raises a `ValueError` if the module cannot be built with these settings; needs no memory."""

@@ -1,7 +1,8 @@
 """The three levels of gating: from `z = HW` to the gated aggregation and its scores, as in the paper's equations.
 
 A level is one function and one line in `LEVELS`. The columns of `z` are the heads one after the other; the gate
-matrices are `[heads, d or 2d, d]`, and each reads the columns of its own head only.
+matrices are `[heads, d or 2d, d]`, and each reads the columns of its own head only. A gate of shape `[1, D or 2D, 1]`
+with `D = heads·d` is one scalar for all dimensions of all heads; with zeros in it, `σ(0)` makes it the constant λ/2.
 """
 
 from __future__ import annotations
@@ -57,9 +58,11 @@ def graph_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` per graph."""
-    if graph.batch is None and graph.num_targets is None and pool == "mean" and gate_bias is None and not return_scores:
+    plain = pool == "mean" and gate_bias is None and not return_scores and _is_per_dimension(z, gate)
+    if plain and graph.batch is None and graph.num_targets is None:
         return ops.gated_graph(z, gate, graph, lam), None
-    s = lam * ops.activate(_add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias), "sigmoid")
+    logit = _add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias)
+    s = _for_columns(z, lam * ops.activate(logit, "sigmoid"))
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
     return ops.gated_propagate(z, s_of_node, graph), s
 
@@ -68,7 +71,7 @@ def neighbor_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s_i) z_i + s_i Σ_j Â_ij z_j` with `s_i = λ σ([z_i ‖ Pool_{j∈N(i)}(z_j)] W_s)`."""
-    plain = gate_bias is None and not return_scores
+    plain = gate_bias is None and not return_scores and _is_per_dimension(z, gate)
     if pool == "mean":
         if plain:
             return ops.gated_neighborhood(z, gate, graph, lam), None
@@ -78,7 +81,8 @@ def neighbor_level(
         if plain:
             return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, other = gate.chunk(2, dim=1)
-    s = lam * ops.activate(_add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias), "sigmoid")
+    logit = _add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias)
+    s = _for_columns(z, lam * ops.activate(logit, "sigmoid"))
     return torch.lerp(z, propagated, s), s
 
 
@@ -89,12 +93,26 @@ def pair_level(
 
     `[z_i ‖ z_j] W_s = z_i U + z_j V`, so that only node tensors reach the operator.
     """
-    if not return_scores and gate_bias is None:
+    fused = gate_bias is None and _is_per_dimension(z, gate)
+    if fused and not return_scores:
         return ops.gated_pair(z, gate, graph, lam), None
     own, other = gate.chunk(2, dim=1)
-    a, b = _add_bias(ops.head_linear(z, own), gate_bias), ops.head_linear(z, other)
-    out = ops.gated_pair(z, gate, graph, lam) if gate_bias is None else ops.pair_aggregate(a, b, z, graph, lam)
+    a = _for_columns(z, _add_bias(ops.head_linear(z, own), gate_bias))
+    b = _for_columns(z, ops.head_linear(z, other))
+    out = ops.gated_pair(z, gate, graph, lam) if fused else ops.pair_aggregate(a, b, z, graph, lam)
     return out, ops.pair_scores(a, b, graph, lam) if return_scores else None
+
+
+def _is_per_dimension(z: Tensor, gate: Tensor) -> bool:
+    return gate.size(0) * gate.size(2) == z.size(1)
+
+
+def _for_columns(z: Tensor, score: Tensor) -> Tensor:
+    """A score per column of `z` as it is; a single one repeated, by a product with ones: the gradient, a sum over
+    columns, then has the same bits for a replica alone and among others."""
+    if score.size(1) == z.size(1):
+        return score
+    return ops.head_linear(score, torch.ones(1, 1, z.size(1), dtype=score.dtype, device=score.device))
 
 
 def _add_bias(score: Tensor, gate_bias: Tensor | None) -> Tensor:
@@ -107,3 +125,4 @@ LEVELS = {
     "pair": Level(pair_level, gate_inputs=2, pools=False),
 }
 POOLS = ("mean", "max", "sum")
+GATE_FORMS = ("dimension", "scalar", "constant")

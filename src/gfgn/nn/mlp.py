@@ -18,16 +18,24 @@ class MLP(ResettableModule):
     __call__: Callable[..., Tensor]
 
     def __init__(
-        self, in_channels: int, out_channels: int, dropout: Rate = 0.5, *, hidden: int = 64, layers: int = 2
+        self,
+        in_channels: int,
+        out_channels: int,
+        dropout: Rate = 0.5,
+        *,
+        hidden: int = 64,
+        layers: int = 2,
+        input_dropout: Rate | None = None,
     ) -> None:
         super().__init__()
         self.dropout = dropout
+        self.input_dropout = dropout if input_dropout is None else input_dropout
         self.lins = nn.ModuleList(Linear(*size) for size in layer_sizes(in_channels, hidden, layers, out_channels))
 
     def forward(self, x: Tensor, edge_index: Tensor | Graph | None = None, edge_weight: Tensor | None = None) -> Tensor:
         """Computes the logits; `edge_index` and `edge_weight` are ignored."""
         for layer, lin in enumerate(self.lins):
-            x = lin(x.relu() if layer else x, self.dropout)
+            x = lin(x.relu(), self.dropout) if layer else lin(x, self.input_dropout)
         return x
 
 

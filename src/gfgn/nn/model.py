@@ -36,6 +36,7 @@ class GFGN(ResettableModule):
         heads: Number of gating heads of a hidden layer.
         lam: λ, the largest value of a gate.
         dropout: Dropout rate.
+        input_dropout: Dropout rate of the features, the input of the first layer; `None` for `dropout`.
         act: Activation: a name that PyG resolves (`"relu"`, `"elu"`, …), a callable, or `None` (also `"none"`).
         act_kwargs: Arguments of the activation that `act` names.
         norm: Normalization between layers: a name that PyG resolves (`"BatchNorm"`, `"LayerNorm"`, …), a module (each
@@ -47,6 +48,7 @@ class GFGN(ResettableModule):
         pool: See `GFGNConv`.
         bias: Whether layers have a bias.
         gate_bias: See `GFGNConv`.
+        gate_form: See `GFGNConv`.
         validate: See `GFGNConv`.
 
     Shapes:
@@ -75,7 +77,9 @@ class GFGN(ResettableModule):
         pool: str = "mean",
         bias: bool = True,
         gate_bias: float | None = None,
+        gate_form: str = "dimension",
         validate: bool = True,
+        input_dropout: float | Tensor | None = None,
     ) -> None:
         super().__init__()
         for name, value in (("num_layers", num_layers), ("hidden_channels", hidden_channels), ("heads", heads)):
@@ -93,14 +97,16 @@ class GFGN(ResettableModule):
         self.validate = validate
         self.act = None if act == "none" else activation_resolver(act, **(act_kwargs or {}))
 
-        options: dict[str, Any] = {"level": level, "lam": lam, "dropout": dropout, "pool": pool, "bias": bias}
-        options |= {"gate_bias": gate_bias, "validate": False}
+        options: dict[str, Any] = {"level": level, "lam": lam, "pool": pool, "bias": bias}
+        options |= {"gate_bias": gate_bias, "gate_form": gate_form, "validate": False}
         sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
+        rates = [dropout if input_dropout is None else input_dropout, *[dropout] * (num_layers - 1)]
         outputs = [(hidden_channels // heads, heads)] * num_layers
         if out_channels is not None and jk is None:
             outputs[-1] = (out_channels, 1)
         self.convs = nn.ModuleList(
-            GFGNConv(size, width, heads=count, **options) for size, (width, count) in zip(sizes, outputs, strict=True)
+            GFGNConv(size, width, heads=count, dropout=rate, **options)
+            for size, rate, (width, count) in zip(sizes, rates, outputs, strict=True)
         )
         norm_layer = normalization_resolver(norm, hidden_channels, **(norm_kwargs or {})) or nn.Identity()
         self.norm_takes_batch = "batch" in inspect.signature(norm_layer.forward).parameters

@@ -40,6 +40,8 @@ CLASSES = (
     *("out_feats", "n_classes", "num_labels", "nclass"),
 )
 DROPOUT = ("dropout", "dropout_rate")
+INPUT_DROPOUT = ("input_dropout",)
+ROLES = {"features": FEATURES, "classes": CLASSES, "dropout": DROPOUT, "input_dropout": INPUT_DROPOUT}
 SIZES = dict.fromkeys(("hidden_channels", "hidden_dim", "hidden_features", "hidden_size", "hidden", "nhid"), 64)
 SIZES |= dict.fromkeys(("num_layers", "n_layers", "layers"), 2)  # defaults of what has none
 FACTS = ("num_nodes",)  # properties of the data that a constructor may ask for
@@ -128,10 +130,7 @@ def own_model(factory: Factory) -> Model:
     except (TypeError, ValueError):
         raise ValueError(f"model must have a signature, got {name!r}, which has none that Python can read") from None
     taken = [one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    filled = {
-        role: next((each for each in names if each in taken), None)
-        for role, names in (("features", FEATURES), ("classes", CLASSES), ("dropout", DROPOUT))
-    }
+    filled = {role: next((each for each in names if each in taken), None) for role, names in ROLES.items()}
     parameters, needs, required = {}, [], []
     for one in given:
         if one.name not in taken or one.name in filled.values():
@@ -151,6 +150,7 @@ def own_model(factory: Factory) -> Model:
         needs=tuple(needs),
         own=True,
         takes_dropout=filled["dropout"] is not None,
+        takes_input_dropout=filled["input_dropout"] is not None,
         required=tuple(required),
         further=any(one.kind is one.VAR_KEYWORD for one in given),
         code=_hash_of_file(factory),
@@ -177,12 +177,14 @@ def _build(
     out_channels: int,
     *,
     dropout: float,
+    input_dropout: float | None = None,
     **options: Any,
 ) -> nn.Module:
     from torch import nn
     from torch.nn.parameter import is_lazy
 
-    values = {"features": in_channels, "classes": out_channels, "dropout": dropout}
+    rates = {"dropout": dropout, "input_dropout": dropout if input_dropout is None else input_dropout}
+    values = {"features": in_channels, "classes": out_channels, **rates}
     known = {name: values[role] for role, name in filled.items() if name is not None}
     with _without_seeds(name):
         module = factory(**known, **options)

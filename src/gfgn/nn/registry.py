@@ -39,6 +39,9 @@ GFGN_PARAMETERS = {
     "heads": Parameter(HEADS, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
     "activation": Parameter("relu", ("relu", "elu"), "between the layers; none for linear ones"),
     "gate_bias": Parameter(None, (None, -2.0, 0.0, 2.0), "initial value of a learned bias of the gates"),
+    "gate_form": Parameter(
+        "dimension", ("dimension", "scalar", "constant"), "a gate per dimension, one for all, or λ/2"
+    ),
 }
 GFGN_MODELS = {
     f"gfgn-{level}": Model(

@@ -10,10 +10,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 from gfgn.data.datasets.catalog import DATASETS
 from gfgn.nn.registry import find_model
+from gfgn.paper.markdown import Lines
+from gfgn.paper.markdown import number as _number
+from gfgn.paper.markdown import section as _section
+from gfgn.paper.open_page import search_sections
 from gfgn.runs.comparison import in_words
 from gfgn.runs.grid import Configuration
 from gfgn.runs.record import count_codes, is_gfgn, is_standin
@@ -25,9 +29,6 @@ from gfgn.train.statistics import average_ranks
 
 MISSING = "missing"  # what a cell shows if runs are missing
 SIGNIFICANT = 0.05  # the p-value below which a change is counted
-LEFT_ALIGNED = ("configuration", "where", "change", "reason")  # all other columns but the first are aligned right
-
-Lines = list[str]
 
 
 def make_page(results: Results, times: Sequence[Time] = (), figures: Sequence[Path] = ()) -> str:
@@ -37,7 +38,8 @@ def make_page(results: Results, times: Sequence[Time] = (), figures: Sequence[Pa
     standins = [name for name in results.study.datasets if is_standin(name)]
     parts = [page.head(), [f"![{path.stem}]({path.name})" for path in figures]]
     if page.axis is None:
-        parts += [page.overview(real), *map(page.dataset, real), page.ranks(real)]
+        searched = search_sections(results, real) if results.study.search is not None else []
+        parts += [page.overview(real), *searched, *map(page.dataset, real), page.ranks(real)]
     elif page.axis == "variant":
         parts += [page.variants(), page.effects(), *map(page.compared, real)]
     else:
@@ -51,6 +53,7 @@ class _Page:
 
     def __init__(self, results: Results) -> None:
         self.results, self.study, self.published = results, results.study, results.study.published
+        self.compared_with_published = self.study.search is None or bool(self.published.scores)
         self.axis = self.study.vary.name if self.study.vary else None
         self.values: tuple[At, ...] = self.study.vary.values if self.study.vary else ()
 
@@ -78,7 +81,8 @@ class _Page:
     def overview(self, datasets: Sequence[str]) -> Lines:
         """Mean scores of every model on every dataset."""
         table = {model: [self._with_published(Cell(name, model)) for name in datasets] for model in self.study.models}
-        words = "Mean test score in %, with the published score in parentheses. The best measured score is bold."
+        given = ", with the published score in parentheses" if self.compared_with_published else ""
+        words = f"Mean test score in %{given}. The best measured score is bold."
         rows = [[model, *cells] for model, cells in table.items()]
         return _section("## Overview", words, ["", *datasets], rows) if datasets else []
 
@@ -88,8 +92,10 @@ class _Page:
         for model in self.study.models:
             cell, spread = Cell(name, model), self.published.spreads.get(model, {}).get(name)
             published = _number(self.published.score(name, model)) + ("" if spread is None else f" ± {spread:.2f}")
-            rows.append([model, published, *self._measured(cell), self._gap(cell), *self._runs(cell)])
-        heads = ["model", "published", "measured", "95% interval", "difference", "runs", "configuration"]
+            compared = [published, *self._measured(cell), self._gap(cell)]
+            rows.append([model, *(compared if self.compared_with_published else compared[1:-1]), *self._runs(cell)])
+        heads = ["published", "measured", "95% interval", "difference"]
+        heads = ["model", *(heads if self.compared_with_published else heads[1:-1]), "runs", "configuration"]
         return _section(f"### {name}", "", heads, rows)
 
     def along_axis(self, name: str) -> Lines:
@@ -99,9 +105,22 @@ class _Page:
             cells = {cell.at: cell for cell in self.study.cells(name, model)}
             constant += [model] if list(cells) == [None] else []
             rows.append([model, *(self._score(cells.get(value, cells.get(None))) for value in self.values)])
-        words = "Measured mean test score in %, with the 95% interval of the mean over splits."
+        over = "splits" if self.study.draws == 1 else "splits and draws"
+        words = f"Measured mean test score in %, with the 95% interval of the mean over {over}."
         words += f" {', '.join(constant)} does not depend on {axis}." if constant else ""
-        return _section(f"## {name}", words, [axis, *map(self._at, self.values)], rows)
+        return [*_section(f"## {name}", words, [axis, *map(self._at, self.values)], rows), *self._spreads(name)]
+
+    def _spreads(self, name: str) -> Lines:
+        """How much the draws of random edges differ; empty for a study with a single draw."""
+        values, rows = [value for value in self.values if value], []
+        for model in self.study.models if self.study.draws > 1 else ():
+            draws = [self.results[Cell(name, model, value)].draws for value in values]
+            means = [[100 * fmean(row.test for row in own) for own in each] for each in draws]
+            cells = [_number(stdev(each)) if len(each) > 1 else MISSING for each in means]
+            rows.append([model, *cells])
+        words = "Standard deviation over draws of the mean over splits and seeds, in points."
+        heads = ["between draws", *map(self._at, values)]
+        return ["", *_section(f"### {name}, draws", words, heads, rows)] if rows else []
 
     def variants(self) -> Lines:
         """What each variant changes."""
@@ -240,16 +259,28 @@ class _Page:
             else "Intervals are t-intervals of the mean over splits, after averaging the seeds of each split; they are "
             "corrected for the overlap of splits (Nadeau and Bengio)."
         )
+        if study.draws > 1:
+            intervals += (
+                " Those under noise cover the draws of random edges, too: splits and draws are two crossed random "
+                "factors, whose variances add up, with Satterthwaite's degrees of freedom."
+            )
         if study.splits * study.seeds > 1:
             intervals = f"± is the standard deviation over runs. {intervals}"
+        grid = "grid" if study.search is None else "search"
+        features = f"bag-of-words features are {'row-normalized' if study.view.features == 'normalized' else 'raw'}"
         lines = [
-            f"Every configuration of a model's grid trains on {count(study.splits, 'split')} with seed 0. The one with "
-            "the best mean validation score is chosen ([chosen.csv](chosen.csv)) and trained on the same "
+            f"Every configuration of a model's {grid} trains on {count(study.splits, 'split')} with seed 0. The one "
+            "with the best mean validation score is chosen ([chosen.csv](chosen.csv)) and trained on the same "
             f"{'split' if study.splits == 1 else 'splits'} with {count(study.seeds, 'seed')}. Test scores are read at "
             "the epoch with the best validation score and are not used for selection.",
-            f"{_length(config.max_epochs, config.patience)}; Adam; bag-of-words features are row-normalized and edges "
+            f"{_length(config.max_epochs, config.patience)}; Adam; {features} and edges "
             f"are undirected{', unless a variant changes it' if self.axis == 'variant' else ''}.",
         ]
+        if study.draws > 1:
+            lines.append(
+                f"There are {study.draws} draws of random edges. A configuration is chosen on the first, for every "
+                "fraction of added edges, and trained with all splits and seeds on every draw."
+            )
         if config.tf32:
             lines.append("Products of float32 matrices use TF32, with a precision of 11 bits.")
         for own in dict.fromkeys(study.configs.values()):
@@ -258,7 +289,8 @@ class _Page:
         if limited:
             end = "runs reached the last epoch; with more epochs their scores might differ."
             lines.append(f"{limited:,} of {len(rows):,} {end}")
-        lines += [intervals, *(f"{model}: {self._grid(model)}" for model in study.models)]
+        grids = [f"{model}: {self._grid(model)}" for model in study.models] if study.search is None else []
+        lines += [intervals, *grids]
         return ["## Method", "", *(f"- {line}" for line in lines)]
 
     # --- cells --------------------------------------------------------------------------------------------------------
@@ -368,12 +400,6 @@ def _ranked(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return average_ranks(rounded, ties="min") if rounded else {}
 
 
-def _number(value: float | None, sign: str = "") -> str:
-    if value is None:
-        return NONE
-    return "0.00" if float(f"{value:.2f}") == 0 else f"{value:{sign}.2f}".replace("-", "−")
-
-
 def _choices(configurations: Sequence[Configuration]) -> dict[str, list[object]]:
     """The values of each hyperparameter among several configurations."""
     return {name: list(dict.fromkeys(each[name] for each in configurations)) for name in configurations[0]}
@@ -391,10 +417,3 @@ def _plain(value: object) -> str:
 
 def _length(max_epochs: int, patience: int) -> str:
     return f"At most {max_epochs} epochs, early stopping after {patience} epochs without improvement"
-
-
-def _section(title: str, words: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
-    """A title, a paragraph, unless it is empty, and a table."""
-    rule = [":--" if k == 0 or head in LEFT_ALIGNED else "--:" for k, head in enumerate(heads)]
-    table = [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
-    return [title, "", *([words, ""] if words else []), *table]

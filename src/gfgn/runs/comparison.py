@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gfgn.data.dataset import Dataset
+from gfgn.nn.entry import SHARED as SHARED_OPTIONS
 from gfgn.nn.registry import HIDDEN, MODELS, known_model
 from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
@@ -32,6 +33,7 @@ EXPLANATION = "explanation"  # the kind of note that `gfgn.runs.explain` keeps
 DEFAULT_MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 SHARED = {"lr": 0.02, "weight_decay": 5e-4, "dropout": 0.5, "lam": 1.0}  # the configuration of models not tuned
 WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "dropout", "lam": "λ"}
+WORDS |= {"input_dropout": "input dropout"}
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,8 @@ def make_plan(
     weight_decay: float | None = None,
     dropout: float | None = None,
     lam: float | None = None,
+    input_dropout: float | None = None,
+    features: str | None = None,
     options: Mapping[str, Configuration] | None = None,
     **training: Any,
 ) -> ComparisonPlan:
@@ -210,9 +214,13 @@ def make_plan(
         raise ValueError(f"trials must be 1 or larger, got {trials}")
     if trials is not None and trials > MOST_CONFIGURATIONS:
         raise ValueError(f"trials must be at most {MOST_CONFIGURATIONS:,}, got {trials:,}")
+    if features not in (None, *SHARED_OPTIONS["features"].values):
+        expected = " or ".join(map(repr, SHARED_OPTIONS["features"].values))
+        raise ValueError(f"features must be {expected}, got {features!r}")
     if trials is not None:
         grid = sample(space, trials)
-    given = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}
+    given: Configuration = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}
+    given |= {"input_dropout": input_dropout, "features": features}
     fixed = {name: value for name, value in given.items() if value is not None}
     shared = [make_replica(SHARED | fixed).configuration]
     configurations = shared if grid is None else _distinct([configuration | fixed for configuration in grid])
@@ -246,9 +254,11 @@ def compare(
         grid: Configurations to tune each model on, such as `gfgn.runs.PAPER_GRID`; all of them are trained to the end.
         store: Where runs are kept; in memory by default.
         **settings: `lr`, `weight_decay`, `dropout` and `lam`, which all models share; those that are not given are
-            0.02, 5e-4, 0.5 and 1, or tuned with `grid` or `trials`. `options`, hyperparameters and options of single
-            models, by model; GFGNs have `gate_bias` 0 by default if features were centered. `space`, what `trials`
-            are drawn from. The arguments of `TrainConfig`, such as `max_epochs`, `patience` and `class_weights`.
+            0.02, 5e-4, 0.5 and 1, or tuned with `grid` or `trials`. `input_dropout` and `features`, by default
+            `dropout` and `"given"`, see `Replica` and `gfgn.nn.entry.SHARED`. `options`, hyperparameters and options
+            of single models, by model; GFGNs have `gate_bias` 0 by default if features were centered. `space`, what
+            `trials` are drawn from. The arguments of `TrainConfig`, such as `max_epochs`, `patience` and
+            `class_weights`.
     """
     plan = make_plan(dataset, models, splits, seeds, trials=trials, grid=grid, **settings)
     if store is not None:
@@ -354,10 +364,8 @@ def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
 
 def in_words(configuration: Configuration, model: str | None = None) -> str:
     """A configuration as text, without what the model ignores."""
-    entry, hidden = known_model(model) if model else None, set()
-    if entry is not None:
-        hidden = {*(() if entry.gated else ("lam",)), *(() if entry.takes_dropout else ("dropout",))}
-    names = [name for name in _ordered(configuration) if name not in hidden]
+    entry = known_model(model) if model else None
+    names = [name for name in _ordered(configuration) if entry is None or name not in entry.ignored]
     return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in names)
 
 

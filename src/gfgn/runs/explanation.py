@@ -32,7 +32,7 @@ from gfgn.train.minibatch import is_sampled
 from gfgn.train.program import seeded_module
 from gfgn.train.replica import Run
 from gfgn.train.settings import fitting_threads
-from gfgn.train.task import Part, Task, make_task, with_sparse_features
+from gfgn.train.task import Part, Task, make_task, with_features, with_sparse_features
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,9 @@ class Again(Explained):
             log.warning(
                 f"{row.model} on {dataset.name} has a test score of {run.test:.4f}, {row.test:.4f} in the store"
             )
-        data, entry = with_sparse_features(dataset.to(device)), find_model(row.model)
+        entry = find_model(row.model)
+        data = with_sparse_features(dataset.to(device))
+        data = with_features(data, entry.applied(row.replica.options).get("features", "given"))
         settings = entry.settings(row.model, row.replica.options, {"num_nodes": data.num_nodes})
         network = seeded_module(entry, data, settings, 0, row.replica.dropout, row.replica.lam)
         assert run.state is not None

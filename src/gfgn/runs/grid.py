@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from gfgn.runs.record import HYPER, canonical, import_own
+from gfgn.runs.record import GIVEN, HYPER, canonical, import_own
 from gfgn.train.replica import Replica
 
 MOST_CONFIGURATIONS = 10_000
@@ -18,8 +18,8 @@ def grid(**choices: Any) -> list[Configuration]:
     """Every combination of the choices; the last one varies fastest.
 
     Args:
-        **choices: For each hyperparameter (`lr`, `weight_decay`, `dropout`, `lam`, or an option of the model) its
-            values in a list or tuple, or a single value.
+        **choices: For each hyperparameter (`lr`, `weight_decay`, `dropout`, `input_dropout`, `lam`, or an option of the
+            model) its values in a list or tuple, or a single value.
     """
     values = {name: tuple(given) if isinstance(given, list | tuple) else (given,) for name, given in choices.items()}
     for name, given in values.items():
@@ -38,9 +38,10 @@ PAPER_GRID = grid(lr=(0.005, 0.05), weight_decay=(5e-4, 5e-5), dropout=(0.5, 0.8
 
 
 def make_replica(configuration: Configuration, split: int = 0, seed: int = 0) -> Replica:
-    """The replica of a configuration; what is not in `HYPER` becomes an option."""
-    hyper = {name: configuration[name] for name in HYPER if name in configuration}
-    options = tuple((name, value) for name, value in configuration.items() if name not in HYPER)
+    """The replica of a configuration; what is not in `HYPER` or `GIVEN` becomes an option."""
+    known = (*HYPER, *GIVEN)
+    hyper = {name: configuration[name] for name in known if name in configuration}
+    options = tuple((name, value) for name, value in configuration.items() if name not in known)
     return Replica(split, seed, **hyper, options=options)
 
 

@@ -17,9 +17,10 @@ from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
 from gfgn.runs.training import ProgressCallback, train_missing
 from gfgn.train.config import TrainConfig
+from gfgn.train.draws import summarize_draws
 from gfgn.train.minibatch import is_sampled
 from gfgn.train.replica import Replica
-from gfgn.train.statistics import Summary, summarize
+from gfgn.train.statistics import Summary
 
 MOST_RUNS = 1_000_000  # of a model on a dataset
 TUNING_SEED = 0  # of the runs that a configuration is chosen by
@@ -36,6 +37,8 @@ class Plan:
         seeds: Number of seeds, from 0 on.
         config: How runs are trained.
         halving: Whether tuning stops poor configurations early, by successive halving.
+        rungs: Epochs at which it does; by default see `default_rungs`.
+        draws: Number of draws of random edges that the choice is trained on; it is chosen on the first.
     """
 
     model: str
@@ -44,9 +47,11 @@ class Plan:
     seeds: int
     config: TrainConfig
     halving: bool = False
+    rungs: tuple[int, ...] | None = None
+    draws: int = 1
 
     def __post_init__(self) -> None:
-        runs = self.splits * (self.seeds + len(self.configurations) - 1)
+        runs = self.splits * (self.seeds * self.draws + len(self.configurations) - 1)
         if runs > MOST_RUNS:
             raise ValueError(
                 f"splits × seeds and splits × configurations must be at most {MOST_RUNS:,} runs of a model, got "
@@ -66,15 +71,20 @@ class Plan:
     def count(self) -> int:
         """Number of runs; those of the chosen configuration with the tuning seed count once."""
         tuning = len(self.tuning())
-        return self.splits * self.seeds + (tuning - self.splits if tuning else 0)
+        return self.splits * self.seeds * self.draws + (tuning - self.splits if tuning else 0)
 
     def search(self, record: DatasetRecord) -> str:
         """Hash of the search that tunes the plan; empty without successive halving."""
+        rungs, tuning = self.stops(), self.tuning()
+        return search_key(record, self.model, tuning, self.config, rungs) if rungs else ""
+
+    def stops(self) -> list[int]:
+        """The epochs at which tuning stops the worse half of the configurations; none without successive halving."""
         tuning = self.tuning() if self.halving else []
-        rungs = default_rungs(len(tuning) // self.splits, self.config.max_epochs)
-        if not rungs or any(is_sampled(self.model, replica) for replica in tuning):  # these train one after the other
-            return ""
-        return search_key(record, self.model, tuning, self.config, rungs)
+        if not tuning or any(is_sampled(self.model, replica) for replica in tuning):  # these train one after the other
+            return []
+        count = len(tuning) // self.splits
+        return default_rungs(count, self.config.max_epochs) if self.rungs is None else list(self.rungs)
 
 
 @dataclass(frozen=True)
@@ -107,7 +117,13 @@ class Result:
     @cached_property
     def summary(self) -> Summary | None:
         """Mean, standard deviation and 95% interval of the test score; `None` if runs are missing or diverged."""
-        return summarize(self.rows, self.test_share) if self.rows and not self.diverged else None
+        return summarize_draws(self.draws, self.test_share) if self.rows and not self.diverged else None
+
+    @property
+    def draws(self) -> list[tuple[Row, ...]]:
+        """The rows by draw of the random edges; all of them without noise."""
+        names = dict.fromkeys(row.dataset for row in self.rows)
+        return [tuple(row for row in self.rows if row.dataset == name) for name in names]
 
     @property
     def mean(self) -> float | None:
@@ -120,19 +136,19 @@ class Result:
         return None if self.selection is None else self.selection.best
 
 
-def read_result(plan: Plan, find: Find, test_share: float | None = None) -> Result:
-    """The result of a plan from the runs that `find` finds."""
+def read_result(plan: Plan, find: Find, test_share: float | None = None, other_draws: Sequence[Find] = ()) -> Result:
+    """The result of a plan from the runs that `find` finds; `other_draws` find those on other draws of random edges."""
     tuning = plan.tuning()
     tuned = [row for row in find(tuning) if row is not None]
     if len(tuned) < len(tuning):  # the final runs are not known yet
         return Result(plan, None, (), len(tuned), test_share)
     selection = select(tuned) if tuned else None
     final = plan.final(selection.best if selection else plan.configurations[0])
-    rows = [row for row in find(final) if row is not None]
+    rows = [row for each in (find, *other_draws) for row in each(final) if row is not None]
     have = len({row.key for row in (*tuned, *rows)})
-    if len(rows) < len(final):
+    if len(rows) < len(final) * (1 + len(other_draws)):
         return Result(plan, selection, (), have, test_share)
-    selection = selection or select([row for row in rows if row.replica.seed == TUNING_SEED])
+    selection = selection or select([row for row in rows[: len(final)] if row.replica.seed == TUNING_SEED])
     return Result(plan, selection, tuple(rows), have, test_share)
 
 
@@ -173,10 +189,10 @@ def run_plans(
         have = sum(read_from_store(plan, store, record).have for plan in group)
         callback.on_model_begin(dataset.name, model, sum(plan.count for plan in group), have)
         for plan in group:
-            if plan.search(record):
+            if rungs := plan.stops():
                 search = (plan.configurations, range(plan.splits), [TUNING_SEED])
-                successive_halving(store, dataset, model, *search, config=plan.config, **options)
-        train(group[0], (run for plan in group if not plan.search(record) for run in plan.tuning()))
+                successive_halving(store, dataset, model, *search, rungs=rungs, config=plan.config, **options)
+        train(group[0], (run for plan in group if not plan.stops() for run in plan.tuning()))
         tuned = [(plan, read_from_store(plan, store, record).configuration) for plan in group]
         train(group[0], (run for plan, best in tuned for run in plan.final(best or plan.configurations[0])))
         callback.on_model_end(dataset.name, model)

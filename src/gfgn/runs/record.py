@@ -29,7 +29,9 @@ from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
 DEFAULT_CONFIG = TrainConfig()
-HYPER = ("lr", "weight_decay", "dropout", "lam")  # what every model has; all else are options of a model
+HYPER = ("lr", "weight_decay", "dropout", "lam")  # what every run has; all else are options of a model
+# Hyperparameters that a run may lack. A record keeps them among its options, so that earlier runs stay what they are.
+GIVEN = ("input_dropout",)
 # Entries of a flat record that hold several values, and the prefix of their columns in a table.
 NESTED = {"options": "option", "protocol": "protocol", "gates": "gate"}
 VERSIONS = ("gfgn", "code", "torch", "torch_geometric", "python")
@@ -62,6 +64,13 @@ class DatasetRecord:
             num_edges=dataset.graph.num_edges,
             test_share=measure_test_share(dataset.splits),
         )
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Row]) -> DatasetRecord:
+        """What rows of one dataset say about it: its identity, without its sizes."""
+        first, splits = rows[0], {row.replica.split: row.split_fingerprint for row in rows}
+        known = tuple(splits.get(split, "") for split in range(max(splits) + 1))
+        return cls(first.dataset, first.dataset_fingerprint, known, first.standin, first.metric, "", 0, 0, 0, 0)
 
     def check_types(self) -> None:
         """Raises a `TypeError` if a fact, read from a file, is not of its type."""
@@ -158,7 +167,7 @@ class Row:
         """The row as a flat record; the entries of `NESTED` are dictionaries."""
         record = {part.name: getattr(self, part.name) for part in fields(self)}
         replica, config, versions = (record.pop(name) for name in ("replica", "config", "versions"))
-        record |= {"split": replica.split, "seed": replica.seed, "options": dict(replica.options)}
+        record |= {"split": replica.split, "seed": replica.seed, "options": _options(replica)}
         record |= {name: float(getattr(replica, name)) for name in HYPER}
         record |= {"max_epochs": config.max_epochs, "patience": config.patience, "protocol": further_settings(config)}
         return record | {f"{name}_version": versions[name] for name in VERSIONS}
@@ -168,9 +177,11 @@ class Row:
         """The row from a record as `to_record` returns it."""
         own = {part.name: record[part.name] for part in fields(cls) if part.name in record}
         hyper = {name: record[name] for name in ("split", "seed", *HYPER)}
+        hyper |= {name: record["options"][name] for name in GIVEN if name in record["options"]}
+        options = tuple((name, value) for name, value in record["options"].items() if name not in GIVEN)
         return cls(
             **own,
-            replica=Replica(**hyper, options=tuple(record["options"].items())),
+            replica=Replica(**hyper, options=options),
             config=TrainConfig(record["max_epochs"], record["patience"], **record["protocol"]),
             versions={name: record[f"{name}_version"] for name in VERSIONS},
         )
@@ -191,18 +202,21 @@ def identify(
         "model": model,
         "seed": replica.seed,
         "floats": [float(getattr(replica, name)) for name in HYPER],
-        "options": dict(replica.options),
+        "options": _options(replica),
         "protocol": [config.max_epochs, config.patience, further_settings(config)],
         "search": search,
     }
     return digest(parts)
 
 
+def _options(replica: Replica) -> dict[str, Any]:
+    """What a record keeps as options: those of the model, and hyperparameters that not every run has."""
+    return dict(replica.options) | {name: float(value) for name, value in replica.given.items()}
+
+
 def identify_row(row: Row) -> str:
     """The key that a row must have."""
-    known = ("",) * row.replica.split + (row.split_fingerprint,)
-    data = DatasetRecord(row.dataset, row.dataset_fingerprint, known, row.standin, row.metric, "", 0, 0, 0, 0)
-    return identify(data, row.model, row.replica, row.config, row.search)
+    return identify(DatasetRecord.of_rows([row]), row.model, row.replica, row.config, row.search)
 
 
 def measure_test_share(splits: Sequence[Split]) -> float | None:
@@ -232,7 +246,7 @@ def is_gfgn(model: str) -> bool:
 
 
 def canonical(model: str, replica: Replica) -> Replica:
-    """The replica without what the model ignores: λ if it has no gates, the dropout rate if it takes none, and all
+    """The replica without what the model ignores: λ if it has no gates, dropout rates that it does not take, and all
     hyperparameters if it has no network."""
     if model in CLASSICAL:
         return Replica(replica.split, replica.seed)
@@ -240,7 +254,8 @@ def canonical(model: str, replica: Replica) -> Replica:
     if entry is None:  # one of the user's own has no gates
         return replace(replica, lam=1.0) if is_import_name(model) else replica
     lam = replica.lam if entry.gated else 1.0
-    return replace(replica, lam=lam, dropout=replica.dropout if entry.takes_dropout else 0.0)
+    rate = replica.input_dropout if entry.takes_input_dropout else None
+    return replace(replica, lam=lam, dropout=replica.dropout if entry.takes_dropout else 0.0, input_dropout=rate)
 
 
 def import_own(model: str) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from gfgn.runs.plan import Result, read_result
-from gfgn.runs.record import Row, is_gfgn
+from gfgn.runs.plan import Find, Result, read_result
+from gfgn.runs.record import DatasetRecord, Row, is_gfgn
 from gfgn.runs.study import Cell, Fact, Study
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 from gfgn.train.statistics import difference, paired_test
 
-RowKey = tuple[str, str, Replica, TrainConfig]  # identifies a run within a study
+RowKey = tuple[str, str, Replica, TrainConfig, str]  # identifies a run within a study; the last is its search
 
 
 class ResultsError(ValueError):
@@ -32,24 +32,32 @@ class Change(NamedTuple):
 
 
 class Results:
-    """The results of a study from runs, among them its own."""
+    """The results of a study from runs, among them its own. Runs that another search stopped early are left out."""
 
     def __init__(self, study: Study, rows: Sequence[Row]) -> None:
         self.study = study
-        self.rows = list(rows)
         self._by_key = _index(rows)
+        self._searches = _searches(study, rows)
+        own = {"", *self._searches.values()}
+        self.rows = [row for row in rows if row.search in own]
         self._results: dict[Cell, Result] = {}
         self._changes: dict[Cell, Change | None] = {}
 
     def __getitem__(self, cell: Cell) -> Result:
         if cell not in self._results:
-            plan, name = self.study.plan(cell), self.study.data_name(cell)
-            self._results[cell] = read_result(
-                plan,
-                lambda replicas: [self._by_key.get((name, cell.model, each, plan.config)) for each in replicas],
-                self.test_share(cell),
-            )
+            plan = self.study.plan(cell)
+            searches = dict.fromkeys((self._searches.get(cell, ""), ""))
+
+            def finder(name: str) -> Find:
+                return lambda replicas: [self._find((name, cell.model, run, plan.config), searches) for run in replicas]
+
+            first, *others = map(finder, self.study.data_names(cell))
+            self._results[cell] = read_result(plan, first, self.test_share(cell), others)
         return self._results[cell]
+
+    def _find(self, run: tuple[str, str, Replica, TrainConfig], searches: Iterable[str]) -> Row | None:
+        """The row of a run; one that the first of the searches stopped early comes first."""
+        return next((row for search in searches if (row := self._by_key.get((*run, search))) is not None), None)
 
     def test_share(self, cell: Cell) -> float:
         """The number of test nodes over that of all other nodes of a split."""
@@ -98,6 +106,21 @@ class Results:
         return scale * fmean(values) if values else None
 
 
+def _searches(study: Study, rows: Sequence[Row]) -> dict[Cell, str]:
+    """The hash of the search of each cell that has runs which a search stopped early."""
+    stopped = {(row.dataset, row.model) for row in rows if row.dropped}
+    by_split: dict[str, dict[int, Row]] = {}  # one run of each split, by dataset
+    for row in rows if stopped else ():
+        by_split.setdefault(row.dataset, {}).setdefault(row.replica.split, row)
+    records = {name: DatasetRecord.of_rows(list(own.values())) for name, own in by_split.items()}
+    searches = {}
+    for cell in study.all_cells() if stopped else ():
+        plan, name = study.plan(cell), study.data_name(cell)
+        if (name, cell.model) in stopped and by_split[name].keys() >= set(range(plan.splits)):
+            searches[cell] = plan.search(records[name])
+    return searches
+
+
 def _splits(rows: Sequence[Row]) -> dict[int, str]:
     return {row.replica.split: row.split_fingerprint for row in rows}
 
@@ -106,7 +129,7 @@ def _index(rows: Sequence[Row]) -> dict[RowKey, Row]:
     """The runs by key; within a study, a name must mean one graph."""
     index: dict[RowKey, Row] = {}
     for row in rows:
-        other = index.setdefault((row.dataset, row.model, row.replica, row.config), row)
+        other = index.setdefault((row.dataset, row.model, row.replica, row.config, row.search), row)
         if (other.dataset_fingerprint, other.split_fingerprint) != (row.dataset_fingerprint, row.split_fingerprint):
             raise ResultsError(
                 f"rows must be of one graph and one split per name, got two different ones of {row.dataset!r}, "

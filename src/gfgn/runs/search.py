@@ -82,17 +82,17 @@ SPACE: Space = {
 
 
 def sample(space: Space, count: int, seed: int = 0) -> list[Configuration]:
-    """Draws `count` random configurations from a space. A larger `count` begins with the same ones."""
+    """Draws `count` random configurations from a space. A larger `count` begins with the same ones.
+
+    The values of one axis depend on its name and range, `count` and `seed` alone: models whose spaces share some axes
+    have the same values on these.
+    """
     if count < 1:
         raise ValueError(f"count must be 1 or larger, got {count}")
     if not space:
         raise ValueError(f"space must name one or more of {', '.join(HYPER)} or options of a model, got none")
-    names = sorted(space)
-    draws = [Stream(seed, number).uniform(len(names)) for number in range(count)]
-    return [
-        {name: space[name].draw(float(quantile)) for name, quantile in zip(names, quantiles, strict=True)}
-        for quantiles in draws
-    ]
+    draws = {name: Stream(seed, *name.encode()).uniform(count).tolist() for name in sorted(space)}
+    return [{name: space[name].draw(draws[name][number]) for name in draws} for number in range(count)]
 
 
 def random_search(

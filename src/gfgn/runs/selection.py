@@ -55,8 +55,8 @@ def select(runs: Sequence[Validated]) -> Selection:
     """Ranks configurations by their mean validation score over splits. Test scores are not read.
 
     A tie goes to the more conservative configuration: the smaller learning rate, then the larger weight decay, the
-    larger dropout, the smaller λ, then options in order. Configurations with a run that diverged have no score and come
-    after all others, those that a search stopped early come last.
+    larger dropout, the smaller λ, the larger input dropout, then options in order. Configurations with a run that
+    diverged have no score and come after all others, those that a search stopped early come last.
 
     Args:
         runs: Runs of one model on one dataset; the same splits and seeds for every configuration.
@@ -96,4 +96,5 @@ def _order(candidate: Candidate) -> tuple[Any, ...]:
     hyper = make_replica(candidate.configuration)
     options = tuple((name, str(value)) for name, value in hyper.options)
     score = -math.inf if math.isnan(candidate.val) else round(candidate.val, 12)
-    return (candidate.dropped, -score, hyper.lr, -hyper.weight_decay, -hyper.dropout, hyper.lam, options)
+    rates = (-hyper.dropout, hyper.lam, -hyper.input_rate)
+    return (candidate.dropped, -score, hyper.lr, -hyper.weight_decay, *rates, options)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import find_model
 from gfgn.runs.grid import Configuration
 from gfgn.runs.plan import Plan
+from gfgn.runs.search import Space
 from gfgn.runs.views import GraphFile, View, data_name, known_test_share, load_view
 from gfgn.train.config import TrainConfig
 
@@ -82,6 +83,25 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Search:
+    """How the configurations of a study were drawn: the same number for every model.
+
+    Attributes:
+        configurations: Number of configurations per model.
+        seed: Seed of the draw.
+        space: The axes that all models share; every model has the same values on them.
+        rungs: Epochs at which successive halving stops the worse half of the configurations; empty without it.
+        own: By model, the further axes.
+    """
+
+    configurations: int
+    seed: int
+    space: Space
+    rungs: tuple[int, ...] = ()
+    own: Mapping[str, Space] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Study:
     """A study: models, each with the configurations to choose from, on the first splits of datasets, with seeds from 0
     on."""
@@ -100,6 +120,9 @@ class Study:
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the datasets of models that do not run on all
     published: Published = field(default_factory=Published)
     graphs: Mapping[str, GraphFile] = field(default_factory=dict)  # the datasets that are graphs of the user's own
+    search: Search | None = None  # where configurations are drawn, not a grid
+    view: View = field(default_factory=View)  # of all datasets, unless a variant has another
+    draws: int = 1  # of the random edges of a noisy view
 
     def load(self, dataset: str, view: View, root: Path | None = None) -> Dataset:
         """A view of one of the datasets; `root` is the folder of those of the registry."""
@@ -125,13 +148,24 @@ class Study:
         """The view, configurations and training of a cell."""
         if cell.at is not None:
             return self.variants[cell.at]
-        return Variant(View(), self.models, self.configs.get(cell.model, self.config))
+        return Variant(self.view, self.models, self.configs.get(cell.model, self.config))
+
+    def views(self, cell: Cell) -> list[View]:
+        """The views of a cell: one per draw of its random edges. Configurations are chosen on the first."""
+        view = self.variant(cell).view
+        return [replace(view, draw=draw) for draw in range(self.draws)] if view.noise else [view]
 
     def data_name(self, cell: Cell) -> str:
-        """The name of a cell's data in its runs."""
-        return data_name(cell.dataset, self.variant(cell).view)
+        """The name of a cell's data in its runs; that of the first draw of a noisy view."""
+        return self.data_names(cell)[0]
+
+    def data_names(self, cell: Cell) -> list[str]:
+        """The names of a cell's data in its runs, one per draw."""
+        return [data_name(cell.dataset, view) for view in self.views(cell)]
 
     def plan(self, cell: Cell) -> Plan:
         """The runs of a cell."""
         variant = self.variant(cell)
-        return Plan(cell.model, variant.models[cell.model], self.splits, self.seeds, variant.config)
+        rungs = () if self.search is None else self.search.rungs
+        options: dict[str, Any] = {"halving": bool(rungs), "rungs": rungs, "draws": len(self.views(cell))}
+        return Plan(cell.model, variant.models[cell.model], self.splits, self.seeds, variant.config, **options)

@@ -9,7 +9,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,24 @@ from typing import Any
 from gfgn.data.datasets.catalog import DATASETS
 from gfgn.data.files import read_yaml
 from gfgn.data.messages import shown
+from gfgn.nn.entry import SHARED
 from gfgn.nn.own import entry_points, is_import_name
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.runs.grid import Configuration, grid, make_replicas
-from gfgn.runs.record import HYPER
-from gfgn.runs.study import AXES, MEASURES, At, Axis, Fact, Published, Study, StudyError, Variant
+from gfgn.runs.record import GIVEN, HYPER
+from gfgn.runs.search import Choice, LogUniform, Space, Uniform, sample
+from gfgn.runs.study import AXES, MEASURES, At, Axis, Fact, Published, Search, Study, StudyError, Variant
 from gfgn.runs.views import GraphFile, View
 from gfgn.train.config import TrainConfig
 from gfgn.train.minibatch import SAMPLING
 
 Check = Callable[[str, Any], Any]  # of the name of a part of a study in messages, and its content
-REQUIRED = ("title", "datasets", "models", "grid", "splits", "seeds", "training")
+REQUIRED = ("title", "datasets", "models", "splits", "seeds", "training")
 READING = ("id", "label", "split", "drop", "undirected", "scale", "stratify", "metric", "num_splits")  # of a graph
-OPTIONAL = ("about", "training_of", "vary", "only", "published")
+OPTIONAL = ("grid", "search", "about", "data", "training_of", "vary", "draws", "only", "published")
+NUMBERS = (*HYPER, *GIVEN)
+SHARED_AXES = (*NUMBERS, *SHARED)  # what all models may share
+RANGES = {"uniform": Uniform, "log_uniform": LogUniform}
 
 
 def read_study(path: Path, trust_code: bool = False) -> Study:
@@ -49,13 +54,17 @@ def make_study(content: Any, name: str, folder: Path = Path(), trust_code: bool 
     """Makes a study from the content of a YAML file and checks it; paths of graphs are relative to `folder`."""
     with _named(f"study {name}"):
         _check_keys("the study", content, REQUIRED, OPTIONAL)
+        if ("grid" in content) == ("search" in content):
+            raise StudyError(f"the study must have grid or search, got {'both' if 'grid' in content else 'neither'}")
         graphs = _graphs(content["datasets"], folder)
         datasets = tuple(graphs)
         own_graphs = {name: graph for name, graph in graphs.items() if graph is not None}
         if not trust_code:
             _refuse_code(content["models"])
-        models = _models(content)
         config = _config({}, "training", content["training"])
+        search = _search(content, config) if "search" in content else None
+        models = _models(content) if search is None else _drawn(search)
+        view = _view("data", content.get("data", {}), datasets)
         vary = _axis(content.get("vary"))
         own = _table(models, partial(_config, asdict(config)), "training_of", content.get("training_of", {}))
         if own and vary is not None:
@@ -71,10 +80,13 @@ def make_study(content: Any, name: str, folder: Path = Path(), trust_code: bool 
             config=config,
             configs=own,
             vary=vary,
-            variants={} if vary is None else _variants(vary, content, Variant(View(), models, config), datasets),
+            variants={} if vary is None else _variants(vary, content, Variant(view, models, config), datasets),
             only=_table(models, partial(_names, datasets), "only", content.get("only", {})),
             published=_published(own_graphs, models, content.get("published", {})),
             graphs=own_graphs,
+            search=search,
+            view=view,
+            draws=_draws(vary, content.get("draws", 1)),
         )
 
 
@@ -93,6 +105,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "a finite number": lambda value: type(value) in (int, float) and abs(value) < math.inf,
     "a whole number, 1 or larger": lambda value: type(value) is int and value >= 1,
+    "a whole number, 0 or larger": lambda value: type(value) is int and value >= 0,
     "a mapping": lambda value: isinstance(value, dict),
     "a list": lambda value: isinstance(value, list),
     "a list of one or more values": lambda value: isinstance(value, list) and len(value) > 0,
@@ -238,31 +251,106 @@ def _models(
     content: dict[str, Any], changes: Mapping[str, Any] | None = None, where: str = ""
 ) -> dict[str, tuple[Configuration, ...]]:
     """Each model's configurations: a model's own choices override the shared grid, a variant's override both."""
-    shared = _table(HYPER, lambda what, values: values, "grid", content["grid"])
-    own = _table(_model, partial(_of_kind, "a mapping"), "models", content["models"])
-    if not own:
-        raise StudyError(f"models must name at least one of {', '.join(MODELS)}, got none")
+    shared = _table(SHARED_AXES, lambda what, values: values, "grid", content["grid"])
+    own = _own_axes(content)
     return {model: _grid(f"{where}models.{model}", model, own[model] | dict(changes or {}), shared) for model in own}
 
 
 def _grid(where: str, model: str, own: dict[str, Any], shared: dict[str, Any]) -> tuple[Configuration, ...]:
     entry = find_model(model)
-    ignored = {*(() if entry.gated else ("lam",)), *(() if entry.takes_dropout else ("dropout",))}
-    hyper = [name for name in HYPER if name not in ignored]
-    choices = {name: values for name, values in shared.items() if name in hyper} | own
+    choices = {name: values for name, values in shared.items() if name not in entry.ignored} | own
     for name, values in choices.items():
-        if not entry.further or name in HYPER:
-            _known([*hyper, *entry.parameters, *SAMPLING.get(model, ())], where, name)
+        _check_axis(model, where, name)
         _of_kind("a list of one or more values", f"{where}.{name}", values)
-        if name in HYPER:
+        if name in NUMBERS:
             choices[name] = [_number(f"{where}.{name}", value) for value in values]
     with _named(where):
-        configurations = grid(**choices)
-        for replica in make_replicas(model, configurations, [0]):
-            options = tuple((name, value) for name, value in replica.options if name not in SAMPLING.get(model, ()))
-            settings = entry.settings(model, options, dict.fromkeys(entry.needs, 1))
-            entry.check(model, 1, 2, settings)
+        return _checked(model, grid(**choices))
+
+
+def _own_axes(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each model has of its own."""
+    own = _table(_model, partial(_of_kind, "a mapping"), "models", content["models"])
+    if not own:
+        raise StudyError(f"models must name at least one of {', '.join(MODELS)}, got none")
+    return own
+
+
+def _check_axis(model: str, where: str, name: str) -> None:
+    """Refuses a hyperparameter or option that a model does not have."""
+    entry = find_model(model)
+    hyper = [each for each in NUMBERS if each not in entry.ignored]
+    if not entry.further or name in NUMBERS:
+        _known([*hyper, *entry.options, *SAMPLING.get(model, ())], where, name)
+
+
+def _checked(model: str, configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
+    """The configurations of a model, after checking that they can be trained."""
+    entry, sampling = find_model(model), SAMPLING.get(model, ())
+    for options in dict.fromkeys(replica.options for replica in make_replicas(model, configurations, [0])):
+        given = tuple((name, value) for name, value in options if name not in sampling)
+        entry.check(model, 1, 2, entry.settings(model, given, dict.fromkeys(entry.needs, 1)))
     return tuple(configuration | entry.fixed for configuration in configurations)
+
+
+def _search(content: dict[str, Any], config: TrainConfig) -> Search:
+    """The search of a study: what all models share, and what each has of its own."""
+    checks: dict[str, Check] = {
+        "configurations": partial(_of_kind, "a whole number, 1 or larger"),
+        "seed": partial(_of_kind, "a whole number, 0 or larger"),
+        "space": partial(_table, SHARED_AXES, _range),
+        "rungs": partial(_rungs, config),
+    }
+    search = content["search"]
+    _check_keys("search", search, ("configurations", "space"), ("seed", "rungs"))
+    made = {name: checks[name](f"search.{name}", value) for name, value in search.items()}
+    own: dict[str, Space] = {}
+    for model, axes in _own_axes(content).items():
+        for name in axes:
+            _check_axis(model, f"models.{model}", name)
+            if name in made["space"]:
+                raise StudyError(f"models.{model} must not have {name}, which all models share in search.space")
+        own[model] = {name: _range(f"models.{model}.{name}", values) for name, values in axes.items()}
+    return Search(**{"seed": 0, **made}, own=own)
+
+
+def _range(what: str, content: Any) -> Uniform | Choice:
+    """What one axis is drawn from: a list of values, or a range of numbers."""
+    if isinstance(content, list):
+        return Choice(tuple(_of_kind("a list of one or more values", what, content)))
+    if not isinstance(content, dict) or len(content) != 1:
+        known = ", ".join(f"{{{name}: [low, high]}}" for name in RANGES)
+        raise StudyError(f"{what} must be a list of values or one of {known}, got {shown(content)}")
+    ((name, ends),) = content.items()
+    kind = RANGES[_known(RANGES, what, name)]
+    numbers = _each(_number, f"{what}.{name}", ends)
+    if len(numbers) != 2:
+        raise StudyError(f"{what}.{name} must be two numbers, the smaller one first, got {shown(ends)}")
+    with _named(f"{what}.{name}"):
+        return kind(*numbers)
+
+
+def _rungs(config: TrainConfig, what: str, content: Any) -> tuple[int, ...]:
+    rungs = _each(partial(_of_kind, "a whole number, 1 or larger"), what, content)
+    if list(rungs) != sorted(set(rungs)) or (rungs and rungs[-1] >= config.max_epochs):
+        raise StudyError(f"{what} must be increasing and below max_epochs, {config.max_epochs}, got {shown(content)}")
+    return rungs
+
+
+def _drawn(search: Search) -> dict[str, tuple[Configuration, ...]]:
+    """Each model's configurations: the same number, and the same values on the axes that all models share."""
+    models = {}
+    for model, own in search.own.items():
+        space = {name: axis for name, axis in search.space.items() if name not in find_model(model).ignored}
+        with _named(f"models.{model}"):
+            models[model] = _checked(model, sample({**space, **own}, search.configurations, search.seed))
+        distinct = len(make_replicas(model, models[model], [0]))
+        if distinct < search.configurations:
+            raise StudyError(
+                f"search.configurations must be at most the number of different ones that are drawn for {model}, "
+                f"{distinct}, got {search.configurations}"
+            )
+    return models
 
 
 def _config(standard: dict[str, Any], what: str, changes: Any) -> TrainConfig:
@@ -292,6 +380,14 @@ def _axis(content: Any) -> Axis | None:
     return Axis(name, numbers)
 
 
+def _draws(vary: Axis | None, content: Any) -> int:
+    """The number of draws of random edges, which only a study of noise has."""
+    draws: int = _of_kind("a whole number, 1 or larger", "draws", content)
+    if draws > 1 and (vary is None or vary.name != "noise"):
+        raise StudyError(f"draws must be 1 unless the study varies noise, got {draws}")
+    return draws
+
+
 def _variants(vary: Axis, content: dict[str, Any], standard: Variant, datasets: Sequence[str]) -> dict[At, Variant]:
     """The variant of each value of what is varied: the standard with one change."""
     if vary.name == "variant":
@@ -299,7 +395,7 @@ def _variants(vary: Axis, content: dict[str, Any], standard: Variant, datasets: 
         what = "vary.variant"
         return {name: _variant(f"{what}.{name}", changes, content, standard, datasets) for name, changes in given}
     if vary.name == "noise":
-        return {value: standard._replace(view=View(noise=float(value))) for value in vary.values}
+        return {value: standard._replace(view=replace(standard.view, noise=float(value))) for value in vary.values}
     models = standard.models.items()
     return {
         lam: standard._replace(models={name: tuple({**each, "lam": lam} for each in own) for name, own in models})
@@ -310,19 +406,22 @@ def _variants(vary: Axis, content: dict[str, Any], standard: Variant, datasets: 
 def _variant(what: str, changes: Any, content: dict[str, Any], standard: Variant, datasets: Sequence[str]) -> Variant:
     _check_keys(what, changes, (), ("about", "data", "grid", "training"))
     grid = _of_kind("a mapping", f"{what}.grid", changes.get("grid", {}))
+    if grid and "search" in content:
+        raise StudyError(f"{what}.grid must not be given in a study with search, got {shown(grid)}")
     return Variant(
-        _view(f"{what}.data", changes.get("data", {}), datasets),
+        _view(f"{what}.data", changes.get("data", {}), datasets, standard.view),
         _models(content, grid, f"{what}.") if grid else standard.models,
         _config(asdict(standard.config), f"{what}.training", changes.get("training", {})),
         _text(f"{what}.about", changes.get("about", "")),
     )
 
 
-def _view(what: str, content: Any, datasets: Iterable[str]) -> View:
+def _view(what: str, content: Any, datasets: Iterable[str], standard: View | None = None) -> View:
+    """A view: the standard with changes."""
     _check_keys(what, content, (), [part.name for part in fields(View)])
-    fractions = content.get("fractions")
+    changes: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
     with _named(what):
-        view = View(**{**content, "fractions": None if fractions is None else tuple(fractions)})
+        view = replace(standard or View(), **changes)
     own = [name for name in datasets if name not in DATASETS]
     if view.features != "normalized" and own:
         raise StudyError(f"{what}: features must be normalized for {', '.join(own)}, got {view.features}")

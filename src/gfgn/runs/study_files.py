@@ -40,6 +40,7 @@ def chosen_csv(results: Results) -> str:
     vary = results.study.vary
     axis = [] if vary is None else [vary.name if vary.name != "lam" else "at_lam"]
     header = ["dataset", "model", *axis, "lr", "weight_decay", "dropout", "lam", "own", "val", "std", "runs", "chosen"]
+    halved = results.study.search is not None and bool(results.study.search.rungs)
     lines: list[list[object]] = []
     for cell in results.study.all_cells():
         selection = results[cell].selection
@@ -48,8 +49,10 @@ def chosen_csv(results: Results) -> str:
             at: list[object] = ["" if cell.at is None else cell.at] if axis else []
             hyper = [replica.lr, replica.weight_decay, replica.dropout, replica.lam]
             scores = [f"{candidate.val:.6f}", f"{candidate.std:.6f}", candidate.runs, int(rank == 0)]
-            lines.append([cell.dataset, cell.model, *at, *hyper, own_parameters(replica.options), *scores])
-    return _csv(header, lines)
+            scores += [int(candidate.dropped)] * halved
+            own = own_parameters((*replica.given.items(), *replica.options))
+            lines.append([cell.dataset, cell.model, *at, *hyper, own, *scores])
+    return _csv([*header, *["dropped"] * halved], lines)
 
 
 def read_times(path: Path) -> list[Time]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def run_study(
     with Store(out / STORE) as store:
         outcome.reused = _fill(store, study, out, reuse, log)
         try:
-            for data, plans in _datasets(study, cells, datasets, root, progress) if train else ():
+            for data, plans in _datasets(study, cells, datasets, store, root, progress) if train else ():
                 _check_graph(store, data, out)
                 moved = data.to(device)  # once for all models, so that what they cache about its graph is kept
                 for group in group_plans(plans):
@@ -174,14 +174,22 @@ class _Progress(ProgressCallback):
 
 
 def _datasets(
-    study: Study, cells: Sequence[Cell], named: Sequence[str], root: Path | None, progress: _Progress
+    study: Study, cells: Sequence[Cell], named: Sequence[str], store: Store, root: Path | None, progress: _Progress
 ) -> Iterator[tuple[Dataset, list[Plan]]]:
-    """Every view of a dataset with its plans. One that cannot be loaded is left out, unless it was named."""
-    plans: dict[tuple[str, View], list[Plan]] = {}
-    for cell in cells:
-        plans.setdefault((cell.dataset, study.variant(cell).view), []).append(study.plan(cell))
-    for name, view in plans:
+    """Every view of a dataset with its plans. One that cannot be loaded is left out, unless it was named.
+
+    First the views that configurations are chosen on, then further draws of random edges, with what was chosen.
+    """
+    views: dict[tuple[str, View], list[Cell]] = {}
+    for draw in range(study.draws):
+        for cell in cells:
+            for view in study.views(cell)[draw : draw + 1]:
+                views.setdefault((cell.dataset, view), []).append(cell)
+    for (name, view), own in views.items():
         progress.check_time()
+        plans = _chosen(study, own, store) if view.draw else [replace(study.plan(cell), draws=1) for cell in own]
+        if not plans:
+            continue
         try:
             data = study.load(name, view, root)
         except (OSError, ImportError) as error:
@@ -189,7 +197,14 @@ def _datasets(
                 raise
             progress.leave_out(name, error)
         else:
-            yield data, plans[name, view]
+            yield data, plans
+
+
+def _chosen(study: Study, cells: Sequence[Cell], store: Store) -> list[Plan]:
+    """The plans of cells with nothing left to choose; cells whose configuration is not chosen yet are left out."""
+    results = Results(study, _own_rows(store, study))
+    chosen = [(study.plan(cell), results[cell].configuration) for cell in cells]
+    return [replace(plan, configurations=(best,), draws=1) for plan, best in chosen if best is not None]
 
 
 def _train(
@@ -232,9 +247,9 @@ def _fill(store: Store, study: Study, out: Path, reuse: Sequence[Path], log: Log
         return []
     needed = set()
     for cell in study.all_cells():
-        plan, name = study.plan(cell), study.data_name(cell)
+        plan, names = study.plan(cell), study.data_names(cell)
         replicas = make_replicas(plan.model, plan.configurations, range(plan.splits), range(plan.seeds))
-        needed |= {(name, plan.model, replica, plan.config) for replica in replicas}
+        needed |= {(name, plan.model, replica, plan.config) for name in names for replica in replicas}
     taken = []
     for folder in reuse:
         if folder.resolve() == out.resolve():
@@ -248,7 +263,8 @@ def _fill(store: Store, study: Study, out: Path, reuse: Sequence[Path], log: Log
 
 
 def _own_rows(store: Store, study: Study) -> list[Row]:
-    """The runs of the study's datasets and models that were trained as the study trains them."""
-    wanted = {(study.data_name(cell), cell.model, study.variant(cell).config) for cell in study.all_cells()}
-    rows = store.rows(dataset=sorted({name for name, _, _ in wanted}), model=list(study.models))
+    """The runs of the study's datasets and models that were trained as the study trains them, dropped ones included."""
+    cells = study.all_cells()
+    wanted = {(name, cell.model, study.variant(cell).config) for cell in cells for name in study.data_names(cell)}
+    rows = store.rows(dropped=True, dataset=sorted({name for name, _, _ in wanted}), model=list(study.models))
     return [row for row in rows if (row.dataset, row.model, row.config) in wanted]

@@ -22,7 +22,6 @@ from gfgn.graph import Graph
 from gfgn.runs.record import measure_test_share
 from gfgn.train.statistics import TEST_SHARE
 
-NOISE_SEED = 0
 CHOICES = {
     "features": ("normalized", "raw"),
     "edges": ("undirected", "directed", "reversed"),
@@ -46,6 +45,7 @@ class View:
     edges: str = "undirected"  # or "directed" as in the files, or "reversed"
     fractions: tuple[float, float] | None = None  # of training and validation nodes, for random splits within classes
     nodes: str = "all"  # which nodes the splits cover: or the "largest part", the largest connected component
+    draw: int = 0  # which random edges: the seed of the noise
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
@@ -53,6 +53,8 @@ class View:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}")
         if self.noise and self.edges != "undirected":
             raise ValueError(f"noise must be 0 where edges are {self.edges}, got {self.noise}")
+        if self.draw < 0 or (self.draw and not self.noise):
+            raise ValueError(f"draw must be 0 without noise, and 0 or larger with it, got {self.draw}")
         if self.fractions is not None:
             if len(self.fractions) != 2:
                 raise ValueError(f"fractions must be two, of training and validation nodes, got {self.fractions}")
@@ -78,6 +80,7 @@ def data_name(dataset: str, view: View | None = None) -> str:
     entry = DATASETS.get(dataset)
     name = f"{dataset} (stand-in)" if entry is not None and entry.standin else dataset
     name += f"+{100 * view.noise:g}%" if view.noise else ""
+    name += f" draw {view.draw}" if view.draw else ""
     changes = [getattr(view, part) for part, known in CHOICES.items() if getattr(view, part) != known[0]]
     if view.fractions is not None:
         changes.append("/".join(f"{100 * part:.0f}" for part in (*view.fractions, 1 - sum(view.fractions))))
@@ -121,7 +124,7 @@ def load_view(name: str, view: View, root: Path | None = None, file: GraphFile |
     if view.edges == "reversed":
         graph = Graph.from_edge_index(graph.edge_index.flip(0), graph.num_nodes, dtype=graph.dtype)
     if view.noise:
-        graph = add_random_edges(graph, view.noise, NOISE_SEED)
+        graph = add_random_edges(graph, view.noise, view.draw)
     return replace(data, name=data_name(name, view), graph=graph, splits=_splits(data, view))
 
 

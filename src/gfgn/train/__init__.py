@@ -14,17 +14,25 @@ if TYPE_CHECKING:
     from gfgn.train.replica import Replica, Run, Status
     from gfgn.train.settings import keep_freed_memory
     from gfgn.train.statistics import (
+        Estimate,
         PairedTest,
         Summary,
         average_ranks,
+        best_interval,
+        dataset_ranks,
         difference,
+        estimate,
+        estimate_difference,
+        holm,
         paired_test,
+        rank_intervals,
         split_means,
         summarize,
     )
 
 __all__ = [
     "ClassReport",
+    "Estimate",
     "PairedTest",
     "Replica",
     "Run",
@@ -32,10 +40,16 @@ __all__ = [
     "Summary",
     "TrainConfig",
     "average_ranks",
+    "best_interval",
+    "dataset_ranks",
     "difference",
+    "estimate",
+    "estimate_difference",
     "evaluate_classes",
+    "holm",
     "keep_freed_memory",
     "paired_test",
+    "rank_intervals",
     "split_means",
     "summarize",
     "train_minibatch",
@@ -52,6 +66,9 @@ __getattr__ = lazy_names(
         "gfgn.train.minibatch": "train_minibatch",
         "gfgn.train.replica": "Replica Run Status",
         "gfgn.train.settings": "keep_freed_memory",
-        "gfgn.train.statistics": "PairedTest Summary average_ranks difference paired_test split_means summarize",
+        "gfgn.train.statistics": (
+            "Estimate PairedTest Summary average_ranks best_interval dataset_ranks difference estimate "
+            "estimate_difference holm paired_test rank_intervals split_means summarize"
+        ),
     },
 )

@@ -1,8 +1,8 @@
 """`Batch`: replicas that train together as one program.
 
 The parameters of all replicas are stacked, the forward pass is `vmap`ped over the stack, and everything that differs
-between replicas (split, learning rate, dropout, λ, best epoch) is a vector. An epoch does not synchronize with the
-device, so that on CUDA it is captured once and replayed.
+between replicas (split, learning rate, dropout rates, λ, best epoch) is a vector. An epoch does not synchronize with
+the device, so that on CUDA it is captured once and replayed.
 
 Replicas are independent: alone or among many, in any order and on any number of threads, a replica has the same
 result, bit for bit. Its dropout is a hash of its seed, the step, the layer and the position; PyTorch's functions whose
@@ -115,6 +115,7 @@ class Batch:
             "lr": vector("lr"),
             "weight_decay": vector("weight_decay"),
             "dropout": vector("dropout", rate_dtype(device)),
+            "input_dropout": vector("input_rate", rate_dtype(device)),
             "lam": vector("lam"),
             "seed": mix(seeds ^ (seeds >> 32) ^ 0x5EED),
             "split": torch.tensor(splits, device=device),
@@ -196,7 +197,9 @@ class Batch:
         return self.program(self._state(kind), self._own(), part, training=False, scores=scores)[0]
 
     def _own(self) -> dict[str, Tensor]:
-        return {"key": self.tensors["seed"], "dropout": self.tensors["dropout"], "lam": self.tensors["lam"]}
+        return {"key": self.tensors["seed"]} | {
+            name: self.tensors[name] for name in ("dropout", "input_dropout", "lam")
+        }
 
     def _state(self, kind: str) -> State:
         buffer = "buffer" if kind == "parameter" else "best buffer"
@@ -273,6 +276,12 @@ class Batch:
             self.tensors["best_epoch"] < 0, torch.nan, self.tensors["best_score"]
         ).tolist()
         return scores
+
+    def release(self) -> None:
+        """Frees the memory of captured epochs; the next one is captured again."""
+        self._captured = []
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def keep(self, indices: Sequence[int]) -> None:
         """Removes all replicas but those at the given indices, whose order is the new one."""

@@ -45,11 +45,17 @@ class OwnProgram(Program):
     """
 
     def __init__(
-        self, model: Model, settings: Mapping[str, Any], data: Dataset, device: torch.device, dropout: float, mode: Mode
+        self,
+        model: Model,
+        settings: Mapping[str, Any],
+        data: Dataset,
+        device: torch.device,
+        rates: Mapping[str, float],
+        mode: Mode,
     ) -> None:
         self.model, self.mode = model, mode
-        self._settings, self._data, self._dropout = dict(settings), data, dropout
-        self.module = seeded_module(model, data, settings, 0, dropout).to(device, data.x.dtype)
+        self._settings, self._data, self._rates = dict(settings), data, dict(rates)  # rates of dropout
+        self.module = seeded_module(model, data, settings, 0, **self._rates).to(device, data.x.dtype)
         self._called, self._names = _Called(self.module), forward_arguments(self.module)
         self._constants = Constants() if mode is Mode.CONSTANTS else None
         self._by_feature = mode is Mode.CONSTANTS and is_smaller_sparse(data.x)
@@ -60,7 +66,7 @@ class OwnProgram(Program):
         return sum(value.numel() for value in self.module.parameters() if value.requires_grad)
 
     def initial(self, seed: int) -> State:
-        module = seeded_module(self.model, self._data, self._settings, seed, self._dropout).to(self._data.x.dtype)
+        module = seeded_module(self.model, self._data, self._settings, seed, **self._rates).to(self._data.x.dtype)
         learned = {name: value.detach() for name, value in module.named_parameters() if value.requires_grad}
         frozen = {name: value.detach() for name, value in module.named_parameters() if not value.requires_grad}
         return State(learned, frozen | {name: value.detach() for name, value in module.named_buffers()})
@@ -94,7 +100,7 @@ class OwnProgram(Program):
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         # A program of its own is tried: this one, and what its module remembers, stays as it is.
-        tried = OwnProgram(self.model, self._settings, self._data, parts[0].x.device, self._dropout, self.mode)
+        tried = OwnProgram(self.model, self._settings, self._data, parts[0].x.device, self._rates, self.mode)
         tried._try(state, own, parts)
         before = tried._remembered()
         try:

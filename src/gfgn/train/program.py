@@ -18,11 +18,17 @@ from gfgn.train.task import Part
 
 
 def seeded_module(
-    model: Model, data: Dataset, settings: Mapping[str, Any], seed: int, dropout: float = 0.0, lam: float = 1.0
+    model: Model,
+    data: Dataset,
+    settings: Mapping[str, Any],
+    seed: int,
+    dropout: float = 0.0,
+    lam: float = 1.0,
+    input_dropout: float | None = None,
 ) -> nn.Module:
     """The model with the initial parameters of a seed; PyTorch's global generator is neither read nor changed."""
     with seeded(seed):
-        return model.build(data.num_features, data.num_classes, dropout, lam, settings)
+        return model.build(data.num_features, data.num_classes, dropout, lam, settings, input_dropout)
 
 
 class State(NamedTuple):
@@ -38,14 +44,14 @@ class Program:
     def __init__(self, model: Model, settings: dict[str, Any], data: Dataset, device: torch.device) -> None:
         self.model = model
         self._settings, self._data = settings, data
-        # Wherever a submodule keeps one of these two as an attribute, each replica's own value is set instead.
-        dropout, lam = torch.zeros(()), torch.ones(())
+        # Wherever a submodule keeps one of these as an attribute, each replica's own value is set instead.
+        own = {"dropout": torch.zeros(()), "input_dropout": torch.zeros(()), "lam": torch.ones(())}
         with seeded(0):
-            module = model.build(data.num_features, data.num_classes, dropout, lam, settings)
+            module = model.build(data.num_features, data.num_classes, settings=settings, **own)
         self.module = module.to(device, data.x.dtype)
         self._attributes = [
             (child, name, key)
-            for key, placeholder in (("dropout", dropout), ("lam", lam))
+            for key, placeholder in own.items()
             for child in self.module.modules()
             for name, value in vars(child).items()
             if value is placeholder
@@ -66,7 +72,8 @@ class Program:
     ) -> tuple[Any, dict[str, Tensor]]:
         """`[R, N, C]` logits, with `scores` also the gates of the first layer, and the buffers afterwards.
 
-        Values of `state` are `[R, …]`; `own` has each replica's `"key"` of random numbers, `"dropout"` and `"lam"`.
+        Values of `state` are `[R, …]`; `own` has each replica's `"key"` of random numbers, `"dropout"`,
+        `"input_dropout"` and `"lam"`.
         """
         self.module.train(training)
         options = {"return_scores": True} if scores else {}

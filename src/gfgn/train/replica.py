@@ -23,6 +23,7 @@ class Replica:
         lam: λ, the largest value of a gate; models without gates ignore it.
         options: Further parameters of the model as `(name, value)` pairs, see `gfgn.nn.MODELS`; sorted by name.
             Replicas with different options train in different batches.
+        input_dropout: Dropout rate of the features, the input of the first layer; `None` for `dropout`.
     """
 
     split: int = 0
@@ -32,6 +33,7 @@ class Replica:
     dropout: float = 0.5
     lam: float = 1.0
     options: tuple[tuple[str, Option], ...] = ()
+    input_dropout: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("split", "seed"):
@@ -43,8 +45,9 @@ class Replica:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a finite number, 0 or larger, got {value}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        for name, rate in (("dropout", self.dropout), ("input_dropout", self.input_rate)):
+            if not 0 <= rate < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {rate}")
         options = tuple(sorted((str(name), value) for name, value in self.options))
         if len(dict(options)) < len(options):
             raise ValueError(f"options must name each parameter once, got {options}")
@@ -52,8 +55,19 @@ class Replica:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """All hyperparameters: everything but split and seed."""
-        return {name: getattr(self, name) for name in ("lr", "weight_decay", "dropout", "lam")} | dict(self.options)
+        """All hyperparameters: everything but split and seed, and `input_dropout` only if it is given."""
+        hyper = {name: getattr(self, name) for name in ("lr", "weight_decay", "dropout", "lam")}
+        return hyper | self.given | dict(self.options)
+
+    @property
+    def given(self) -> dict[str, float]:
+        """`input_dropout` by its name; empty if it is not given."""
+        return {} if self.input_dropout is None else {"input_dropout": self.input_dropout}
+
+    @property
+    def input_rate(self) -> float:
+        """Dropout rate of the features."""
+        return self.dropout if self.input_dropout is None else self.input_dropout
 
 
 @dataclass(frozen=True)

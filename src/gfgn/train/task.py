@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gfgn.data.dataset import Dataset
 from gfgn.graph import Graph
-from gfgn.ops.features import sparse_if_smaller, take_rows
+from gfgn.ops.features import row_normalize, sparse_if_smaller, take_rows
 
 RANKING = ("roc_auc", "average_precision")  # metrics that compare nodes of different classes
 
@@ -55,6 +55,17 @@ def with_sparse_features(data: Dataset) -> Dataset:
 def with_dense_features(data: Dataset) -> Dataset:
     """The dataset with dense features, as a model of the user's own expects them."""
     return data if data.x.layout == torch.strided else replace(data, x=data.x.to_dense())
+
+
+def with_features(data: Dataset, features: str) -> Dataset:
+    """The dataset with features as `"given"`, or `"normalized"`: each row divided by the sum of its absolute values.
+
+    The sums are computed on the CPU, where their order is the same every time.
+    """
+    if features == "given":
+        return data
+    x = row_normalize(data.x.cpu())
+    return replace(data, x=x.to(data.x.device))
 
 
 def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None = None) -> Task:

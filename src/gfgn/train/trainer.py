@@ -23,7 +23,7 @@ from gfgn.train.program import Program
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run
 from gfgn.train.settings import SMALL, edge_values, fitting_threads, num_threads
-from gfgn.train.task import Task, make_task
+from gfgn.train.task import Task, make_task, with_features
 
 EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}  # for finished replicas: a check waits for the GPU
 # Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again.
@@ -32,6 +32,8 @@ COMPACT_BELOW = {"cpu": 0.95, "cuda": 0.6}
 # for each other, because Python itself runs in one thread at a time.
 TOGETHER = 0.8 * SMALL
 TOGETHER_OWN = TOGETHER / 4  # of a model of the user's own, whose steps are longer: 20 replicas of Texas, not 80
+LARGEST = 0.7  # fraction of a GPU's free memory that a batch may need
+SPARE = 0.8  # fraction of all its memory that is free before a batch continues
 CACHE_BYTES = 1 << 22  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
@@ -67,6 +69,7 @@ class Trainer:
         self.device = self.data.y.device
         self.seconds = [0.0] * len(self.replicas)
         self._modes: dict[Any, Mode] = {}  # of a model of the user's own, by its options
+        self._data: dict[str, Dataset] = {}  # by the option `features`
 
     def train(self, rungs: list[int], prune: Prune | None) -> None:
         """Trains all replicas; with `prune`, batches wait for each other at every rung."""
@@ -86,25 +89,37 @@ class Trainer:
     def _same_program(self) -> list[list[int]]:
         """Indices of replicas that can share a program: the same options and, for inductive data, the same split.
 
-        A model of the user's own has its dropout rate as a number, and so that is the same, too.
+        A model of the user's own has its dropout rates as numbers, and so these are the same, too.
         """
         groups: dict[Any, list[int]] = {}
         for index, replica in enumerate(self.replicas):
-            dropout = replica.dropout if self.model.own and self.model.takes_dropout else None
-            key = (replica.options, dropout, self.data.inductive and replica.split)
+            rates = tuple(self._rates(replica).values()) if self.model.own else ()
+            key = (replica.options, rates, self.data.inductive and replica.split)
             groups.setdefault(key, []).append(index)
         return list(groups.values())
 
     def _group(self, indices: list[int]) -> Group:
-        splits = sorted({self.replicas[index].split for index in indices})
-        task = make_task(self.data, splits, self.config.graphs_per_step)
-        return Group(self._program(self.replicas[indices[0]], task), task, splits, indices)
+        splits, first = sorted({self.replicas[index].split for index in indices}), self.replicas[indices[0]]
+        task = make_task(self._prepared(first), splits, self.config.graphs_per_step)
+        return Group(self._program(first, task), task, splits, indices)
+
+    def _prepared(self, replica: Replica) -> Dataset:
+        """The dataset with the features that the options of a replica ask for."""
+        features = self.model.applied(replica.options).get("features", "given")
+        if features not in self._data:
+            self._data[features] = with_features(self.data, features)
+        return self._data[features]
+
+    def _rates(self, replica: Replica) -> dict[str, float]:
+        """The dropout rates that a model of the user's own takes."""
+        dropout = {"dropout": replica.dropout} if self.model.takes_dropout else {}
+        return dropout | ({"input_dropout": replica.input_rate} if self.model.takes_input_dropout else {})
 
     def _program(self, replica: Replica, task: Task) -> Program:
         settings = self.model.settings(self.name, replica.options, {"num_nodes": self.data.num_nodes})
         if not self.model.own:
             return Program(self.model, settings, self.data, self.device)
-        make = partial(OwnProgram, self.model, settings, self.data, self.device, replica.dropout)
+        make = partial(OwnProgram, self.model, settings, self.data, self.device, self._rates(replica))
         if replica.options not in self._modes:
             self._modes[replica.options] = choose_mode(make, task.steps[0], self.name)
         return make(self._modes[replica.options])
@@ -142,8 +157,17 @@ class Trainer:
         for rung in [*rungs, self.config.max_epochs]:
             for batch, indices in batches:
                 self._train_batch(batch, indices, rung)
+                if self._is_memory_scarce():
+                    batch.release()
             if rung < self.config.max_epochs:
                 self._prune(batches, rung, prune)
+
+    def _is_memory_scarce(self) -> bool:
+        """Whether what batches keep between rungs could leave too little memory for the next one, see `_fitting`."""
+        if self.device.type != "cuda":
+            return False
+        free, total = torch.cuda.mem_get_info(self.device)
+        return free < SPARE * total
 
     def _train_in_threads(self, threads: int) -> None:
         """Trains one batch per thread: threads that divide the work of one batch would often wait for each other."""
@@ -201,7 +225,7 @@ class Trainer:
         each = (torch.cuda.max_memory_allocated(self.device) - before) / len(probe)
         del batch
         torch.cuda.empty_cache()
-        return max(1, min(count, int(0.7 * free / each)))
+        return max(1, min(count, int(LARGEST * free / each)))
 
     def _fitting_the_cache(self) -> int:
         """Number of replicas whose hidden units fit into a CPU's cache together; at least one."""

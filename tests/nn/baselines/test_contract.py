@@ -150,8 +150,9 @@ def test_dropout_of_a_replica_does_not_depend_on_the_others(name: str) -> None:
 
     def forward(p: dict[str, Tensor], b: dict[str, Tensor], rate: Tensor, key: Tensor) -> Tensor:
         for module in model.modules():
-            if hasattr(module, "dropout"):
-                module.dropout = rate
+            for attribute in ("dropout", "input_dropout"):
+                if hasattr(module, attribute):
+                    setattr(module, attribute, rate)
         with ops.keyed(key):
             return functional_call(model, (p, b), (x, g))
 

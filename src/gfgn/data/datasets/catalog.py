@@ -88,6 +88,7 @@ class Entry:
 GEOM_GCN = "the GitHub repository graphdml-uiuc-jlu/geom-gcn (folders new_data and splits)"
 GEOM_GCN_URL = "https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn/master"
 PEI = "Pei et al., Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020"
+CRAVEN = "Craven et al., Learning to Extract Symbolic Knowledge from the World Wide Web, AAAI 1998"
 PLATONOV = "Platonov et al., A Critical Look at the Evaluation of GNNs under Heterophily, ICLR 2023"
 
 
@@ -136,7 +137,7 @@ def _web(name: str, statistics: Statistics, edges_in_paper: int) -> Entry:
     return _geom_gcn(
         name,
         name,
-        "Craven et al., Learning to Extract Symbolic Knowledge from the World Wide Web, AAAI 1998",
+        CRAVEN,
         loader=_loader("geom_gcn", folder=name, name=name),
         description=f"web pages of the computer science department of {name.capitalize()}, joined by hyperlinks",
         statistics=statistics,
@@ -159,11 +160,15 @@ def _citations(title: str, statistics: Statistics, edges_in_paper: int) -> Entry
     )
 
 
-def _heterophilous(name: str, description: str, statistics: Statistics, **fields: Any) -> Entry:
+def _heterophilous(
+    name: str, description: str, statistics: Statistics, file: str | None = None, **fields: Any
+) -> Entry:
+    """One `.npz` file; `file` is its path in the folder of all datasets if that does not follow from the name."""
     stem, url = name.replace("-", "_"), "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
+    folder, _, member = (file or f"{stem}/raw/{stem}.npz").rpartition("/")
     return Entry(
-        loader=_loader("heterophilous_npz", file=f"{stem}/raw/{stem}.npz"),
-        remote=_downloads(url, f"{stem}/raw", [f"{stem}.npz"]),
+        loader=_loader("heterophilous_npz", file=f"{folder}/{member}"),
+        remote=_downloads(url, folder, [member]),
         description=description,
         source="the GitHub repository yandex-research/heterophilous-graphs (folder data)",
         statistics=statistics,
@@ -250,6 +255,15 @@ DATASETS: dict[str, Entry] = {
         paper=Statistics(7_600, 33_544, 931, 5),
     ),
     "cornell": _web("cornell", Statistics(183, 277, 1_703, 5), 295),
+    "cornell-corrected": _heterophilous(
+        "cornell-corrected",
+        "web pages of the computer science department of Cornell with their own features and labels; the files of "
+        "`cornell` have those of Texas",
+        Statistics(183, 277, 1_703, 5),
+        "cornell-corrected/raw/cornell.npz",
+        citation=f"{PLATONOV}; {PEI}; {CRAVEN}",
+        bag_of_words=True,
+    ),
     "texas": _web("texas", Statistics(183, 279, 1_703, 5), 309),
     "wisconsin": _web("wisconsin", Statistics(251, 450, 1_703, 5), 499),
     "cora": _citations("Cora", Statistics(2_708, 5_278, 1_433, 7), 5_429),

@@ -33,12 +33,13 @@ class APPNP(GraphNetwork):
         *,
         steps: int = 10,
         alpha: float = 0.1,
+        input_dropout: Rate | None = None,
         **mlp_options: int,
     ) -> None:
-        super().__init__(dropout)
+        super().__init__(dropout, input_dropout)
         self.steps = steps
         self.alpha = alpha
-        self.mlp = MLP(in_channels, out_channels, dropout, **mlp_options)
+        self.mlp = MLP(in_channels, out_channels, dropout, input_dropout=input_dropout, **mlp_options)
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)

@@ -26,6 +26,7 @@ class GraphNetwork(ResettableModule, ABC):
         in_channels: Number of features.
         out_channels: Number of classes.
         dropout: Dropout rate of the input of every layer.
+        input_dropout: Dropout rate of the features, the input of the first layer; `None` for `dropout`.
         hidden: Hidden units.
         layers: Number of layers.
 
@@ -37,9 +38,10 @@ class GraphNetwork(ResettableModule, ABC):
         - output: `[N, out_channels]`.
     """
 
-    def __init__(self, dropout: Rate) -> None:
+    def __init__(self, dropout: Rate, input_dropout: Rate | None = None) -> None:
         super().__init__()
         self.dropout = dropout
+        self.input_dropout = dropout if input_dropout is None else input_dropout
 
     def forward(self, x: Tensor, edge_index: Tensor | Graph, edge_weight: Tensor | None = None) -> Tensor:
         dtype = edge_index.dtype if isinstance(edge_index, Graph) else norm_dtype(next(self.parameters()))
@@ -51,13 +53,13 @@ class GraphNetwork(ResettableModule, ABC):
 
 
 class ConvNetwork(GraphNetwork):
-    """Layers, called as `conv(x, graph, dropout)`, with an activation between them.
+    """Layers, called as `conv(x, graph, dropout)`, with an activation between them; the first has `input_dropout`.
 
     A subclass defines by `prepare` the graph that its layers take and by `activate` the activation.
     """
 
-    def __init__(self, convs: Iterable[nn.Module], dropout: Rate) -> None:
-        super().__init__(dropout)
+    def __init__(self, convs: Iterable[nn.Module], dropout: Rate, input_dropout: Rate | None = None) -> None:
+        super().__init__(dropout, input_dropout)
         self.convs = nn.ModuleList(convs)
 
     def prepare(self, graph: Graph) -> Any:
@@ -74,7 +76,7 @@ class ConvNetwork(GraphNetwork):
     def convolve(self, x: Tensor, prepared: Any) -> Tensor:
         """Computes the logits from a graph that `prepare` returned."""
         for layer, conv in enumerate(self.convs):
-            x = conv(self.activate(x) if layer else x, prepared, self.dropout)
+            x = conv(self.activate(x), prepared, self.dropout) if layer else conv(x, prepared, self.input_dropout)
         return x
 
 
@@ -91,10 +93,11 @@ class UniformConvNetwork(ConvNetwork):
         *,
         hidden: int = 64,
         layers: int = 2,
+        input_dropout: Rate | None = None,
         **options: Any,
     ) -> None:
         sizes = layer_sizes(in_channels, hidden, layers, out_channels)
-        super().__init__((self.layer(*size, **options) for size in sizes), dropout)
+        super().__init__((self.layer(*size, **options) for size in sizes), dropout, input_dropout)
 
 
 def join_heads(out: Tensor, heads: int, concat: bool) -> Tensor:

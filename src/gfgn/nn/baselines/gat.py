@@ -25,7 +25,7 @@ class GATLayer(ResettableModule):
         α_ij = softmax_j(LeakyReLU(a_t · W h_i + a_s · W h_j)),    h'_i = Σ_j α_ij W h_j + b
 
     Heads have `out_channels` columns each and are concatenated (`concat`) or averaged. Dropout applies to the input
-    and to the attention.
+    and, at the same rate, to the attention.
     """
 
     def __init__(self, in_channels: int, out_channels: int, heads: int, concat: bool) -> None:
@@ -70,10 +70,11 @@ class GAT(ConvNetwork):
         layers: int = 2,
         heads: int = 8,
         output_heads: int = 1,
+        input_dropout: Rate | None = None,
     ) -> None:
         *sizes, last = layer_sizes(in_channels, hidden * heads, layers, out_channels)
         convs = [self.layer(size, hidden, heads, concat=True) for size, _ in sizes]
-        super().__init__([*convs, self.layer(*last, output_heads, concat=False)], dropout)
+        super().__init__([*convs, self.layer(*last, output_heads, concat=False)], dropout, input_dropout)
 
     def prepare(self, graph: Graph) -> Graph:
         return with_self_loops(graph)

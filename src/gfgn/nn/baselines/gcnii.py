@@ -38,8 +38,9 @@ class GCNII(GraphNetwork):
         layers: int = 64,
         alpha: float = 0.2,
         theta: float = 0.5,
+        input_dropout: Rate | None = None,
     ) -> None:
-        super().__init__(dropout)
+        super().__init__(dropout, input_dropout)
         check_positive("layers", layers)
         self.alpha = alpha
         self.theta = theta
@@ -50,7 +51,7 @@ class GCNII(GraphNetwork):
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
-        h = self.embed(x, self.dropout).relu()
+        h = self.embed(x, self.input_dropout).relu()
         initial = self.alpha * h
         for layer, weight in enumerate(self.weight, start=1):
             beta = math.log(self.theta / layer + 1)

@@ -67,8 +67,9 @@ class GeniePath(GraphNetwork):
         hidden: int = 64,
         layers: int = 2,
         lazy: bool = False,
+        input_dropout: Rate | None = None,
     ) -> None:
-        super().__init__(dropout)
+        super().__init__(dropout, input_dropout)
         check_positive("layers", layers)
         self.lazy = lazy
         self.embed = Linear(in_channels, hidden, bias=False)
@@ -78,7 +79,7 @@ class GeniePath(GraphNetwork):
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
-        h = path = self.embed(x, self.dropout)
+        h = path = self.embed(x, self.input_dropout)
         memory = torch.zeros_like(h)
         for breadth, depth in zip(self.breadth, self.depth, strict=True):
             h = breadth(h, looped)

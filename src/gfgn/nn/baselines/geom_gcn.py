@@ -104,6 +104,7 @@ class GeomGCN(ConvNetwork):
         neighbors: str = "both",
         directions: int = DIRECTIONS,
         rescale: bool = True,
+        input_dropout: Rate | None = None,
     ) -> None:
         if neighbors not in NEIGHBORS:
             raise ValueError(f"neighbors must be one of {', '.join(map(repr, NEIGHBORS))}, got {neighbors!r}")
@@ -112,7 +113,7 @@ class GeomGCN(ConvNetwork):
         width = hidden * (VIRTUAL if merge == "cat" else 1)
         *sizes, last = layer_sizes(in_channels, width, layers, out_channels)
         convs = [GeomGCNLayer(size, hidden, merge, rescale) for size, _ in sizes]
-        super().__init__([*convs, GeomGCNLayer(*last, "mean", rescale)], dropout)
+        super().__init__([*convs, GeomGCNLayer(*last, "mean", rescale)], dropout, input_dropout)
         self.neighbors = neighbors
         self.directions = directions
 

@@ -55,14 +55,21 @@ class GGNN(GraphNetwork):
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, dropout: Rate = 0.5, *, hidden: int = 64, steps: int = 2
+        self,
+        in_channels: int,
+        out_channels: int,
+        dropout: Rate = 0.5,
+        *,
+        hidden: int = 64,
+        steps: int = 2,
+        input_dropout: Rate | None = None,
     ) -> None:
-        super().__init__(dropout)
+        super().__init__(dropout, input_dropout)
         check_positive("steps", steps)
         self.embed = Linear(in_channels, hidden)
         self.gated = GatedGraphLayer(hidden, steps)
         self.out = Linear(hidden, out_channels)
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
-        h = self.gated(self.embed(x, self.dropout), graph)
+        h = self.gated(self.embed(x, self.input_dropout), graph)
         return self.out(h.relu(), self.dropout)

@@ -51,5 +51,6 @@ class GraphSAGE(UniformConvNetwork):
     def on_layers(self, x: Tensor, graphs: Sequence[Graph]) -> Tensor:
         """Computes the logits with one graph per layer, whose nodes are the first nodes of the previous one."""
         for layer, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
-            x = conv(self.activate(x[: graph.num_nodes]) if layer else x, graph, self.dropout)
+            x = self.activate(x[: graph.num_nodes]) if layer else x
+            x = conv(x, graph, self.dropout if layer else self.input_dropout)
         return x

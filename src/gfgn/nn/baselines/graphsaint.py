@@ -75,6 +75,7 @@ class GraphSAINT(ConvNetwork):
         hidden: int = 64,
         layers: int = 2,
         concat: bool = False,
+        input_dropout: Rate | None = None,
     ) -> None:
         convs: list[nn.Module]
         if concat:
@@ -82,7 +83,7 @@ class GraphSAINT(ConvNetwork):
             convs = [*(ConcatLayer(size, hidden) for size, _ in sizes), Head(2 * hidden, hidden, out_channels)]
         else:
             convs = [SaintLayer(*size) for size in layer_sizes(in_channels, hidden, layers, out_channels)]
-        super().__init__(convs, dropout)
+        super().__init__(convs, dropout, input_dropout)
         self.concat = concat
 
     def prepare(self, graph: Graph) -> Graph:

@@ -25,16 +25,23 @@ class H2GCN(GraphNetwork):
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, dropout: Rate = 0.5, *, hidden: int = 64, rounds: int = 2
+        self,
+        in_channels: int,
+        out_channels: int,
+        dropout: Rate = 0.5,
+        *,
+        hidden: int = 64,
+        rounds: int = 2,
+        input_dropout: Rate | None = None,
     ) -> None:
-        super().__init__(dropout)
+        super().__init__(dropout, input_dropout)
         self.rounds = rounds
         self.embed = Linear(in_channels, hidden)
         self.out = Linear(hidden * (2 ** (rounds + 1) - 1), out_channels)
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         further = two_hop_graph(graph)
-        r = self.embed(x, self.dropout).relu()
+        r = self.embed(x, self.input_dropout).relu()
         rounds = [r]
         for _ in range(self.rounds):
             r = torch.cat([ops.propagate(r, graph), ops.propagate(r, further)], dim=1)

@@ -31,8 +31,9 @@ class LINKX(GraphNetwork):
         num_nodes: int,
         hidden: int = 64,
         layers: int = 2,
+        input_dropout: Rate | None = None,
     ) -> None:
-        super().__init__(dropout)
+        super().__init__(dropout, input_dropout)
         self.nodes = nn.Parameter(torch.empty(num_nodes, hidden))
         self.nodes_bias = nn.Parameter(torch.empty(hidden))
         self.features = Linear(in_channels, hidden)
@@ -50,6 +51,6 @@ class LINKX(GraphNetwork):
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         by_nodes = ops.neighbor_sum(self.nodes, graph) + ops.expand_rows(self.nodes_bias, graph.num_nodes)
-        by_features = self.features(x, self.dropout)
+        by_features = self.features(x, self.input_dropout)
         joined = self.join_nodes(by_nodes) + self.join_features(by_features) + by_nodes + by_features
         return self.mlp(joined.relu())

@@ -17,14 +17,22 @@ class SGC(GraphNetwork):
     that only one column per class is propagated.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, dropout: Rate = 0.5, *, hops: int = 2) -> None:
-        super().__init__(dropout)
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        dropout: Rate = 0.5,
+        *,
+        hops: int = 2,
+        input_dropout: Rate | None = None,
+    ) -> None:
+        super().__init__(dropout, input_dropout)
         self.hops = hops
         self.lin = Linear(in_channels, out_channels)
 
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         looped = with_self_loops(graph)
-        z = ops.linear(x, self.lin.weight, None, self.dropout, self.training)
+        z = ops.linear(x, self.lin.weight, None, self.input_dropout, self.training)
         for _ in range(self.hops):
             z = ops.propagate(z, looped)
         return z + ops.expand_rows(self.lin.bias, z.size(0))

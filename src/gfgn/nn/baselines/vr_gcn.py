@@ -63,13 +63,14 @@ class VRGCN(ConvNetwork):
         hidden: int = 64,
         layers: int = 2,
         concat: bool = False,
+        input_dropout: Rate | None = None,
     ) -> None:
         sizes = layer_sizes(in_channels, hidden, layers, out_channels)
         convs = [
             ConcatLayer(*size, last=layer == layers) if concat else SumLayer(*size)
             for layer, size in enumerate(sizes, 1)
         ]
-        super().__init__(convs, dropout)
+        super().__init__(convs, dropout, input_dropout)
         self.hidden, self.concat = hidden, concat
 
     @property

@@ -25,7 +25,7 @@ from gfgn.train.program import seeded_module
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.settings import fitting_threads, precision
-from gfgn.train.task import Part, check_splits, make_task, with_sparse_features
+from gfgn.train.task import Part, check_splits, make_task, with_features, with_sparse_features
 
 # How each model that can train on samples does so.
 METHODS: Mapping[str, type[Minibatches]] = {
@@ -91,7 +91,8 @@ def train_minibatch(
     for index, replica in enumerate(replicas):
         start = time.perf_counter()
         with fitting_threads(data), precision(config, data.y.device):
-            run = fit(model, *_prepare(model, data, replica), data, replica, config, reports)
+            prepared = with_features(data, find_model(model).applied(replica.options)["features"])
+            run = fit(model, *_prepare(model, prepared, replica), prepared, replica, config, reports)
         kept: dict[str, Any] = {"history": run.history if history else {}, "state": run.state if keep_state else None}
         reports.finish(index, replace(run, seconds=time.perf_counter() - start, **kept))
     return [reports.runs[index] for index in range(len(replicas))]
@@ -102,7 +103,7 @@ def _prepare(model: str, data: Dataset, replica: Replica) -> tuple[nn.Module, Mi
     entry, sampling = find_model(model), SAMPLING[model]
     own = [(name, value) for name, value in replica.options if name not in sampling]
     settings = entry.settings(model, own, {"num_nodes": data.num_nodes})
-    net = seeded_module(entry, data, settings, replica.seed, replica.dropout, replica.lam)
+    net = seeded_module(entry, data, settings, replica.seed, replica.dropout, replica.lam, replica.input_dropout)
     net = net.to(data.x.device, data.x.dtype)
     options: dict[str, Any] = {name: value for name, value in replica.options if name in sampling}
     return net, METHODS[model](net, data, data.splits[replica.split].train, seed=replica.seed, **options)

@@ -123,7 +123,7 @@ class ControlVariateBatches(NodeBatches):
     def loss(self, batch: ControlVariateBatch) -> Tensor:
         """The mean loss of the training nodes; the activations it computes become their history."""
         *hidden, last = self.net.layers
-        dropout = self.net.dropout
+        dropout = self.net.input_dropout  # of the first layer
         below = batch.fields[-1].below
         z = z_mean = take_rows(self.first, below)
         own = own_mean = take_rows(self.x, below) if self.net.concat else z
@@ -133,6 +133,7 @@ class ControlVariateBatches(NodeBatches):
             z = z_mean + noise(h - mean, field)
             own, own_mean = h[: field.size], mean[: field.size]
             history[field.below] = mean.detach()
+            dropout = self.net.dropout
         return node_losses(last.combine(own, z, dropout), batch.y).mean()
 
 

@@ -1,0 +1,197 @@
+"""Studies that draw configurations: what is drawn, halving alike for all models, interruption, and what files keep."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from runs.small_studies import copy_study, read_csv, run, scores
+from runs.stores import DEFAULT_CONFIG, RECORD, Recorder, row
+
+from gfgn.runs import Store, read_runs, write_runs
+from gfgn.runs.record import identify
+from gfgn.runs.results import Results
+from gfgn.runs.study import Cell, Study, StudyError
+from gfgn.runs.study_file import make_study, read_study
+from gfgn.train import Replica
+
+CONTENT: dict[str, Any] = {
+    "title": "Small search",
+    "datasets": ["karate"],
+    "search": {
+        "configurations": 4,
+        "rungs": [2, 4],
+        "space": {
+            "features": ["given", "normalized"],
+            "lr": {"log_uniform": [0.005, 0.1]},
+            "weight_decay": {"log_uniform": [1.0e-5, 1.0e-2]},
+            "dropout": {"uniform": [0.0, 0.8]},
+            "input_dropout": {"uniform": [0.0, 0.8]},
+        },
+    },
+    "models": {"gfgn-graph": {"lam": {"uniform": [0.5, 2.0]}}, "gcn": {"layers": [2, 3]}, "mlp": {}},
+    "splits": 2,
+    "seeds": 2,
+    "training": {"max_epochs": 8, "patience": 8},
+}
+STOPPED = 3 * (4 - 1) * 2  # by model and split, all configurations but the best after two rungs
+ALL_RUNS = 3 * (4 * 2 + 2)
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    content = copy.deepcopy(CONTENT)
+    *folders, last = path.split("/")
+    inner = content
+    for folder in folders:
+        inner = inner.setdefault(folder, {})
+    inner[last] = value
+    return content
+
+
+def write(folder: Path, content: dict[str, Any] = CONTENT) -> Path:
+    path = folder / "small-search.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_every_model_has_the_same_values_on_the_shared_axes() -> None:
+    study = make_study(CONTENT, "small")
+    shared = CONTENT["search"]["space"]
+    drawn = {model: [{name: each[name] for name in shared} for each in own] for model, own in study.models.items()}
+    assert drawn["gcn"] == drawn["mlp"] == drawn["gfgn-graph"]
+    assert all(len(own) == 4 for own in study.models.values())
+    assert {each["layers"] for each in study.models["gcn"]} <= {2, 3}
+    assert all(0.5 <= each["lam"] <= 2 for each in study.models["gfgn-graph"])
+    assert "lam" not in study.models["gcn"][0]
+    more = make_study(changed("search/configurations", 9), "more").models
+    assert {model: own[:4] for model, own in more.items()} == study.models  # a larger draw begins with the same ones
+    assert make_study(changed("search/seed", 1), "other").models != study.models
+    plan = study.plan(Cell("karate", "gcn"))
+    assert plan.stops() == [2, 4]
+    assert make_study(changed("search/rungs", []), "all").plan(Cell("karate", "gcn")).stops() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("grid", {"lr": [0.1]}, "the study must have grid or search, got both"),
+        ("search/rungs", [4, 2], r"search.rungs must be increasing and below max_epochs, 8, got \[4, 2\]"),
+        ("search/rungs", [2, 8], r"search.rungs must be increasing and below max_epochs, 8, got \[2, 8\]"),
+        ("search/rungs", [0], "search.rungs must be a whole number, 1 or larger, got 0"),
+        ("search/seed", -1, "search.seed must be a whole number, 0 or larger, got -1"),
+        ("search/configurations", 0, "search.configurations must be a whole number, 1 or larger, got 0"),
+        ("search/count", 3, "search must have keys among .*, got 'count'"),
+        ("search/space/hidden", [8], "search.space must be one of lr, .*, input_dropout, features, got 'hidden'"),
+        ("search/space/lr", 0.1, "search.space.lr must be a list of values or one of {uniform: .*, got 0.1"),
+        ("search/space/lr", {"normal": [0, 1]}, "search.space.lr must be one of uniform, log_uniform, got 'normal'"),
+        ("search/space/lr", {"uniform": [0.1]}, r"search.space.lr.uniform must be two numbers, .*, got \[0.1\]"),
+        ("search/space/lr", {"uniform": [0.2, 0.1]}, "search.space.lr.uniform: low and high must be finite and low"),
+        ("search/space/lr", {"log_uniform": [0.0, 0.1]}, "search.space.lr.log_uniform: low must be above 0, got 0.0"),
+        ("search/space/lr", {"log_uniform": ["1e-3", 0.1]}, "log_uniform must be a finite number, got '1e-3'; YAML"),
+        ("search/space/dropout", {"uniform": [0.5, 1.5]}, "models.gfgn-graph: dropout must be at least 0 and below 1"),
+        ("search/space/features", ["scaled"], "option 'features' of gfgn-graph must be 'given' or 'normalized'"),
+        ("models/gcn/lr", [0.1], "models.gcn must not have lr, which all models share in search.space"),
+        ("models/gcn/steps", [1], "models.gcn must be one of lr, .*, hidden, layers, features, got 'steps'"),
+        ("models/gcn/lam", [1.0], "models.gcn must be one of .*, got 'lam'"),
+        ("search/space", {"features": ["given"]}, "configurations must be at most the number of different ones that"),
+        ("data", {"features": "scaled"}, "data: features must be one of 'normalized', 'raw', got 'scaled'"),
+    ],
+)
+def test_errors_name_the_problem(path: str, value: Any, message: str) -> None:
+    with pytest.raises(StudyError, match=f"study small: .*{message}"):
+        make_study(changed(path, value), "small")
+
+
+def test_the_view_of_a_study() -> None:
+    content = changed("data", {"features": "raw"}) | {"datasets": ["texas"]}
+    assert make_study(content, "small").data_name(Cell("texas", "gcn")) == "texas raw"
+    noisy = make_study(content | {"vary": {"noise": [0.5]}}, "small")
+    assert noisy.variant(Cell("texas", "gcn", 0.5)).view.features == "raw"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("search")
+    outcome = run(write(folder), folder / "out")
+    assert (outcome.made, outcome.missing) == (ALL_RUNS, [])
+    return folder / "out"
+
+
+def results_of(path: Path, folder: Path) -> Results:
+    study: Study = read_study(path)
+    return Results(study, read_runs(folder / "runs.csv.gz"))
+
+
+def test_dropped_runs_are_recorded_as_such(done: Path) -> None:
+    rows = read_runs(done / "runs.csv.gz")
+    assert len(rows) == ALL_RUNS
+    stopped = [each for each in rows if each.dropped]
+    assert len(stopped) == STOPPED
+    assert {each.epochs for each in stopped} == {2, 4}
+    assert all(each.test != each.test for each in stopped)  # NaN: never evaluated
+    chosen = read_csv(done / "chosen.csv")
+    assert [line["dropped"] for line in chosen] == ["0", "1", "1", "1"] * 3
+    assert all("input_dropout=" in line["own"] and "features=" in line["own"] for line in chosen)
+    assert {each.replica.input_dropout for each in rows} == {
+        each["input_dropout"] for each in make_study(CONTENT, "small").models["gcn"]
+    }
+
+
+def test_a_search_is_read_from_the_table_alone(done: Path, tmp_path: Path) -> None:
+    copied = copy_study(done, tmp_path / "copy")
+    before = [(copied / name).read_bytes() for name in ("runs.csv.gz", "chosen.csv")]
+    assert run(write(tmp_path), copied).made == 0
+    assert [(copied / name).read_bytes() for name in ("runs.csv.gz", "chosen.csv")] == before
+
+
+def test_an_interrupted_search_loses_nothing(done: Path, tmp_path: Path) -> None:
+    """After 13 runs: the second model is in the middle of its halving, which restarts."""
+    path, out = write(tmp_path), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        run(path, out, callback=Recorder(stop=13))
+    with Store(out / "runs.sqlite") as store:
+        assert len(store) == 13
+    outcome = run(path, out)
+    assert not outcome.missing
+    assert outcome.made < ALL_RUNS  # the first model is not trained again
+    assert scores(out).keys() == scores(done).keys()
+    assert {key: val for key, (val, _) in scores(out).items()} == {key: val for key, (val, _) in scores(done).items()}
+
+
+def test_a_part_of_a_study_is_trained_and_completed(done: Path, tmp_path: Path) -> None:
+    path, out = write(tmp_path), tmp_path / "out"
+    first = run(path, out, models=["gcn"])
+    assert (first.made, first.missing) == (10, [])
+    assert [cell.model for cell in results_of(path, out).missing()] == ["gfgn-graph", "mlp"]
+    assert run(path, out).made == ALL_RUNS - 10
+    assert scores(out).keys() == scores(done).keys()
+
+
+def test_runs_that_another_search_stopped_do_not_count(done: Path, tmp_path: Path) -> None:
+    """With one more configuration it is another search; completed runs are taken over, stopped ones are not."""
+    path, copied = write(tmp_path, changed("search/configurations", 5)), copy_study(done, tmp_path / "copy")
+    results = results_of(path, copied)
+    assert len(results.rows) == ALL_RUNS - STOPPED
+    assert len(results.missing()) == 3
+    assert not run(path, copied).missing
+    again = results_of(path, copied)
+    assert again.missing() == []
+    assert sum(each.dropped for each in again.rows) == 3 * 2 * 3
+
+
+def test_the_identity_of_earlier_runs_has_not_changed() -> None:
+    replica = Replica(2, 3, 0.01, 1e-3, 0.3, options=(("layers", 3),))
+    assert identify(RECORD, "gcn", replica, DEFAULT_CONFIG) == "523c672398321a113de41d400b15e3f5"
+    other = Replica(2, 3, 0.01, 1e-3, 0.3, options=(("layers", 3),), input_dropout=0.3)
+    assert identify(RECORD, "gcn", other, DEFAULT_CONFIG) != identify(RECORD, "gcn", replica, DEFAULT_CONFIG)
+
+
+def test_rows_with_the_new_axes_are_kept(tmp_path: Path) -> None:
+    rows = [row(), row(input_dropout=0.25), row(options=(("features", "normalized"),), input_dropout=0.0)]
+    with Store(tmp_path / "runs.sqlite") as store:
+        assert store.add(rows) == 3
+        assert {each.replica for each in store.rows()} == {each.replica for each in rows}
+        frame = store.to_pandas()
+    assert set(frame["option_input_dropout"].dropna()) == {0.25, 0.0}
+    assert read_runs(write_runs(tmp_path / "runs.csv.gz", rows)) == rows
