@@ -114,6 +114,7 @@ class Batch:
         return initial_best(count, dtype, device) | {
             "lr": vector("lr"),
             "weight_decay": vector("weight_decay"),
+            "gate_decay": vector("decay_of_gates"),
             "dropout": vector("dropout", rate_dtype(device)),
             "input_dropout": vector("input_rate", rate_dtype(device)),
             "lam": vector("lam"),
@@ -162,7 +163,8 @@ class Batch:
                 continue
             moments = (tensors[f"first moment {name}"], tensors[f"second moment {name}"])
             stored = self.layouts[name].store(grad)
-            adam_(tensors[f"parameter {name}"], stored, *moments, scale, tensors["weight_decay"], rate, correction)
+            decay = tensors["gate_decay" if self.program.is_gate(name) else "weight_decay"]
+            adam_(tensors[f"parameter {name}"], stored, *moments, scale, decay, rate, correction)
 
     def _clipping(self, grads: dict[str, Tensor | None]) -> Tensor:
         """`[R]`: the factor of each replica's gradient that keeps its norm within `config.clip`."""
