@@ -21,7 +21,7 @@ from gfgn.nn.baselines.common import repeat_columns, sum_of
 from gfgn.nn.baselines.graphsage import scale_to_length_one
 from gfgn.nn.conv import check_features, check_lam, check_positive, norm_dtype
 from gfgn.nn.levels import GATE_FORMS, LEVELS, Lam, add_bias, for_columns, pool_nodes
-from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear
+from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear, two_maps
 from gfgn.ops.torch_internals import is_batched
 
 RANGES = ("mix", "hops", "free")
@@ -91,7 +91,7 @@ class HopGates(ResettableModule):
         self.gate_range, self.gate_form = gate_range, gate_form
         self.weights = tuple(weights or [0.5] * (hops + 1))
         self.initial_gate_bias = gate_bias
-        count = hops if gate_range == "mix" else hops + 1
+        self.count = count = hops if gate_range == "mix" else hops + 1  # of gates
         width = heads * channels
         inputs = LEVELS[level].gate_inputs
         per_gate: tuple[int, ...] = (heads, inputs * channels, channels)
@@ -120,33 +120,38 @@ class HopGates(ResettableModule):
 
     def forward(self, z: Tensor, graph: Graph, return_scores: bool = False) -> tuple[Tensor, Tensor | None]:
         """The sum, and with `return_scores` the gates: hop after hop, `[num_graphs, …]`, `[N, …]` or `[E, …]`."""
-        if self.gate is None or self.gate.size(0) == 0:
+        if self.count == 0:
             return z, z.new_zeros(1, 0) if return_scores else None
         if self.hops == 1 and self.gate_range == "mix" and (self.gate_form != "constant" or self.by_pair):
             bias = None if self.gate_bias is None else self.gate_bias[0]
-            aggregate = LEVELS[self.level].aggregate
-            return aggregate(z, self.gate[0], bias, self.lam, graph, "mean", return_scores)
-        if self.gate_range == "free" or self.gate_form == "constant":
-            gates = self._constant_gates(z)
-            out = sum_of_hops(z, self._weights(gates), graph)
-        elif self.level == "graph":
-            gates = self._gates(z, [pool_nodes(z, graph, "mean")])
-            out = sum_of_hops(z, [_of_nodes(s, graph) for s in self._weights(gates)], graph)
+            assert self.gate is not None
+            level = LEVELS[self.level]
+            out, scores = level.aggregate(z, self.gate[0], bias, self.lam, graph, "mean", return_scores)
+            return out, scores if return_scores else None
+        if self.shared:
+            gates = self.shared_gates(pool_nodes(z, graph, "mean") if self.level == "graph" else z[:1])
+            out = sum_of_hops(z, [_of_nodes(s, graph) for s in self.weights_of(gates)], graph)
         else:
             propagated, pooled = ops.propagate_and_mean(z, graph)
             gates = self._gates(z, [z, pooled])
             out = self._sum_by_node(z, propagated, gates, graph)
         return out, torch.cat(gates, dim=1) if return_scores else None
 
-    def _constant_gates(self, z: Tensor) -> list[Tensor]:
-        """Gates `[1, D]` that do not depend on features."""
-        row = torch.ones(1, z.size(1), dtype=z.dtype, device=z.device)
+    @property
+    def shared(self) -> bool:
+        """Whether all nodes of a graph have the same gates."""
+        constant = self.gate_range == "free" or self.gate_form == "constant"
+        return self.count > 0 and not self.by_pair and (constant or self.level == "graph")
+
+    def shared_gates(self, pooled: Tensor) -> list[Tensor]:
+        """Gates `[num_graphs, D]` from the mean of `z`; of `[1, D]`, only the shape counts if they are constants."""
+        if self.gate_range != "free" and self.gate_form != "constant":
+            return self._gates(pooled, [pooled])
+        row = torch.ones(1, pooled.size(1), dtype=pooled.dtype, device=pooled.device)
         if self.gate_range != "free":
-            count = self.hops if self.gate_range == "mix" else self.hops + 1
-            share = 2 * self.hops if self.gate_range == "mix" else 2
-            return [row * (self.lam / share)] * count
+            return [row * (self.lam / (2 * self.hops if self.gate_range == "mix" else 2))] * self.count
         assert self.gate is not None
-        return [c * row + for_columns(z, w.view(1, -1)) for c, w in zip(self.weights, self.gate, strict=True)]
+        return [c * row + for_columns(pooled, w.view(1, -1)) for c, w in zip(self.weights, self.gate, strict=True)]
 
     def _gates(self, z: Tensor, inputs: list[Tensor]) -> list[Tensor]:
         """Gates `λ σ(inputs W_k)`, for `"mix"` over `K`."""
@@ -159,7 +164,7 @@ class HopGates(ResettableModule):
             gates.append(for_columns(z, self.lam / share * ops.activate(logit, "sigmoid")))
         return gates
 
-    def _weights(self, gates: list[Tensor]) -> list[Tensor]:
+    def weights_of(self, gates: list[Tensor]) -> list[Tensor]:
         """`s_0 … s_K`."""
         return [1 - sum_of(gates), *gates] if self.gate_range == "mix" else gates
 
@@ -244,7 +249,7 @@ class GFGNPlusConv(ResettableModule):
         for name, value in (("in_channels", in_channels), ("out_channels", out_channels), ("heads", heads)):
             check_positive(name, value)
         check_choice("normalization", normalization, NORMALIZATIONS)
-        self.in_channels = in_channels
+        self.in_channels, self.own = in_channels, own
         self.self_loops, self.normalization = self_loops, normalization
         self.dropout, self.validate = dropout, validate
         width = heads * out_channels
@@ -265,15 +270,45 @@ class GFGNPlusConv(ResettableModule):
         check_features(x, edge_index, self.in_channels, self.validate)
         dtype, pooled = norm_dtype(self.lin.weight), self.gates.level == "graph"
         given = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, dtype, pooled)
-        z, *own = self.lin(x, self.dropout)
-        out, scores = self.gates(z, propagation_graph(given, self.self_loops, self.normalization), return_scores)
-        if own:
-            out = out + own[0]
-        if self.bias is not None:
-            out = out + ops.expand_rows(self.bias, out.size(0))
+        graph = propagation_graph(given, self.self_loops, self.normalization)
+        if x.layout == torch.sparse_csr or not self.own:
+            out, scores = self._on_products(x, graph, return_scores)
+        else:
+            x = ops.dropout(x, self.dropout, self.training)
+            on_weights = self.gates.shared and graph.batch is None
+            out, scores = (self._on_weights if on_weights else self._on_features)(x, graph, return_scores)
         if scores is None:
             return out
         return out, _of_given_edges(scores, given) if self.gates.by_pair and self.self_loops else scores
+
+    # Three ways to the same sum. What costs on a CPU is memory: each keeps copies of `[N, D]` tensors few.
+
+    def _on_products(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
+        """All maps as one product, which drops sparse features once."""
+        z, *own = self.lin(x, self.dropout)
+        out, scores = self.gates(z, graph, return_scores)
+        out = sum_of([out, *own])
+        return out if self.bias is None else out + ops.expand_rows(self.bias, out.size(0)), scores
+
+    def _on_features(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
+        """A product per map, so that no product has to be cut in two."""
+        z, own = two_maps(x, *self.lin.weight.chunk(2), self.bias)
+        gated, scores = self.gates(z, graph, return_scores)
+        return own + gated, scores
+
+    def _on_weights(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
+        """Gates that all nodes share, applied to `W`: `x (W_o + W s_0) + P x (W s_1) + …`."""
+        hops, own = self.lin.weight.chunk(2)
+        mean = ops.sum_rows(x) / max(x.size(0), 1) if self.gates.level == "graph" else x.new_zeros(1, x.size(1))
+        gates = self.gates.shared_gates(ops.linear(mean, hops))
+        first, *rest = self.gates.weights_of(gates)
+        own = own + hops * repeat_columns(first.t(), x.size(1))
+        if len(rest) == 1:
+            hops, rest = hops * repeat_columns(rest[0].t(), x.size(1)), []
+        z, out = two_maps(x, hops, own, self.bias)
+        if self.gates.hops > 0:
+            out = out + ops.propagate(sum_of_hops(z, rest, graph) if rest else z, graph)
+        return out, torch.cat(gates, dim=1) if return_scores else None
 
 
 def propagation_graph(graph: Graph, self_loops: bool, normalization: str) -> Graph:
@@ -318,6 +353,13 @@ class LengthNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return scale_to_length_one(x)
+
+
+def make_norm(name: str, channels: int) -> nn.Module:
+    """A normalization of `NORMS`."""
+    if name == "layer":
+        return LayerNorm(channels)
+    return LengthNorm() if name == "length" else nn.Identity()
 
 
 class GFGNPlus(ResettableModule):
@@ -404,8 +446,7 @@ class GFGNPlus(ResettableModule):
             GFGNPlusConv(size, width, heads=count, dropout=rate, **options)
             for size, rate, (width, count) in zip(sizes, rates, outputs, strict=True)
         )
-        kinds = {"none": lambda _: nn.Identity(), "layer": LayerNorm, "length": lambda _: LengthNorm()}
-        self.norms = nn.ModuleList(kinds[norm](hidden_channels) for _ in range(num_hidden))
+        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_hidden))
         joined = hidden_channels * (num_layers if jk == "cat" else 1)
         self.lin = None if head == "conv" else Linear(joined, out_channels)
         self.spread = None

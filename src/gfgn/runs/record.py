@@ -253,9 +253,10 @@ def canonical(model: str, replica: Replica) -> Replica:
     entry = known_model(model)
     if entry is None:  # one of the user's own has no gates
         return replace(replica, lam=1.0, gate_decay=None) if is_import_name(model) else replica
-    gates = {} if entry.gated else {"lam": 1.0, "gate_decay": None}
+    if not entry.gated:
+        replica = replace(replica, lam=1.0, gate_decay=None)
     rate = replica.input_dropout if entry.takes_input_dropout else None
-    return replace(replica, dropout=replica.dropout if entry.takes_dropout else 0.0, input_dropout=rate, **gates)
+    return replace(replica, dropout=replica.dropout if entry.takes_dropout else 0.0, input_dropout=rate)
 
 
 def import_own(model: str) -> None:

@@ -24,8 +24,9 @@ class Replica:
         options: Further parameters of the model as `(name, value)` pairs, see `gfgn.nn.MODELS`; sorted by name.
             Replicas with different options train in different batches.
         input_dropout: Dropout rate of the features, the input of the first layer; `None` for `dropout`.
-        gate_decay: L2 penalty on the parameters of gates instead of `weight_decay`, or `None`; models without gates
-            ignore it. The larger it is, the closer gates are to the constants that they are if the parameters are 0.
+        gate_decay: A prior of their own for the parameters of gates, instead of `weight_decay`: every step ends with
+            `w ← w / (1 + lr · gate_decay)`, so that they stay below about `1 / gate_decay`, and gates, for a large one,
+            are constants. `None` for `weight_decay`; models without gates ignore it.
     """
 
     split: int = 0
@@ -72,11 +73,6 @@ class Replica:
     def input_rate(self) -> float:
         """Dropout rate of the features."""
         return self.dropout if self.input_dropout is None else self.input_dropout
-
-    @property
-    def decay_of_gates(self) -> float:
-        """L2 penalty on the parameters of gates."""
-        return self.weight_decay if self.gate_decay is None else self.gate_decay
 
 
 @dataclass(frozen=True)
