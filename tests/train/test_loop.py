@@ -202,7 +202,7 @@ def test_the_seed_matters_and_the_global_state_is_not_changed(data: Dataset) -> 
     assert runs[0].history["train_loss"] != runs[1].history["train_loss"]
 
 
-@pytest.mark.parametrize("field", ["lr", "weight_decay", "dropout", "input_dropout", "lam", "split", "seed"])
+@pytest.mark.parametrize("field", ["lr", "weight_decay", "dropout", "input_dropout", "lam", "gate_decay", "split", "seed"])
 def test_every_field_of_a_replica_has_an_effect(data: Dataset, field: str) -> None:
     changed = dataclasses.replace(Replica(), **{field: {"dropout": 0.1, "split": 1, "seed": 1}.get(field, 0.3)})
     runs = train_replicas("gfgn-pair", data, [Replica(), changed], max_epochs=3)
