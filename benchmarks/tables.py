@@ -184,16 +184,22 @@ def exponents() -> str:
 
 def batch_invariance() -> str:
     """For each graph, how many models have the same bits in any company, and what that costs."""
-    costs = {(machine, p["dataset"], p["model"]): p["ratio"] for machine, p in problems("batch_invariance_cost")}
-    models, rows = list(dict.fromkeys(model for _, _, model in costs)), []
-    found = list(problems("batch_invariance"))
-    for machine, graph in dict.fromkeys((machine, problem["dataset"]) for machine, problem in found):
-        of_graph = [problem for where, problem in found if (where, problem["dataset"]) == (machine, graph)]
-        same = sum(not problem["different"] for problem in of_graph)
-        *sizes, last = of_graph[0]["among"]
-        cells = [f"{machine}, {graph}", f"{', '.join(map(str, sizes))} and {last}", f"{same} of {len(of_graph)}"]
-        rows.append([*cells, *(times(costs.get((machine, graph, model))) for model in models)])
-    return markdown(["graph", "runs in a batch", "models with the same bits", *(f"time, {m}" for m in models)], rows)
+    bits, costs = (
+        [(f"{machine}, {p['dataset']}", p) for machine, p in problems(name)]
+        for name in ("batch_invariance", "batch_invariance_cost")
+    )
+    rows = []
+    for graph in dict.fromkeys(graph for graph, _ in (*bits, *costs)):
+        tried = [problem for where, problem in bits if where == graph]
+        ratios = [problem["ratio"] for where, problem in costs if where == graph]
+        same = sum(not problem["different"] for problem in tried)
+        cells = [", ".join(map(str, tried[0]["among"])), f"{same} of {len(tried)}"] if tried else ["—", "—"]
+        cost = f"{times(min(ratios))} to {times(max(ratios))} ({len(ratios)} models)" if ratios else "—"
+        rows.append([graph, *cells, cost])
+    return markdown(
+        ["graph", "runs in a batch", "models with the same bits", "time of an epoch, relative to PyTorch's products"],
+        rows,
+    )
 
 
 def study_profile() -> str:

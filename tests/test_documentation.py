@@ -149,7 +149,10 @@ class Reader:
         """Reads a study, a part of one, or a file for `gfgn compare --config`."""
         content = yaml.safe_load(block.text)
         if content.keys() <= {*REQUIRED, *OPTIONAL}:
-            make_study(STUDY | content, block.page, trust_code=True)
+            standard = {name: value for name, value in STUDY.items() if name != "grid" or "search" not in content}
+            if "search" in content:  # training is as short as `EPOCHS`
+                content["search"]["rungs"] = [1]
+            make_study(standard | content, block.page, trust_code=True)
         else:
             path = self.folder / "options.yaml"
             path.write_text(block.text, encoding="utf-8")
@@ -282,7 +285,7 @@ def test_every_block_runs(page: Path, reader: Reader) -> None:
     blocks = list(find_blocks(page.read_text(encoding="utf-8"), page.name))
     for block in blocks:
         content = yaml.safe_load(block.text) if block.language == "yaml" else {}
-        if content.keys() >= set(REQUIRED):  # the study that commands of the page run
+        if content.keys() >= {*REQUIRED, "grid"}:  # the study that commands of the page run
             text = yaml.safe_dump(content | {"splits": 1, "seeds": 1})
             (reader.folder / "my-study.yaml").write_text(text, encoding="utf-8")
     for block in blocks:

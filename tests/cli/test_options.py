@@ -34,6 +34,9 @@ def test_settings() -> None:
         "graphsage": {"batch_size": 64},
     }
     assert settings.arguments(max_epochs=400, class_weights=True)["max_epochs"] == 7
+    shared = parse_settings(["input_dropout=0.2", "features=normalized", "mlp.features=given"], MODELS)
+    assert shared.hyper == {"input_dropout": 0.2, "features": "normalized"}
+    assert shared.options == {"mlp": {"features": "given"}}
 
 
 @pytest.mark.parametrize(
@@ -42,11 +45,11 @@ def test_settings() -> None:
         ("lr", "--set must be NAME=VALUE or MODEL.NAME=VALUE, got 'lr'"),
         (
             "lrr=1",
-            "--set must name one of lr, weight_decay, dropout, lam, max_epochs, .*, or MODEL.OPTION, got 'lrr=1'",
+            "--set must name one of lr, .*, lam, input_dropout, features, max_epochs, .*, or MODEL.OPTION, got 'lrr=1'",
         ),
         ("gcn.hidden=8", "--set must name one of the networks mlp, gfgn-pair, graphsage, got 'gcn.hidden=8'"),
         ("majority.x=8", "--set must name one of the networks"),
-        ("mlp.heads=8", "--set must name one of hidden, layers, lr, weight_decay, dropout, lam, got 'mlp.heads=8'"),
+        ("mlp.heads=8", "--set must name one of hidden, layers, features, lr, .*, input_dropout, got 'mlp.heads=8'"),
         ("mlp.hidden=many", "--set must have an integer there, got 'mlp.hidden=many'"),
         ("clip=much", "--set must have a number or none there, got 'clip=much'"),
         ("class_weights=2", "--set must have true or false there, got 'class_weights=2'"),

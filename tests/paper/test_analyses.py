@@ -10,11 +10,14 @@ import pytest
 import gfgn.paper
 from gfgn.paper.analyses import ANALYSES
 
-MODULES = ("analyses", "spectral", "motivation", "parameters", "scores", "claims", "evidence", "rules")
+MODULES = (
+    *("analyses", "spectral", "motivation", "parameters", "scores", "mechanism", "thesis", "cornell"),
+    *("claims", "evidence", "rules"),
+)
 
 
 def test_names() -> None:
-    assert list(ANALYSES) == ["spectral", "motivation", "parameters", "scores", "claims"]
+    assert list(ANALYSES) == ["spectral", "motivation", "parameters", "scores", "mechanism", "cornell", "claims"]
 
 
 @pytest.mark.parametrize("name", list(ANALYSES))

@@ -16,7 +16,15 @@ from gfgn.paper.figures.motivation import embedding_figure, neighbors_figure
 from gfgn.paper.figures.parameters import parameters_figure
 from gfgn.paper.figures.scores import scores_figure
 from gfgn.paper.figures.spectral import spectral_figure
-from gfgn.paper.figures.studies import Point, axis_figure, draw_study, study_points, table_figure
+from gfgn.paper.figures.studies import (
+    DIFFERENCES,
+    Point,
+    draw_study,
+    lambda_figure,
+    noise_figure,
+    study_points,
+    table_figure,
+)
 from gfgn.paper.studies import load_study
 from gfgn.report.style import MODEL_STYLES, save_svg
 from gfgn.runs.record import DatasetRecord, Row
@@ -56,7 +64,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {
         [(level, width, 2 * width**2) for level in ("graph", "neighbor", "pair") for width in (16, 64)],
         {level: {"cora": 0.01, "ppi": 0.05} for level in ("graph", "neighbor", "pair")},
     ),
-    "axis": lambda: axis_figure(points((0.0, 1.0)), "noise"),
+    "noise": lambda: noise_figure(points((0.0, 1.0))),
+    "lambda": lambda: lambda_figure(points((0.0, 1.0))),
     "table": lambda: table_figure(points((math.nan,)), {"gcn": {"cora": 81.0}}),
     "values": lambda: scores_figure({"cora": dots(0.5, 0.9)}, {"cora": np.arange(64) % 3 == 0}, "gfgn-graph", 0.55),
     "boxes": lambda: scores_figure(
@@ -80,42 +89,90 @@ def test_figures_are_the_same_to_the_byte_and_small(name: str, tmp_path: Path) -
 
 def test_drawing_leaves_the_settings_of_matplotlib_alone() -> None:
     before = dict(rcParams)
-    FIGURES["axis"]()
+    FIGURES["noise"]()
     assert dict(rcParams) == before
 
 
 def test_lines_are_means_with_intervals() -> None:
-    figure = axis_figure(points((0.0, 1.0)), "noise")
+    figure = lambda_figure(points((0.0, 1.0)))
     axes = figure.axes[0]
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert list(lines) == ["GFGN-graph", "GFGN-neighbor", "GFGN-pair", "GCN", "MLP"]
-    assert list(lines["GCN"].get_xdata()) == [0, 100]
+    assert list(lines["GCN"].get_xdata()) == [0, 1]
     assert list(lines["GCN"].get_ydata()) == pytest.approx([84, 83])  # 80 + 3 − x + the mean of 0, 1, 2
     band = axes.collections[3].get_paths()[0].vertices
     half = t.ppf(0.975, 2) * math.sqrt(1 / 3 + TEST_SHARE)  # three splits with a standard deviation of 1
     assert band[:, 1].min() == pytest.approx(83 - half)
     assert band[:, 1].max() == pytest.approx(84 + half)
     assert [one.get_title(loc="left") for one in figure.axes] == ["(a) Cora", "(b) Citeseer"]
+    assert {one.get_xscale() for one in figure.axes} == {"symlog"}
 
 
 def test_a_model_without_gates_is_a_horizontal_line() -> None:
     runs = [p for p in points((0.0, 5.0)) if p.model == "gfgn-graph"]
     runs += [p._replace(x=math.nan) for p in points((0.0,)) if p.model == "mlp"]
-    (mlp,) = [line for line in axis_figure(runs, "lam").axes[1].get_lines() if line.get_label() == "MLP"]
+    (mlp,) = [line for line in lambda_figure(runs).axes[1].get_lines() if line.get_label() == "MLP"]
     assert list(mlp.get_ydata()) == pytest.approx([85, 85])
 
 
-def test_a_forest_has_measured_and_published() -> None:
-    figure = table_figure(points((math.nan,)), {"gcn": {"cora": 81.0}})
+def test_noise_has_one_panel_per_graph_and_family() -> None:
+    figure = noise_figure(points((0.0, 1.0)))
+    assert [one.get_title(loc="left") for one in figure.axes] == ["(a) Cora", "(b) Citeseer", "", "", "", ""]
+    named = [[line.get_label() for line in one.get_lines() if line.get_label()[0] != "_"] for one in figure.axes[::2]]
+    assert named == [["GFGN-graph", "GFGN-neighbor", "GFGN-pair"], ["GCN"], ["MLP"]]
+    assert {len(one.get_lines()) for one in figure.axes} == {5}  # the others are gray
+    assert [len(one.collections) for one in figure.axes[::2]] == [3, 1, 1]
+    half = t.ppf(0.975, 2) * math.sqrt(1 / 3 + TEST_SHARE)
+    band = figure.axes[2].collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(83 - half)
+
+
+def test_draws_are_bands() -> None:
+    """With several draws, a band reaches from the lowest to the highest, however much splits differ."""
+    runs = [p for p in points((0.0, 1.0)) if p.model == "gcn"]
+    runs += [p._replace(draw=draw, score=p.score + 0.1 * draw) for p in runs if p.x for draw in (1, 2)]
+    figure = noise_figure(runs)
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    assert sorted(set(band[:, 1].round(6))) == pytest.approx([83, 83.2, 84])
+    (line,) = figure.axes[0].get_lines()
+    assert list(line.get_ydata()) == pytest.approx([84, 83.1])
+
+
+def test_a_table_is_drawn_as_differences_to_the_best_baseline() -> None:
+    published = {"gcn": {"cora": 81.0}, "mlp": {"cora": 79.0}, "gfgn-pair": {"cora": 84.0}}
+    figure = table_figure(points((math.nan,)), published)
     left, right = figure.axes[:2]
+    assert left.get_title(loc="left") == "(a) Cora: MLP 85.0"
     diamonds = [
-        [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() == "D"] for axes in (left, right)
+        [line.get_xdata()[0] for line in axes.get_lines() if line.get_marker() == "D" and len(line.get_xdata())]
+        for axes in (left, right)
     ]
-    assert [x for x in diamonds[0] if x] == [[81.0]]
-    assert [x for x in diamonds[1] if x] == []
+    assert diamonds == [[3.0, 0.0, -2.0], []]  # the best published baseline is another one
     dots = [line.get_xdata()[0] for line in left.get_lines() if line.get_marker() == "o" and len(line.get_xdata())]
-    assert dots == pytest.approx([81, 82, 83, 84, 85])
+    assert dots == pytest.approx([-4, -3, -2, -1, 0])
     assert [label.get_text() for label in left.get_yticklabels()][3:] == ["GCN", "MLP"]
+    assert [label.get_text() for label in left.get_xticklabels()] == [str(x).replace("-", "−") for x in DIFFERENCES]
+
+
+def test_intervals_of_differences_are_paired() -> None:
+    """Splits that are hard for both models cancel."""
+    noise = np.random.default_rng(0).normal(size=3)
+    runs = [p for p in points((math.nan,), ("cora",)) if p.model in ("gcn", "gfgn-pair")]
+    runs = [p._replace(score=p.score + (0.1 * noise[p.split] if p.model == "gcn" else 0)) for p in runs]
+    (pair, gcn) = [
+        line.get_xdata() for line in table_figure(runs, {}).axes[0].get_lines() if len(line.get_xdata()) == 2
+    ][1:3]
+    assert 0 < pair[1] - pair[0] < 1
+    assert list(gcn) == [0, 0]
+
+
+def test_a_table_of_levels_alone_is_a_forest_of_scores() -> None:
+    runs = [p for p in points((math.nan,), ("cora",)) if p.model.startswith("gfgn")]
+    (axes,) = table_figure(runs, {"gfgn-pair": {"cora": 81.0}}).axes
+    dots = [line.get_xdata()[0] for line in axes.get_lines() if line.get_marker() == "o" and len(line.get_xdata())]
+    assert dots == pytest.approx([81, 82, 83])
+    (diamond,) = [line for line in axes.get_lines() if line.get_marker() == "D" and len(line.get_xdata())]
+    assert list(diamond.get_xdata()) == [81.0]
 
 
 def test_boxes_reach_from_quartile_to_quartile() -> None:
@@ -128,7 +185,7 @@ def test_boxes_reach_from_quartile_to_quartile() -> None:
     assert corners[:, :, 0].mean(axis=1) == pytest.approx(np.arange(64))
 
 
-def test_panels_share_their_axis_and_idle_dimensions_are_gray() -> None:
+def test_panels_share_their_axis_and_undecided_dimensions_are_gray() -> None:
     low, high = dots(0.1, 0.2), dots(0.1, 1.9)
     idle = np.arange(64) < 10
     figure = scores_figure({"cora": low, "texas": high}, {"cora": idle, "texas": ~idle}, "gfgn-graph", 0.55)
@@ -148,8 +205,8 @@ def test_models_look_different() -> None:
 
 def test_nothing_to_draw() -> None:
     with pytest.raises(ValueError, match="points must hold at least one run, got none"):
-        axis_figure([], "noise")
-    with pytest.raises(ValueError, match="idle must hold at least one dataset, got none"):
+        noise_figure([])
+    with pytest.raises(ValueError, match="undecided must hold at least one dataset, got none"):
         scores_figure({}, {}, "gfgn-pair", 0.55)
 
 
@@ -210,7 +267,7 @@ def test_a_study_without_runs_or_of_gates_has_no_figure(tmp_path: Path) -> None:
 
 def test_a_table_of_one_dataset() -> None:
     figure = table_figure(points((math.nan,), ("cora",)), {})
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["Cora"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["Cora: MLP 85.0"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["measured, with 95% interval"]
 
 

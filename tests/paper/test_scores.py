@@ -27,6 +27,7 @@ from gfgn.paper.scores import (
     replace_rows,
     summarize,
     train_scores,
+    undecided,
 )
 from gfgn.runs import grid
 from gfgn.train import Replica, Run, train_replicas
@@ -264,9 +265,19 @@ def test_without_matplotlib_there_are_tables_and_a_page(out: Path, monkeypatch: 
     assert [path.name for path in draw(out)] == ["dimensions.md"]
 
 
+def test_a_dimension_is_undecided_if_its_scores_stay_where_they_began() -> None:
+    """Within 0.01 of λ/2, except for a twentieth of the scores at each end."""
+    middle = np.tile([0.2, 0.991, 0.995, 1.0, 1.005, 1.009, 1.8], (4, 1))
+    middle[1, 5], middle[2, 1], middle[3] = 1.02, 0.98, 0.5
+    assert undecided(middle, 2.0).tolist() == [True, False, False, False]
+    assert undecided(middle, 1.0).tolist() == [False, False, False, True]
+
+
 def test_the_page_has_the_numbers() -> None:
     line = {"model": "gfgn-graph", "dataset": "cora", "lam": "2", "below_055": "0.641", "spread": "0.3", "box": "0"}
     line |= {"idle": "0.25"}
     lines = [line | {"min": "0.1", "max": "1.5", "test": "0.8"}, line | {"min": "0.06", "max": "1.4", "test": "0.9"}]
     assert "| cora | 2 | [0.10, 1.50] | [0.06, 1.50] | 64.1% | 0.300 | 0.000 | 25% | 85.0% |" in page(lines, [])
     assert "without row normalization" not in page(lines, [])
+    gray = {"gfgn-graph": {"cora": np.array([True, False, False, False])}}
+    assert "| 0.000 | 25% | 25% | 85.0% |" in page(lines, [], gray)

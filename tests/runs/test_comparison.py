@@ -251,3 +251,18 @@ def test_the_shared_configuration(data: Dataset) -> None:
     assert plan.plan("gfgn-graph").final(plan.configurations[0]) == [Replica(lr=0.1, lam=2.0)]
     assert plan.plan("mlp").final(plan.configurations[0]) == [Replica(lr=0.1)]
     assert plan.plan("mlp").tuning() == []
+
+
+def test_features_and_input_dropout_are_settings_of_all_models() -> None:
+    data = dimensions(60, degree=6, splits=2)
+    settings: dict[str, Any] = {"models": ["mlp", "gcn"], "splits": 1, "max_epochs": 3}
+    plain = compare(data, **settings)
+    changed = compare(
+        data, **settings, features="normalized", input_dropout=0.1, options={"mlp": {"features": "given"}}
+    )
+    assert {model: rows[0].replica.input_dropout for model, rows in changed.rows.items()} == {"mlp": 0.1, "gcn": 0.1}
+    assert [dict(rows[0].replica.options)["features"] for rows in changed.rows.values()] == ["given", "normalized"]
+    assert "input dropout 0.1, features normalized" in changed.settings
+    assert changed.rows["gcn"][0].val != plain.rows["gcn"][0].val
+    with pytest.raises(ValueError, match="features must be 'given' or 'normalized', got 'raw'"):
+        compare(data, **settings, features="raw")

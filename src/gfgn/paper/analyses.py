@@ -18,7 +18,14 @@ ANALYSES: dict[str, Callable[..., list[Path]]] = {
     "motivation": Lazy("gfgn.paper.motivation", "analyze"),  # the paper's two motivations
     "parameters": Lazy("gfgn.paper.parameters", "analyze"),  # parameter counts
     "scores": Lazy("gfgn.paper.scores", "analyze"),  # learned smoothing scores
+    "mechanism": Lazy("gfgn.paper.mechanism", "analyze"),  # gates against the smoothness of dimensions
+    "cornell": Lazy("gfgn.paper.cornell", "analyze"),  # Cornell as downloaded and corrected
     "claims": Lazy("gfgn.paper.claims", "analyze"),  # verdicts on the statements of the paper
+}
+PARTS = ("mechanism",)  # analyses that take `models` and `datasets` as well, to be run in parts
+FOLDERS = {"mechanism": "thesis"}  # of analyses that belong to a study of another name
+SECTIONS: dict[str, Callable[..., str]] = {  # further sections of a study's page, of its results and its folder
+    "thesis": Lazy("gfgn.paper.thesis", "sections"),
 }
 
 

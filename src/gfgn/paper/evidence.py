@@ -10,14 +10,22 @@ from statistics import fmean
 
 from gfgn.paper.outputs import read_csv
 from gfgn.runs.views import known_test_share
-from gfgn.train.statistics import Summary, difference
+from gfgn.train.statistics import Estimate, estimate, estimate_difference
 
 Runs = Sequence[tuple[int, int, float]]  # split, seed and score in % of every run of a cell
 CellKey = tuple[str, str, str, float | None]  # study, dataset, model, and position on the axis of the study, if any
+ByModel = Mapping[
+    tuple[str, str], Sequence[Mapping[str, float]]
+]  # rows of numbers, one per split, by model and dataset
 
 LEVELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 RAW = ", without row normalization"  # suffix of models that were trained on features that are not row-normalized
 STUDIES = ("table1", "arxiv", "table2", "noise", "lambda")
+NUMBERS, SUMMARY, RAW_SUMMARY = "motivation/summary.csv", "scores/summary.csv", "scores/raw.csv"
+MECHANISM, GRAPHS = "thesis/mechanism.csv", "claims/graphs.csv"
+TABLES = (NUMBERS, SUMMARY, RAW_SUMMARY, MECHANISM)
+CAPPED = 0.01  # a larger share of a baseline's runs that reach the last epoch makes a gain over it doubtful
+PLAIN_SHARE = 20 / 48  # test nodes over training nodes, as Nadeau and Bengio have it
 
 
 class Missing(LookupError):
@@ -28,14 +36,23 @@ class Missing(LookupError):
 class Evidence:
     """What has been measured; the methods raise `Missing` for anything else.
 
-    `gates` has, by model and dataset, one row per split of `summary.csv` of the analysis `scores`; `homophily` is by
-    dataset; `numbers` are further numbers of the analyses by name.
+    Attributes:
+        runs: Runs of the chosen configuration by cell.
+        capped: The share of them that trained up to the last epoch allowed, by cell; 0 if a cell is not listed.
+        gates: Rows of `summary.csv` of the analysis `scores` by model and dataset, one per split.
+        mechanism: Rows of `mechanism.csv` of the study `thesis`, likewise.
+        graphs: Rows of `graphs.csv` by dataset: sizes, homophily, and a hash of the nodes.
+        numbers: Further numbers of the analyses by name.
+        plain: Whether differences have the plain correction of Nadeau and Bengio instead of that of `difference`.
     """
 
     runs: Mapping[CellKey, Runs] = field(default_factory=dict)
-    gates: Mapping[tuple[str, str], Sequence[Mapping[str, float]]] = field(default_factory=dict)
-    homophily: Mapping[str, float] = field(default_factory=dict)
+    capped: Mapping[CellKey, float] = field(default_factory=dict)
+    gates: ByModel = field(default_factory=dict)
+    mechanism: ByModel = field(default_factory=dict)
+    graphs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
+    plain: bool = False
 
     def cell(self, study: str, dataset: str, model: str, at: float | None = None) -> Runs:
         """Returns the runs of a cell."""
@@ -54,22 +71,41 @@ class Evidence:
         """Returns the mean scores of several models in %."""
         return {model: self.mean(study, dataset, model, at) for model in models}
 
-    def best_level(self, study: str, dataset: str, at: float | None = None) -> str:
-        """Returns the level with the best mean score, as in the last row of the paper's Table 1."""
-        return max(LEVELS, key=lambda level: self.mean(study, dataset, level, at))
+    def is_trained(self, study: str, dataset: str, model: str, at: float | None = None) -> bool:
+        """Whether at most 1% of the runs of a cell reach the last epoch allowed: others could be trained further."""
+        return self.capped.get((study, dataset, model, at), 0.0) <= CAPPED
 
-    def gap(self, study: str, dataset: str, model: str, other: str, at: float | None = None) -> Summary:
-        """Returns the difference between two models in points, paired over common splits and seeds."""
-        return paired(dataset, self.cell(study, dataset, model, at), self.cell(study, dataset, other, at))
+    def gap(self, study: str, dataset: str, model: str, other: str, at: float | None = None) -> Estimate:
+        """Returns the difference between two models in points."""
+        return self.paired(dataset, *(self.cell(study, dataset, each, at) for each in (model, other)))
 
-    def gain(self, study: str, dataset: str, at: float | None = None, relative: bool = False) -> Summary:
-        """Returns the gain of the best level over GCN, in points or in % of GCN's mean score."""
-        gain = self.gap(study, dataset, self.best_level(study, dataset, at), "gcn", at)
-        if not relative:
-            return gain
-        base = self.mean(study, dataset, "gcn", at)
-        mean, std, low, high = (100 * value / base for value in gain[:4])
-        return Summary(mean, std, low, high, gain.runs)
+    def relative_gap(self, study: str, dataset: str, model: str, other: str, at: float | None = None) -> Estimate:
+        """Returns the difference between two models in % of the second one's score, whose own error counts as well."""
+        base, own = (self.mean(study, dataset, each, at) for each in (other, model))
+        scaled = [(split, seed, own / base * score) for split, seed, score in self.cell(study, dataset, other, at)]
+        error = self.paired(dataset, self.cell(study, dataset, model, at), scaled)
+        return Estimate(100 * (own / base - 1), 100 * error.error / base, error.splits)
+
+    def paired(self, dataset: str, first: Runs, second: Runs) -> Estimate:
+        """Returns the difference of scores over the splits and seeds that both have; over the seeds of each where
+        there is a single split."""
+        if len({split for split, _, _ in (*first, *second)}) == 1 and min(len(first), len(second)) > 1:
+            one, two = (estimate([score for _, _, score in runs], 0) for runs in (first, second))
+            return one - two
+        common = {run[:2] for run in first} & {run[:2] for run in second}
+        if len({split for split, _ in common}) < 2:
+            raise Missing(f"runs on the same two or more splits of {dataset}")
+        left, right = ([run for run in runs if run[:2] in common] for runs in (first, second))
+        return estimate_difference(left, right, self._share(dataset), canceling=not self.plain)
+
+    def lost(self, study: str, dataset: str, model: str, start: float, end: float) -> Runs:
+        """Returns the points that every run of a model loses between two positions on the axis of a study."""
+        ends = {run[:2]: run[2] for run in self.cell(study, dataset, model, end)}
+        starts = self.cell(study, dataset, model, start)
+        return [(split, seed, score - ends[split, seed]) for split, seed, score in starts if (split, seed) in ends]
+
+    def _share(self, dataset: str) -> float:
+        return PLAIN_SHARE if self.plain else known_test_share(dataset)
 
     def values(self, study: str, dataset: str, model: str) -> list[float]:
         """Returns the positions on the axis of a study at which a model has runs, in ascending order."""
@@ -78,12 +114,30 @@ class Evidence:
             raise Missing(f"{study}: {model} on {dataset}")
         return values
 
-    def gate(self, name: str, dataset: str, model: str = "gfgn-graph") -> float:
-        """Returns a statistic of the scores that a level learned, averaged over splits."""
-        rows = self.gates.get((model, dataset))
-        if not rows or any(name not in row for row in rows):
-            raise Missing(f"scores: {model} on {dataset}")
-        return fmean(row[name] for row in rows)
+    def gate(self, name: str, dataset: str, model: str = "gfgn-graph") -> Estimate:
+        """Returns a statistic of the scores that a level learned, over splits."""
+        return self._statistic(self.gates, "scores", name, dataset, model)
+
+    def graph(self, dataset: str, column: str) -> float:
+        """Returns a property of a graph."""
+        if column not in self.graphs.get(dataset, {}):
+            raise Missing(f"the data of {dataset}")
+        return float(self.graphs[dataset][column])
+
+    def follows(self, dataset: str, model: str) -> tuple[Estimate, float, float]:
+        """Returns the rank correlation of gates and smoothness over splits, and the two ends of its null interval."""
+        first, *ends = (
+            self._statistic(self.mechanism, "thesis", name, dataset, model)
+            for name in ("rank_correlation", "null_low", "null_high")
+        )
+        return first, ends[0].mean, ends[1].mean
+
+    def _statistic(self, table: ByModel, source: str, name: str, dataset: str, model: str) -> Estimate:
+        values = [row.get(name, math.nan) for row in table.get((model, dataset), ())]
+        known = [value for value in values if not math.isnan(value)]
+        if len(known) < 2:
+            raise Missing(f"{source}: {model} on {dataset}" + f", where {name} is not defined" * bool(values))
+        return estimate(known, self._share(dataset))
 
     def number(self, name: str) -> float:
         """Returns one of the further numbers."""
@@ -92,46 +146,51 @@ class Evidence:
         return self.numbers[name]
 
 
-def paired(dataset: str, first: Runs, second: Runs) -> Summary:
-    """Returns the summary of the differences of scores over the splits, two or more, and seeds that both have."""
-    common = {run[:2] for run in first} & {run[:2] for run in second}
-    if len({split for split, _ in common}) < 2:
-        raise Missing(f"runs on the same two or more splits of {dataset}")
-    left, right = ([run for run in runs if run[:2] in common] for runs in (first, second))
-    return difference(left, right, known_test_share(dataset))
+def read_evidence(folder: Path, graphs: Mapping[str, Mapping[str, str]] | None = None) -> Evidence:
+    """Reads the evidence from a folder of results; by default, that on the graphs is what was measured at the time."""
+    runs: dict[CellKey, Runs] = {}
+    capped: dict[CellKey, float] = {}
+    for study in STUDIES:
+        own, ended = read_study(study, folder / study / "runs.csv.gz")
+        runs, capped = runs | own, capped | ended
+    numbers = {row["measure"]: float(row["value"]) for row in read_csv(folder / NUMBERS)}
+    gates = read_rows(folder / SUMMARY) | read_rows(folder / RAW_SUMMARY, RAW)
+    mechanism = read_rows(folder / MECHANISM)
+    if graphs is None:
+        graphs = read_graphs(folder / GRAPHS)
+    return Evidence(runs, capped, gates, mechanism, graphs, numbers)
 
 
-def read_evidence(folder: Path, homophily: Mapping[str, float] | None = None) -> Evidence:
-    """Reads the evidence from a folder of results, except for the homophily by dataset, which these do not have."""
-    runs = {key: cell for study in STUDIES for key, cell in read_study(study, folder / study / "runs.csv.gz").items()}
-    numbers = {row["measure"]: float(row["value"]) for row in read_csv(folder / "motivation" / "summary.csv")}
-    gates = read_gates(folder / "scores" / "summary.csv") | read_gates(folder / "scores" / "raw.csv", RAW)
-    return Evidence(runs, gates, homophily or {}, numbers)
-
-
-def read_study(name: str, path: Path) -> dict[CellKey, Runs]:
-    """Returns the runs of the selected configuration of every complete cell of a study; none if there is no file."""
+def read_study(name: str, path: Path) -> tuple[dict[CellKey, Runs], dict[CellKey, float]]:
+    """Returns the runs of the selected configuration of every complete cell of a study, and the share of them that
+    trained up to the last epoch; none if there is no file."""
     if not path.is_file():
-        return {}
+        return {}, {}
     from gfgn.paper.studies import load_study
     from gfgn.runs.results import Results
     from gfgn.runs.table import read_runs
 
     study = load_study(name)
     results = Results(study, read_runs(path))
-    return {
-        (name, cell.dataset, cell.model, None if cell.at is None else float(cell.at)): [
-            (row.replica.split, row.replica.seed, 100 * row.test) for row in results[cell].rows
-        ]
-        for cell in study.all_cells()
-        if results[cell].rows
-    }
+    runs: dict[CellKey, Runs] = {}
+    capped: dict[CellKey, float] = {}
+    for cell in study.all_cells():
+        if rows := results[cell].rows:
+            key = (name, cell.dataset, cell.model, None if cell.at is None else float(cell.at))
+            runs[key] = [(row.replica.split, row.replica.seed, 100 * row.test) for row in rows]
+            capped[key] = fmean(row.epochs >= row.config.max_epochs for row in rows)
+    return runs, capped
 
 
-def read_gates(path: Path, suffix: str = "") -> dict[tuple[str, str], list[dict[str, float]]]:
-    """Returns the rows of `summary.csv` of the analysis `scores` by model, whose name gets a suffix, and dataset."""
-    gates: dict[tuple[str, str], list[dict[str, float]]] = {}
+def read_graphs(path: Path) -> dict[str, dict[str, str]]:
+    """Returns the rows of `graphs.csv` by dataset."""
+    return {row["dataset"]: row for row in read_csv(path)}
+
+
+def read_rows(path: Path, suffix: str = "") -> dict[tuple[str, str], list[dict[str, float]]]:
+    """Returns the numbers of a table with one row per split by model, whose name gets a suffix, and dataset."""
+    rows: dict[tuple[str, str], list[dict[str, float]]] = {}
     for row in read_csv(path):
         numbers = {name: float(value) for name, value in row.items() if name not in ("dataset", "model")}
-        gates.setdefault((row["model"] + suffix, row["dataset"]), []).append(numbers)
-    return gates
+        rows.setdefault((row["model"] + suffix, row["dataset"]), []).append(numbers)
+    return rows

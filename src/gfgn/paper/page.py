@@ -53,6 +53,7 @@ class _Page:
 
     def __init__(self, results: Results) -> None:
         self.results, self.study, self.published = results, results.study, results.study.published
+        self.compared_with_published = self.study.search is None or bool(self.published.scores)
         self.axis = self.study.vary.name if self.study.vary else None
         self.values: tuple[At, ...] = self.study.vary.values if self.study.vary else ()
 
@@ -80,7 +81,7 @@ class _Page:
     def overview(self, datasets: Sequence[str]) -> Lines:
         """Mean scores of every model on every dataset."""
         table = {model: [self._with_published(Cell(name, model)) for name in datasets] for model in self.study.models}
-        given = ", with the published score in parentheses" if self.published.scores else ""
+        given = ", with the published score in parentheses" if self.compared_with_published else ""
         words = f"Mean test score in %{given}. The best measured score is bold."
         rows = [[model, *cells] for model, cells in table.items()]
         return _section("## Overview", words, ["", *datasets], rows) if datasets else []
@@ -92,9 +93,9 @@ class _Page:
             cell, spread = Cell(name, model), self.published.spreads.get(model, {}).get(name)
             published = _number(self.published.score(name, model)) + ("" if spread is None else f" ± {spread:.2f}")
             compared = [published, *self._measured(cell), self._gap(cell)]
-            rows.append([model, *(compared if self.published.scores else compared[1:-1]), *self._runs(cell)])
+            rows.append([model, *(compared if self.compared_with_published else compared[1:-1]), *self._runs(cell)])
         heads = ["published", "measured", "95% interval", "difference"]
-        heads = ["model", *(heads if self.published.scores else heads[1:-1]), "runs", "configuration"]
+        heads = ["model", *(heads if self.compared_with_published else heads[1:-1]), "runs", "configuration"]
         return _section(f"### {name}", "", heads, rows)
 
     def along_axis(self, name: str) -> Lines:

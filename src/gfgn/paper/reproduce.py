@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gfgn.data.files import replace_text
-from gfgn.paper.analyses import ANALYSES, names, redraw
+from gfgn.paper.analyses import ANALYSES, FOLDERS, PARTS, SECTIONS, names, redraw
 from gfgn.paper.page import make_page
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs.results import Results
@@ -48,13 +48,17 @@ def reproduce(
         **settings: See `run_study`.
     """
     own = out is None and str(name) in study_names()
-    out, device = out or RESULTS / Path(name).stem, choose_device(device)
+    out, device = out or RESULTS / FOLDERS.get(str(name), Path(name).stem), choose_device(device)
     if str(name) not in names() and Path(name).suffix not in (".yaml", ".yml"):
         hint = did_you_mean(name, names())
         raise ValueError(f"name must be one of {', '.join(names())} or a YAML file, got {str(name)!r}{hint}")
     analysis = ANALYSES.get(str(name))
     if analysis is not None and str(name) not in study_names():
-        return Outcome(files=analysis(out, root=root, device=device, progress=log))
+        part = _part(str(name), **settings)
+        files = analysis(out, root=root, device=device, progress=log, **part)
+        if str(name) in FOLDERS and (out / RUNS).is_file():
+            files.append(replace_text(out / PAGE, render(load_study(FOLDERS[str(name)]), out)[PAGE]))
+        return Outcome(files=files)
     study = load_study(name, trust_code)
     reuse = [*reuse, *(_other_studies(str(name), log) if own else ())]
     options: dict[str, Any] = {
@@ -70,6 +74,14 @@ def reproduce(
         outcome.files += analysis(out, root=root, device=device, progress=log) if train else redraw(str(name), out)
         replace_text(out / PAGE, render(study, out)[PAGE])  # shows the figures of the analysis
     return outcome
+
+
+def _part(analysis: str, models: Sequence[str] = (), datasets: Sequence[str] = (), **_: Any) -> dict[str, Any]:
+    """The part of an analysis to run."""
+    part = {name: names for name, names in (("models", models), ("datasets", datasets)) if names}
+    if part and analysis not in PARTS:
+        raise ValueError(f"{', '.join(part)} must not be given for {analysis!r}, which has no parts")
+    return part
 
 
 def _other_studies(name: str, log: Log) -> list[Path]:
@@ -103,4 +115,6 @@ def _write(results: Results, out: Path, ended: bool) -> list[Path]:
 
 
 def _page(results: Results, out: Path) -> str:
-    return make_page(results, read_times(out / TIMES), sorted(out.glob("*.svg")))
+    page = make_page(results, read_times(out / TIMES), sorted(out.glob("*.svg")))
+    sections = SECTIONS.get(results.study.name)
+    return page if sections is None else page + sections(results, out)

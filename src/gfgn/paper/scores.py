@@ -39,6 +39,7 @@ SPLITS = 10
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 COLUMNS = ("min", "q05", "q25", "median", "q75", "q95", "max")
 IDLE = 0.1  # a dimension is idle if the norm of its weights, after weight decay, is below this fraction of the largest
+UNDECIDED = 0.01  # a dimension is undecided if 90% of its scores are at most this far from λ/2, where they begin
 LOW = 0.55  # the score that separates low from high scores in the paper
 
 SUMMARY_FILE, DIMENSIONS_FILE, RAW_FILE, PAGE_FILE = "summary.csv", "dimensions.csv", "raw.csv", "dimensions.md"
@@ -157,11 +158,12 @@ def train_scores(
     return [summarize(data, run) for run in runs]
 
 
-def read_chosen(path: Path) -> dict[tuple[str, str], Configuration]:
-    """Returns the selected configurations of a study's `chosen.csv` by dataset and model; none without a file."""
+def read_chosen(path: Path, variant: str | None = None) -> dict[tuple[str, str], Configuration]:
+    """Returns the selected configurations of a study's `chosen.csv` by dataset and model, of one `variant` if the study
+    has several; none without a file."""
     chosen: dict[tuple[str, str], Configuration] = {}
     for row in read_csv(path):
-        if row.get("chosen") == "1":
+        if row.get("chosen") == "1" and row.get("variant") == variant:
             own = (part.partition("=") for part in row.get("own", "").split())
             hyper: Configuration = {name: float(row[name]) for name in HYPER}
             chosen[row["dataset"], row["model"]] = hyper | {name: _value(text) for name, _, text in own}
@@ -255,17 +257,30 @@ def draw(out: Path) -> list[Path]:
     """Draws the figures and writes the page from the tables of a folder: only the page without matplotlib."""
     if not (out / SUMMARY_FILE).is_file():
         return []
+    summary, lines = read_csv(out / SUMMARY_FILE), read_csv(out / DIMENSIONS_FILE)
+    lams = {(line["dataset"], line["model"]): float(line["lam"]) for line in summary}
+    quantiles = {
+        model: {name: _numbers(panel, *COLUMNS) for name, panel in _group(own, "dataset").items()}
+        for model, own in _group(lines, "model").items()
+    }
+    gray = {
+        model: {name: undecided(scores, lams[name, model]) for name, scores in own.items()}
+        for model, own in quantiles.items()
+    }
     paths = []
     if find_spec("matplotlib") is not None:
         from gfgn.paper.figures.scores import scores_figure
         from gfgn.report.style import save_svg
 
-        for model, lines in _group(read_csv(out / DIMENSIONS_FILE), "model").items():
-            panels = _group(lines, "dataset")
-            quantiles = {name: _numbers(own, *COLUMNS) for name, own in panels.items()}
-            idle = {name: _numbers(own, "weight")[:, 0] < IDLE for name, own in panels.items()}
-            paths.append(save_svg(scores_figure(quantiles, idle, model, LOW), out / f"{model}.svg"))
-    return [*paths, write_text(out / PAGE_FILE, page(read_csv(out / SUMMARY_FILE), read_csv(out / RAW_FILE)))]
+        for model, own in quantiles.items():
+            paths.append(save_svg(scores_figure(own, gray[model], model, LOW), out / f"{model}.svg"))
+    return [*paths, write_text(out / PAGE_FILE, page(summary, read_csv(out / RAW_FILE), gray))]
+
+
+def undecided(quantiles: Floats, lam: float) -> NDArray[np.bool_]:
+    """Which dimensions are undecided, see `UNDECIDED`, from their `[D, 7]` quantiles and λ."""
+    middle = quantiles[:, COLUMNS.index("q05") : COLUMNS.index("q95") + 1]
+    return np.asarray((np.abs(middle - lam / 2) <= UNDECIDED).all(axis=1))
 
 
 def _group(lines: Lines, column: str) -> dict[str, Lines]:
@@ -287,7 +302,11 @@ with a score of 1 it takes that of its neighbors. Columns, averaged over splits:
 - *spread*: standard deviation of the dimensions' mean scores, how differently dimensions are treated;
 - *box*: mean interquartile range within a dimension, how differently nodes or pairs are treated (0 at graph level);
 - *idle*: fraction of dimensions whose weights in `W` have vanished (a norm of less than a tenth of the largest). Their
-  values are 0 and their scores stay at λ/2, where they are initialized; the figures show them in gray.
+  values are 0 and their scores stay at λ/2, where they are initialized.
+
+The figures show in gray every dimension that is undecided: 90% of its scores, from the 5% to the 95% quantile, are
+within 0.01 of λ/2, where they began. Such a score says nothing about the dimension. *Undecided* is their fraction in
+split 0.
 
 [summary.csv](summary.csv) has these numbers for every split, [dimensions.csv](dimensions.csv) the scores of every
 dimension."""
@@ -297,23 +316,27 @@ how it scales features. The features of this table, unlike those of the other ta
 configurations are selected by validation in the same way ([raw.csv](raw.csv))."""
 
 
-def page(lines: Lines, raw: Lines) -> str:
-    """Returns the page on scores in Markdown, from the rows of `summary.csv` and `raw.csv`."""
+def page(lines: Lines, raw: Lines, gray: Mapping[str, Mapping[str, NDArray[np.bool_]]] | None = None) -> str:
+    """Returns the page on scores in Markdown, from the rows of `summary.csv` and `raw.csv`, and which dimensions are
+    undecided, by model and dataset."""
     parts = ["# Smoothing scores of the first layer, by dimension", "", ABOUT]
     for model, own in _group(lines, "model").items():
-        parts += ["", f"## {model}", "", f"![{model}]({model}.svg)", "", _table(own)]
+        parts += ["", f"## {model}", "", f"![{model}]({model}.svg)", "", _table(own, (gray or {}).get(model, {}))]
     for model, own in _group(raw, "model").items():
         parts += ["", f"## {model}, without row normalization", "", RAW_ABOUT, "", _table(own)]
     return "\n".join(parts)
 
 
-def _table(lines: Lines) -> str:
-    header = ["dataset", "λ", "range, split 0", "range, all splits", "below 0.55", "spread", "box", "idle", "test"]
+def _table(lines: Lines, gray: Mapping[str, NDArray[np.bool_]] | None = None) -> str:
+    header = ["dataset", "λ", "range, split 0", "range, all splits", "below 0.55", "spread", "box", "idle"]
+    header += ["undecided", "test"] if gray else ["test"]
     rows = []
     for name, own in _group(lines, "dataset").items():
         low, high = _numbers(own, "min", "max").T
         ranges = f"[{low[0]:.2f}, {high[0]:.2f}]", f"[{low.min():.2f}, {high.max():.2f}]"
         below, spread, box, idle, test = _numbers(own, "below_055", "spread", "box", "idle", "test").T.mean(axis=1)
-        fractions = f"{100 * below:.1f}%", f"{spread:.3f}", f"{box:.3f}", f"{100 * idle:.0f}%", f"{100 * test:.1f}%"
-        rows.append((name, f"{float(own[0]['lam']):g}", *ranges, *fractions))
+        fractions = [f"{100 * below:.1f}%", f"{spread:.3f}", f"{box:.3f}", f"{100 * idle:.0f}%"]
+        if gray:
+            fractions.append(f"{100 * gray[name].mean():.0f}%" if name in gray else "–")
+        rows.append((name, f"{float(own[0]['lam']):g}", *ranges, *fractions, f"{100 * test:.1f}%"))
     return markdown_table(header, rows)

@@ -1,13 +1,15 @@
-"""The names of models and datasets as the paper writes them."""
+"""The names of models and datasets as their papers write them."""
 
 from __future__ import annotations
 
 MODELS = (
     *("MLP", "GCN", "GAT", "SGC", "ARMA", "GGNN", "APPNP", "Geom-GCN", "GFGN-graph", "GFGN-neighbor", "GFGN-pair"),
     *("GraphSAGE", "VR-GCN", "GaAN", "GeniePath", "GraphSAINT"),
+    *("GATv2", "GCNII", "GPRGNN", "H2GCN", "ACM-GCN", "LINKX", "ResGated"),
 )
 DATASETS = ("BlogCatalog", "Flickr", "Texas", "Wisconsin", "Cornell", "Actor", "Cora", "Citeseer", "Pubmed", "PPI")
-TITLES = {title.lower(): title for title in (*MODELS, *DATASETS)}
+VERSIONS = ("Cornell-corrected",)
+TITLES = {title.lower(): title for title in (*MODELS, *DATASETS, *VERSIONS)}
 
 
 def title_of(name: str) -> str:

@@ -16,9 +16,9 @@ from gfgn.data.files import atomic_write
 PAGE_WIDTH = 7.2
 """Width of a figure in inches."""
 
-# The palette of Okabe and Ito, extended by two colors of Tol's.
+# The palette of Okabe and Ito, extended by three colors of Tol's.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK = "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
-WINE, OLIVE = "#882255", "#999933"
+WINE, OLIVE, INDIGO = "#882255", "#999933", "#332288"
 INK, FAINT = "#1A1A1A", "#8C8C8C"
 
 STYLE: Any = {
@@ -63,7 +63,7 @@ MODEL_STYLES: dict[str, dict[str, Any]] = {
     "gat": {"color": PINK, "marker": "v", "linestyle": "--"},
     "sgc": {"color": ORANGE, "marker": "<", "linestyle": "--"},
     "arma": {"color": SKY, "marker": ">", "linestyle": "--"},
-    "ggnn": {"color": FAINT, "marker": "P", "linestyle": ":"},
+    "ggnn": {"color": INDIGO, "marker": "P", "linestyle": ":"},
     "appnp": {"color": WINE, "marker": "X", "linestyle": ":"},
     "geom-gcn": {"color": OLIVE, "marker": "p", "linestyle": ":"},
     "mlp": {"color": "#595959", "marker": "*", "linestyle": "-."},

@@ -187,7 +187,7 @@ def _datasets(
                 views.setdefault((cell.dataset, view), []).append(cell)
     for (name, view), own in views.items():
         progress.check_time()
-        plans = _chosen(study, own, store) if view.draw else [study.plan(cell) for cell in own]
+        plans = _chosen(study, own, store) if view.draw else [replace(study.plan(cell), draws=1) for cell in own]
         if not plans:
             continue
         try:
@@ -204,7 +204,7 @@ def _chosen(study: Study, cells: Sequence[Cell], store: Store) -> list[Plan]:
     """The plans of cells with nothing left to choose; cells whose configuration is not chosen yet are left out."""
     results = Results(study, _own_rows(store, study))
     chosen = [(study.plan(cell), results[cell].configuration) for cell in cells]
-    return [replace(plan, configurations=(best,)) for plan, best in chosen if best is not None]
+    return [replace(plan, configurations=(best,), draws=1) for plan, best in chosen if best is not None]
 
 
 def _train(

@@ -158,10 +158,11 @@ def best_interval(estimates: Sequence[Estimate], level: float = LEVEL) -> tuple[
     """The interval of the largest of several truths: "the gain of the best level", with the choice inside the interval.
 
     The model with the best mean on the test nodes is often a lucky one. Its own interval, as if it had been chosen
-    beforehand, lies too high: with eight equally good models it contains the truth in about 82% of cases. This interval is `[max_k low_k, max_k high_k]`, where the lower ends share the error probability
-    among the `K` models (Bonferroni) and the upper ends do not need to. It is below the truth only if the truly best
-    model's own upper end is, and above it only if *some* lower end is above its own truth. So it contains the truth
-    with at least the probability that the intervals of single models have, whatever their correlation.
+    beforehand, lies too high: with eight equally good models it contains the truth in about 84% of cases. This interval
+    is `[max_k low_k, max_k high_k]`, where the lower ends share the error probability among the `K` models (Bonferroni)
+    and the upper ends need not. It is below the truth only if the truly best model's own upper end is, and above it
+    only if *some* lower end is above its own truth. So it contains the truth with at least the probability that the
+    intervals of single models have, whatever their correlation.
 
     Choosing on all splits but one and scoring on the last one would not do: splits of one graph share their nodes, so
     that the split left out has taken part in the choice.

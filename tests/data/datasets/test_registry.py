@@ -35,6 +35,7 @@ COUNTS = {
     "flickr": (7_575, 239_738, 12_047, 9, 10),
     "actor": (7_600, 26_659, 932, 5, 10),
     "cornell": (183, 277, 1_703, 5, 10),
+    "cornell-corrected": (183, 277, 1_703, 5, 10),
     "texas": (183, 279, 1_703, 5, 10),
     "wisconsin": (251, 450, 1_703, 5, 10),
     "cora": (2_708, 5_278, 1_433, 7, 10),
@@ -286,6 +287,7 @@ def test_names_and_sources_of_all_datasets() -> None:
     assert set(DATASETS) == {
         *in_the_paper,
         *others.split(),
+        "cornell-corrected",
         "ogbn-products",
         *STANDINS,
         "dimensions",

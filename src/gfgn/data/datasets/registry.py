@@ -40,7 +40,7 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
         close = difflib.get_close_matches(name, DATASETS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"name must be one of {', '.join(map(repr, DATASETS))}, got {name!r}{hint}")
-    folder = Path(root or os.environ.get("GFGN_DATA") or cache_dir()).expanduser()
+    folder = data_folder(root)
     if directed and not entry.directed:
         known = ", ".join(repr(name) for name, entry in DATASETS.items() if entry.directed)
         only = f"unless name is one of {known}, whose edges are directed"
@@ -63,6 +63,11 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
         splits=raw.splits,
         description=entry.description,
     )
+
+
+def data_folder(root: str | Path | None = None) -> Path:
+    """The folder of all datasets, see `load`."""
+    return Path(root or os.environ.get("GFGN_DATA") or cache_dir()).expanduser()
 
 
 def cache_dir() -> Path:

@@ -1,4 +1,4 @@
-"""Figures of studies: accuracy along an axis (noise, λ), tables as forest plots, and the effect of variants."""
+"""Figures of studies: accuracy under noise and by λ, tables as differences or scores, and the effect of variants."""
 
 from __future__ import annotations
 
@@ -16,12 +16,20 @@ from gfgn.paper.titles import title_of
 from gfgn.report.style import BLACK, FAINT, INK, PAGE_WIDTH, label_panels, model_style, save_svg, styled
 from gfgn.runs.record import is_gfgn
 from gfgn.runs.views import data_name
-from gfgn.train.statistics import Summary, summarize
+from gfgn.train.statistics import Summary, difference, summarize
 
 if TYPE_CHECKING:
     from gfgn.runs.results import Results
 
-X_LABELS = {"noise": "random edges added, % of the edges", "lam": "λ, the upper bound of the gates"}
+FAMILIES = {  # of models, one row of panels each in the figure of noise
+    "GFGN": ("gfgn-graph", "gfgn-neighbor", "gfgn-pair"),
+    "fixed edge weights": ("gcn", "sgc", "arma", "appnp"),
+    "attention, gates, no edges": ("gat", "ggnn", "mlp"),
+}
+LAMBDAS = (0, 0.5, 1, 2, 4, 6, 10)  # ticks
+DIFFERENCES = (-40, -10, -5, -2, 0, 2, 5, 10)  # ticks, in points
+LINEAR = 2.0  # up to this difference, in points, the axis of differences is linear
+SEEDS = 1_000  # more than a study has, to tell apart the runs of its draws
 PUBLISHED = "published"  # the first row of a figure of variants
 # The styles of single runs and of published values.
 TICK: dict[str, Any] = {"marker": "|", "linestyle": "", "markersize": 7, "markeredgewidth": 0.9}
@@ -39,6 +47,7 @@ class Point(NamedTuple):
     seed: int
     score: float
     test_share: float | None = None
+    draw: int = 0
 
 
 class Gap(NamedTuple):
@@ -61,7 +70,7 @@ def draw_study(results: Results, folder: Path) -> list[Path]:
     if study.vary is None:
         figure = table_figure(points, study.published.scores)
     elif study.vary.name != "variant":
-        figure = axis_figure(points, study.vary.name)
+        figure = (noise_figure if study.vary.name == "noise" else lambda_figure)(points)
     elif gaps := study_gaps(results):
         figure = variants_figure(gaps, list(study.models))
     else:
@@ -74,9 +83,10 @@ def study_points(results: Results) -> list[Point]:
     points = []
     for cell in results.study.all_cells():
         x, dataset = cell.at if isinstance(cell.at, float) else math.nan, data_name(cell.dataset)
-        for row in results[cell].rows if results[cell].mean is not None else ():
-            run = (row.replica.split, row.replica.seed, 100 * row.test)
-            points.append(Point(x, cell.model, dataset, *run, results.test_share(cell)))
+        for draw, rows in enumerate(results[cell].draws if results[cell].mean is not None else ()):
+            for row in rows:
+                run = (row.replica.split, row.replica.seed, 100 * row.test)
+                points.append(Point(x, cell.model, dataset, *run, results.test_share(cell), draw))
     return points
 
 
@@ -98,40 +108,99 @@ def study_gaps(results: Results) -> list[Gap]:
 # --- accuracy along an axis -------------------------------------------------------------------------------------------
 
 
-def axis_figure(points: Sequence[Point], axis: str) -> Figure:
-    """Draws accuracy along the axis `"noise"` or `"lam"`: one panel per dataset and one line per model with its 95%
-    interval, horizontal for a model whose `x` is NaN."""
+def noise_figure(points: Sequence[Point]) -> Figure:
+    """Draws accuracy under noise: one column of panels per dataset and one row per family of models, see `FAMILIES`.
+
+    The models of the other families are thin gray lines. Bands are from the lowest to the highest draw of random edges
+    or, if there is a single one, 95% intervals over splits.
+    """
+    (datasets, models), several = _names(points), len({point.draw for point in points}) > 1
+    known = {name: [model for model in family if model in models] for name, family in FAMILIES.items()}
+    known["other models"] = [model for model in models if not any(model in family for family in known.values())]
+    families = {name: family for name, family in known.items() if family}
+    with styled():
+        figure = Figure(figsize=(PAGE_WIDTH, 0.5 + 1.75 * len(families)), layout="constrained")
+        grid = figure.subplots(len(families), len(datasets), squeeze=False, sharex=True, sharey="col")
+        for row, family in zip(grid, families.values(), strict=True):
+            for axes, dataset in zip(row, datasets, strict=True):
+                for model in models:
+                    _noise_line(axes, points, dataset, model, model in family, several)
+                axes.grid(axis="y")
+            marks: Any = [Line2D([], [], label=title_of(model), markersize=4, **model_style(model)) for model in family]
+            row[-1].legend(handles=marks, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.6)
+        for axes, dataset in zip(grid[0], datasets, strict=True):
+            axes.set_title(title_of(dataset), loc="left")
+        for axes, name in zip(grid[:, 0], families, strict=True):
+            axes.set_ylabel(f"{name}\naccuracy, %")
+        label_panels(grid[0] if len(datasets) > 1 else [])
+        bands = "lowest to highest draw of edges" if several else "95% interval over splits"
+        figure.supxlabel(f"random edges added, % of the edges (bands: {bands})", fontsize="medium")
+        return figure
+
+
+def _noise_line(axes: Axes, points: Sequence[Point], dataset: str, model: str, shown: bool, several: bool) -> None:
+    summaries = _summaries(points, dataset, model)
+    if not summaries:
+        return
+    x, mean = 100 * np.array(list(summaries)), np.array([summary.mean for summary in summaries.values()])
+    if not shown:
+        axes.plot(x, mean, color=FAINT, linewidth=0.6, alpha=0.35, zorder=1)
+        return
+    low, high = _draw_range(points, dataset, model) if several else _interval(summaries)
+    style = model_style(model)
+    axes.plot(x, mean, markersize=3.5, linewidth=1.2, label=title_of(model), **style)
+    axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+
+
+def _interval(summaries: Mapping[float, Summary]) -> tuple[list[float], list[float]]:
+    return [summary.low for summary in summaries.values()], [summary.high for summary in summaries.values()]
+
+
+def _draw_range(points: Sequence[Point], dataset: str, model: str) -> tuple[list[float], list[float]]:
+    """The lowest and the highest mean of a draw at every `x`, in ascending order."""
+    groups: dict[float, dict[int, list[float]]] = {}
+    for point in points:
+        if (point.dataset, point.model) == (dataset, model):
+            groups.setdefault(point.x, {}).setdefault(point.draw, []).append(point.score)
+    means = [[float(np.mean(scores)) for scores in groups[x].values()] for x in sorted(groups)]
+    return [min(each) for each in means], [max(each) for each in means]
+
+
+def lambda_figure(points: Sequence[Point]) -> Figure:
+    """Draws accuracy by λ on an axis that is linear up to 1 and logarithmic beyond: one panel per dataset and one line
+    per model with its 95% interval, horizontal for a model whose `x` is NaN."""
     datasets, models = _names(points)
     with styled():
         figure = Figure(figsize=(PAGE_WIDTH, 2.9), layout="constrained")
         panels: list[Axes] = list(figure.subplots(1, len(datasets), squeeze=False)[0])
         for axes, dataset in zip(panels, datasets, strict=True):
             for model in models:
-                _line(axes, _summaries(points, dataset, model), model, 100 if axis == "noise" else 1)
+                _line(axes, _summaries(points, dataset, model), model)
+            axes.set_xscale("symlog", linthresh=1, linscale=0.6)
+            axes.set_xticks(LAMBDAS, list(map(str, LAMBDAS)))
+            axes.set_xticks([], minor=True)
+            axes.set_xlim(left=-0.08)
             axes.set_title(title_of(dataset), loc="left")
-            axes.set_xlabel(X_LABELS[axis] if len(datasets) < 3 or dataset == datasets[1] else " ")
+            axes.set_xlabel("λ, the upper bound of the gates (bands: 95% intervals)")
             axes.grid(axis="y")
         panels[0].set_ylabel("test accuracy, %")
         label_panels(panels if len(panels) > 1 else [])
         handles, labels = panels[0].get_legend_handles_labels()
-        columns = math.ceil(len(labels) / math.ceil(len(labels) / 6))
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3, columnspacing=1.2)
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), handlelength=3, columnspacing=1.2)
         return figure
 
 
-def _line(axes: Axes, summaries: Mapping[float, Summary], model: str, scale: float) -> None:
+def _line(axes: Axes, summaries: Mapping[float, Summary], model: str) -> None:
     if not summaries:
         return
-    style, gated = model_style(model), is_gfgn(model)
-    low, mean, high = (np.array([getattr(s, name) for s in summaries.values()]) for name in ("low", "mean", "high"))
-    width, alpha = (1.6, 0.18) if gated else (0.9, 0.1)
+    style, (low, high) = model_style(model), _interval(summaries)
+    mean, label = [summary.mean for summary in summaries.values()], title_of(model)
     if all(math.isnan(x) for x in summaries):
-        axes.axhline(mean[0], linewidth=width, label=title_of(model), **{**style, "marker": ""})
-        axes.axhspan(low[0], high[0], color=style["color"], alpha=alpha, linewidth=0)
+        axes.axhline(mean[0], linewidth=0.9, label=label, **{**style, "marker": ""})
+        axes.axhspan(low[0], high[0], color=style["color"], alpha=0.1, linewidth=0)
         return
-    x = scale * np.array(list(summaries))
-    axes.plot(x, mean, markersize=4 if gated else 3.5, linewidth=width, label=title_of(model), **style)
-    axes.fill_between(x, low, high, color=style["color"], alpha=alpha, linewidth=0)
+    axes.plot(list(summaries), mean, markersize=4, linewidth=1.6, label=label, **style)
+    axes.fill_between(list(summaries), low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 
 # --- variants ---------------------------------------------------------------------------------------------------------
@@ -182,25 +251,71 @@ def _mark(model: str) -> dict[str, Any]:
 
 
 def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Draws a table as a forest plot, one panel per dataset: measured means with 95% intervals, or with the single runs
-    if there is only one split, and published means in % by model and dataset."""
+    """Draws a table, one panel per dataset, with published means in % by model and dataset.
+
+    With several splits and a baseline, differences to the best baseline of the panel, with 95% intervals; otherwise
+    scores, with the single runs if there is only one split.
+    """
     datasets, models = _names(points)
+    several = len({point.split for point in points}) > 1 and not all(map(is_gfgn, models))
     columns = min(3, len(datasets))
     rows = math.ceil(len(datasets) / columns)
     with styled():
-        height = 0.55 + rows * (0.45 + 0.145 * len(models))
+        height = 0.75 + rows * (0.45 + 0.145 * len(models))
         figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel().tolist()
+        panels = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=several).ravel().tolist()
         for axes, dataset in zip(panels, datasets, strict=False):
-            _forest(axes, points, published, dataset)
+            (_differences if several else _forest)(axes, points, published, dataset)
         for axes in panels[len(datasets) :]:
             axes.axis("off")
         label_panels(panels[: len(datasets)] if len(datasets) > 1 else [])
-        for axes in panels[max(0, len(datasets) - columns) : len(datasets)]:
-            axes.set_xlabel("test score, %")
+        words = "test score minus that of the best baseline, which the title of a panel names, points"
+        label = words if several else "test score, %"
+        figure.supxlabel(label, fontsize="medium")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper left", ncols=len(labels), handletextpad=0.4)
         return figure
+
+
+def _differences(
+    axes: Axes, points: Sequence[Point], published: Mapping[str, Mapping[str, float]], dataset: str
+) -> None:
+    """One panel of differences to the best baseline; published scores to the best published baseline."""
+    _, models = _names(points)
+    runs = {
+        model: [(p.split, p.seed, p.score) for p in points if (p.dataset, p.model) == (dataset, model)]
+        for model in models
+    }
+    share = next((point.test_share for point in points if point.dataset == dataset), None)
+    means = {model: float(np.mean([score for *_, score in own])) for model, own in runs.items() if own}
+    best = _best_baseline(means)
+    given = {model: published[model][dataset] for model in models if dataset in published.get(model, {})}
+    axes.axvline(0, color=INK, linewidth=0.8)
+    for row, model in enumerate(models):
+        color = model_style(model)["color"] if is_gfgn(model) else BLACK
+        if best is not None and model in means:
+            gap = difference(runs[model], runs[best], share)
+            axes.plot([gap.low, gap.high], [row, row], color=color, linewidth=1.6, solid_capstyle="butt")
+            axes.plot(gap.mean, row, "o", color=color, markersize=3.6)
+        if model in given and (base := _best_baseline(given)) is not None:
+            axes.plot(given[model] - given[base], row, **HOLLOW)
+    axes.plot([], [], "o-", color=BLACK, markersize=3.6, linewidth=1.6, label="measured, with 95% interval")
+    if any(point.dataset in published.get(point.model, {}) for point in points):
+        axes.plot([], [], label="published, to the best published baseline", **HOLLOW)
+    axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
+    axes.set_xticks(DIFFERENCES, [f"{tick}".replace("-", "−") for tick in DIFFERENCES])
+    axes.set_xticks([], minor=True)
+    axes.tick_params(axis="x", labelsize=6)
+    axes.grid(axis="x")
+    axes.grid(axis="y", alpha=0.12)
+    against = "" if best is None else f": {title_of(best)} {means[best]:.1f}"
+    _rows(axes, f"{title_of(dataset)}{against}", [title_of(model) for model in models], 0.6)
+
+
+def _best_baseline(means: Mapping[str, float]) -> str | None:
+    """The model with the highest mean among those that are not GFGN."""
+    baselines = [model for model in means if not is_gfgn(model)]
+    return max(baselines, key=lambda model: means[model]) if baselines else None
 
 
 def _forest(axes: Axes, points: Sequence[Point], published: Mapping[str, Mapping[str, float]], dataset: str) -> None:
@@ -253,6 +368,6 @@ def _summaries(points: Sequence[Point], dataset: str, model: str) -> dict[float,
     for point in points:
         if (point.dataset, point.model) == (dataset, model):
             x = math.nan if math.isnan(point.x) else point.x  # NaN is not equal to itself: one object for all
-            groups.setdefault(x, []).append((point.split, point.seed, point.score))
+            groups.setdefault(x, []).append((point.split, SEEDS * point.draw + point.seed, point.score))
             share = point.test_share
     return {x: summarize(groups[x], share) for x in sorted(groups)}
