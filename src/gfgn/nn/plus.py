@@ -299,13 +299,19 @@ class GFGNPlusConv(ResettableModule):
         mean = ops.sum_rows(x) / max(x.size(0), 1) if self.gates.level == "graph" else x.new_zeros(1, x.size(1))
         gates = self.gates.shared_gates(ops.linear(mean, hops))
         first, *rest = self.gates.weights_of(gates)
-        own = own + hops * repeat_columns(first.t(), x.size(1))
+        own = own + scale_rows(hops, first)
         if len(rest) == 1:
-            hops, rest = hops * repeat_columns(rest[0].t(), x.size(1)), []
+            hops, rest = scale_rows(hops, rest[0]), []
         z, out = two_maps(x, hops, own, self.bias)
         if self.gates.hops > 0:
             out = out + ops.propagate(sum_of_hops(z, rest, graph) if rest else z, graph)
         return out, torch.cat(gates, dim=1) if return_scores else None
+
+
+def scale_rows(weight: Tensor, s: Tensor) -> Tensor:
+    """Row `d` of a weight times `s_d`, of `[1, D]`."""
+    batched = is_batched(weight) or is_batched(s)
+    return weight * (repeat_columns(s.t(), weight.size(1)) if batched else s.t())
 
 
 def propagation_graph(graph: Graph, self_loops: bool, normalization: str) -> Graph:
