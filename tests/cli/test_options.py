@@ -45,7 +45,7 @@ def test_settings() -> None:
         ("lr", "--set must be NAME=VALUE or MODEL.NAME=VALUE, got 'lr'"),
         (
             "lrr=1",
-            "--set must name one of lr, .*, lam, input_dropout, gate_decay, features, max_epochs, .*, or MODEL.OPTION, got 'lrr=1'",
+            "--set must name one of lr, .*, gate_decay, features, max_epochs, .*, or MODEL.OPTION, got 'lrr=1'",
         ),
         ("gcn.hidden=8", "--set must name one of the networks mlp, gfgn-pair, graphsage, got 'gcn.hidden=8'"),
         ("majority.x=8", "--set must name one of the networks"),
