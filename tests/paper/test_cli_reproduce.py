@@ -12,7 +12,8 @@ from runs.fake_trackers import track_in_memory
 from typer.testing import CliRunner
 
 from gfgn.cli import app
-from gfgn.cli.reproduce import print_differences, print_outcome
+from gfgn.cli.reproduce import print_checked, print_outcome
+from gfgn.paper.check import Checked
 from gfgn.paper.reproduce import Outcome
 from gfgn.runs.study_files import RUNS
 from gfgn.runs.table import read_runs, write_runs
@@ -48,7 +49,10 @@ def test_a_study_is_run_and_checked(tmp_path: Path) -> None:
     assert result.stdout.startswith("2 new runs; ")
     assert "karate gcn: 2 runs, 2 of them new, " in result.stderr
     assert gfgn(*arguments, "--device", "cpu").stdout.startswith("2 new runs; ")
-    assert gfgn(*arguments, "--check", "--datasets", "karate").stdout == "same as the committed results\n"
+    lines = gfgn(*arguments, "--check", "--datasets", "karate", "--full", "--seed", 5).stdout.splitlines()
+    assert lines[0] == f"tables and figures of {out}: passed"
+    assert lines[-2] == "4 runs on 1 graph trained again (sample 5), 4 by bits, 0 by bounds, also in 0 groups: passed"
+    assert lines[-1] == "same as the committed results"
     page = (out / "README.md").read_text()
     (out / "README.md").write_text(page.replace("| 2 |", "| 3 |"))
     assert f"differs: {out / 'README.md'}: has " in gfgn(*arguments, "--check", code=1).stdout
@@ -80,9 +84,9 @@ def test_a_study_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_outcomes_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_outcome(Outcome(made=1200, left_out=["cora: no file"], stopped=True, files=[Path("runs.csv")])) == 1
     assert capsys.readouterr().out == "left out: cora: no file\nstopped at the time limit; 1,200 new runs; runs.csv\n"
-    assert print_differences([]) == 0
-    assert print_differences(["README.md"]) == 1
-    assert "differs: README.md\ndiffers from the committed results\n" in capsys.readouterr().out
+    assert print_checked(Checked()) == 0
+    assert print_checked(Checked(["README.md"], ["tables: 1 problem"])) == 1
+    assert "differs: README.md\ntables: 1 problem\ndiffers from the committed results\n" in capsys.readouterr().out
 
 
 def test_without_a_name_the_studies_are_listed() -> None:
@@ -101,6 +105,9 @@ def test_without_a_name_the_studies_are_listed() -> None:
         (["table1", "--device", "abacus"], "device must be auto or one that this machine has (cpu"),
         (["table1", "--tables"], "out must be the folder of a study with runs.csv"),
         (["table1", "--check"], "out must be the folder of a study with runs.csv"),
+        (["claims", "--check"], "out must be the folder of the analysis claims"),
+        (["table1", "--full"], "--full is for --check, got it without"),
+        (["table1", "--seed", "3"], "--seed is for --check, got it without"),
     ],
 )
 def test_an_error_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:

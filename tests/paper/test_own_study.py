@@ -17,13 +17,11 @@ def test_a_study_of_ones_own_is_written_and_checked(tmp_path: Path) -> None:
     page = (out / "README.md").read_text(encoding="utf-8")
     assert "| nets:Branching |" in page
     assert "### mine" in page
-    lines: list[str] = []
-    assert check(path, out, runs_per_cell=1, trust_code=True, log=lines.append) == []
-    assert any(line.startswith("mine: 3 runs repeated") for line in lines)
+    checked = check(path, out, trust_code=True)
+    assert checked.problems == []
+    assert "runs on 2 graphs trained again" in checked.summary[-1]
     (tmp_path / "graphs" / "mine" / "nodes.csv").write_text(
         (tmp_path / "graphs" / "mine" / "nodes.csv").read_text().replace("0,a,0,0", "0,a,2,3")
     )
-    assert any(
-        "mine: the graph differs" in line
-        for line in check(path, out, runs_per_cell=1, trust_code=True, log=lines.append)
-    )
+    problems = check(path, out, trust_code=True).problems
+    assert any(line.startswith("mine ") and "the graph differs" in line for line in problems)

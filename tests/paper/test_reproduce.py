@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from runs.small_studies import ALL_RUNS, STUDY, copy_study, scores, write_study
 
-from gfgn.data import load
 from gfgn.paper import reproduce as module
-from gfgn.paper.check import _repeat, _spread, check, check_files
+from gfgn.paper.check import check, check_files
 from gfgn.paper.figures.studies import study_points
 from gfgn.paper.page import MISSING, make_page
 from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import load_study
-from gfgn.runs import Row, read_runs, text, write_runs
+from gfgn.runs import read_runs, text, write_runs
+from gfgn.runs.record import device_name
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell
 from gfgn.runs.study_files import Time
 from gfgn.runs.views import known_test_share
-from gfgn.train import Replica, summarize
+from gfgn.train import summarize
 
 
 @pytest.fixture(scope="module")
@@ -189,29 +189,26 @@ def test_the_page_says_how_many_runs_diverged(copied: Path, tmp_path: Path) -> N
     assert check_files(load_study(path), copied) == []
 
 
-def test_a_sample_has_no_run_twice(done: Path) -> None:
-    rows = list(read_runs(done / "runs.csv.gz"))[:6]
-    for count in range(8):
-        chosen = _spread(rows, count)
-        assert len(chosen) == len({row.key for row in chosen}) == min(count, 6)
-
-
 def test_a_check_that_passes(copied: Path, tmp_path: Path) -> None:
     lines: list[str] = []
-    assert check(write_study(tmp_path), copied, datasets=["karate"], log=lines.append) == []
-    assert lines[0] == f"{copied}: tables follow from the runs"
-    assert lines[-2] == "karate: 4 runs repeated, mean test score +0.00 points (at most 14.29)"
-    assert sum("repeated" in line for line in lines) == 5
-    lines.clear()
-    assert check(write_study(tmp_path), copied, log=lines.append) == []
-    assert "no runs are repeated: small has none of texas, cornell, wisconsin, cora" in lines[-1]
+    checked = check(write_study(tmp_path), copied, seed=7, log=lines.append)
+    assert checked.problems == []
+    assert lines[0] == f"{copied}: making tables and figures of {ALL_RUNS} runs again"
+    assert f"{ALL_RUNS} runs of 2 cells on 1 graph train on {device_name('cpu')}" in lines
+    by_bits = f"{ALL_RUNS} by bits, 0 by bounds, also in 0 groups"
+    assert checked.summary == [
+        f"tables and figures of {copied}: passed",
+        f"consistency of {ALL_RUNS} runs: passed",
+        f"{ALL_RUNS} runs on 1 graph trained again (sample 7), {by_bits}: passed",
+    ]
 
 
 def test_a_falsified_test_score_is_detected(copied: Path, tmp_path: Path) -> None:
     falsify(copied, "gcn", test=0.01)
-    (problem,) = check(write_study(tmp_path), copied, datasets=["karate"], runs_per_cell=0, log=print)
-    assert problem.startswith(f"{copied / 'README.md'}: has ")
-    assert "but its runs give" in problem
+    problems = check(write_study(tmp_path), copied, train=False).problems
+    assert problems[0].startswith(f"{copied / 'README.md'}: has ")
+    assert "but its runs give" in problems[0]
+    assert "is no accuracy of 7 nodes" in problems[1]
 
 
 def test_a_falsified_run_of_the_grid_is_detected(copied: Path, tmp_path: Path) -> None:
@@ -220,97 +217,65 @@ def test_a_falsified_run_of_the_grid_is_detected(copied: Path, tmp_path: Path) -
     assert any(line.startswith(f"{copied / 'chosen.csv'}: has ") for line in problems)
 
 
-def test_a_falsified_run_with_consistent_tables_is_detected_by_repeating_it(copied: Path, tmp_path: Path) -> None:
-    path = write_study(tmp_path)
-    falsify(copied, "gcn", val=0.3, test=-0.5)
-    reproduce(path, copied, train=False)
-    problems = check(path, copied, datasets=["karate"], models=["gcn"], log=print)
-    assert len(problems) == 2
-    assert sum(line.startswith("karate gcn split 0 seed 0: validation ") for line in problems) == 1
-    assert sum("the mean test score of 2 runs differs by +25.00 points" in line for line in problems) == 1
-
-
 def test_runs_of_the_same_code_and_device_are_repeated_bit_for_bit(
     copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, lines = write_study(tmp_path), []
-    arguments: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "log": lines.append}
-    assert check(path, copied, **arguments) == []
-    assert "2 of 2 runs were compared by bits: this code made them on such a device" in lines
+    path = write_study(tmp_path)
+    arguments: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "full": True}
     rows = [
         replace(row, test=math.nextafter(row.test, 1)) if row.model == "gcn" and row.replica.seed == 0 else row
         for row in read_runs(copied / "runs.csv.gz")
     ]
     write_runs(copied / "runs.csv.gz", rows)
     reproduce(path, copied, train=False)
-    problems = check(path, copied, **arguments)
+    (copied / "runs.sqlite").unlink()
+    problems = check(path, copied, **arguments).problems
+    assert sum("test of this code on such a device must have the same bits" in line for line in problems) == 2
+    monkeypatch.setattr("gfgn.paper.retrain.device_name", lambda device: "another processor")
+    problems = check(path, copied, **arguments).problems
     assert problems
-    assert all("must repeat every bit" in line for line in problems)
-    monkeypatch.setattr("gfgn.paper.check.device_name", lambda device: "another processor")
-    assert check(path, copied, **arguments) == []
-    assert "0 of 2 runs were compared by bits: this code made them on such a device" in lines
+    assert all("is no accuracy" in line for line in problems)  # within the bounds
 
 
 def test_a_run_that_diverged_is_repeated(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_study(tmp_path)
-    falsify(copied, "gcn", val=math.nan, test=math.nan)
+    rows = list(read_runs(copied / "runs.csv.gz"))
+    k = next(k for k, row in enumerate(rows) if row.model == "gcn")
+    rows[k] = replace(rows[k], val=math.nan, test=math.nan, epoch=-1)
+    write_runs(copied / "runs.csv.gz", rows)
     reproduce(path, copied, train=False)
-    arguments: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "runs_per_cell": 1, "log": print}
-    (problem,) = check(path, copied, **arguments)
-    assert "validation nan, repeated " in problem
-    rows = {row.replica: row for row in read_runs(copied / "runs.csv.gz") if row.model == "gcn"}
+    (copied / "runs.sqlite").unlink()
+    monkeypatch.setattr("gfgn.paper.retrain.versions", dict)  # as if another code had made the runs
+    arguments: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "full": True}
+    (problem,) = check(path, copied, **arguments).problems
+    assert "validation nan, now " in problem
+    assert problem.endswith("one of the two diverged")
+    recorded = {row.replica: row for row in rows if row.model == "gcn"}
     monkeypatch.setattr(
-        "gfgn.paper.check.train_runs", lambda m, d, replicas, c, where: [rows[each] for each in replicas]
+        "gfgn.paper.retrain.train_runs", lambda m, d, replicas, c, where: [recorded[each] for each in replicas]
     )
-    assert check(path, copied, **arguments) == []
-
-
-def test_a_few_runs_may_diverge(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To a score that other seeds have, up to a fraction of the runs."""
-    path = write_study(tmp_path)
-    falsify(copied, "gcn", val=0.6)
-    reproduce(path, copied, train=False)
-    rows = {
-        (row.replica.split, row.replica.seed): row for row in read_runs(copied / "runs.csv.gz") if row.model == "gcn"
-    }
-
-    def elsewhere(model: str, data: Any, replicas: list[Replica], config: Any, device: str) -> list[Row]:
-        """Runs that end like another seed of their split."""
-        others = {r: next(s for s in sorted(rows) if s[0] == r.split and s[1] != r.seed) for r in replicas}
-        return [replace(rows[r.split, r.seed], val=rows[others[r]].val) for r in replicas]
-
-    monkeypatch.setattr("gfgn.paper.check.train_runs", elsewhere)
-    monkeypatch.setattr("gfgn.paper.check.versions", dict)  # as if another code had made the runs
-    lines: list[str] = []
-    settings: dict[str, Any] = {"datasets": ["karate"], "models": ["gcn"], "log": lines.append}
-    (problem,) = check(path, copied, **settings)
-    assert problem.startswith("karate gcn split 0 seed 0: validation ")
-    assert lines[-1] == "1 of 2 runs diverged, to scores that other seeds have"
-    monkeypatch.setattr("gfgn.paper.check.DIVERGED", 0.5)
-    assert check(path, copied, **settings) == []
-    rows = {key: replace(row, val=0.0) for key, row in rows.items()}  # no seed has this score
-    (problem, *_) = check(path, copied, **settings)
-    assert "repeated 0.00" in problem
-
-
-@pytest.mark.parametrize(("val", "diverged"), [(0.7, 1), (0.0, 0)])
-def test_with_one_seed_runs_are_compared_with_other_splits(
-    val: float, diverged: int, done: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [row for row in read_runs(done / "runs.csv.gz") if row.model == "gcn" and row.replica.seed == 0]
-    row, other = sorted(rows, key=lambda row: row.replica.split)[:2]
-    row, siblings = replace(row, val=1.0), [replace(other, val=0.7), replace(other, val=0.75)]
-    monkeypatch.setattr("gfgn.paper.check.train_runs", lambda *_: [replace(row, val=val)])
-    monkeypatch.setattr("gfgn.paper.check.versions", dict)  # as if another code had made the runs
-    repeated = _repeat(load("karate"), Cell("karate", "gcn"), [row], [row, *siblings], row.config, "cpu", print)
-    assert (len(repeated.diverged), len(repeated.different)) == (diverged, 1 - diverged)
+    assert check(path, copied, **arguments).problems == []
 
 
 def test_runs_of_another_graph_are_detected(copied: Path, tmp_path: Path) -> None:
     rows = [replace(row, dataset_fingerprint="f00d") for row in read_runs(copied / "runs.csv.gz")]
     write_runs(copied / "runs.csv.gz", rows)
-    problems = check(write_study(tmp_path), copied, datasets=["karate"], models=["gcn"])
-    assert problems == ["karate: the graph differs from that of runs.csv.gz"]
+    problems = check(write_study(tmp_path), copied, datasets=["karate"], models=["gcn"]).problems
+    assert "the graph differs from that of runs.csv.gz" in problems[0]
+    assert problems[-1] == f"… and {ALL_RUNS - 3} more like the last"
+
+
+def test_data_that_cannot_be_loaded(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("gfgn.runs.study.load_view", load)
+    path = write_study(tmp_path)
+    checked = check(path, copied)
+    assert checked.problems == []
+    assert "data of karate (not loaded): not checked" in checked.summary
+    for required in ({"full": True}, {"datasets": ["karate"]}):
+        assert check(path, copied, **required).problems == ["karate: no network"]  # type: ignore[arg-type]
 
 
 def test_a_folder_without_runs(tmp_path: Path) -> None:

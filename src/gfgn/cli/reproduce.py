@@ -13,13 +13,16 @@ from gfgn.cli import options
 from gfgn.cli.app import Device, app, echo, fail, find_modules_here, split_names, user_errors
 
 if TYPE_CHECKING:
+    from gfgn.paper.check import Checked
     from gfgn.runs.study_runner import Outcome
 
 
 @app.command()
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="A study or an analysis, or a YAML file; none: list them.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Recompute the tables and repeat a few runs.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Recompute files and repeat a random sample of runs.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="With --check: repeat runs of every cell.")] = False,
+    seed: Annotated[int | None, typer.Option(help="With --check: seed of the sample.", show_default="drawn")] = None,
     tables: Annotated[bool, typer.Option("--tables", help="Write tables and figures again; no training.")] = False,
     device: Device = "auto",
     models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
@@ -47,6 +50,8 @@ def reproduce(
     from gfgn.runs import CallbackList
     from gfgn.train import keep_freed_memory
 
+    if not check and (full or seed is not None):
+        fail(f"{'--full' if full else '--seed'} is for --check, got it without")
     if trust_code:
         find_modules_here()
     part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "trust_code": trust_code}
@@ -55,7 +60,7 @@ def reproduce(
     try:
         with user_errors(), keep_freed_memory():
             if check:
-                code = print_differences(check_study(name, out, **part, device=device))
+                code = print_checked(check_study(name, out, **part, full=full, seed=seed, device=device))
             else:
                 with options.trackers(track, track_per) as trackers:
                     settings["callback"] = CallbackList(*trackers)
@@ -94,12 +99,14 @@ def print_outcome(outcome: Outcome) -> int:
     return 1 if outcome.left_out else 0
 
 
-def print_differences(differences: list[str]) -> int:
-    """Prints what `check` returned and returns the exit code: 1 if there are differences, else 0."""
-    for line in differences:
+def print_checked(checked: Checked) -> int:
+    """Prints what `check` found, and returns the exit code: 1 if there are problems, else 0."""
+    for line in checked.problems:
         echo(f"differs: {line}")
-    echo("differs from the committed results" if differences else "same as the committed results")
-    return 1 if differences else 0
+    for line in checked.summary:
+        echo(line)
+    echo("differs from the committed results" if checked.problems else "same as the committed results")
+    return 1 if checked.problems else 0
 
 
 def _list_studies() -> None:

@@ -1,41 +1,54 @@
-"""`check`: whether the tables of a study follow from its runs, and whether a sample of its runs can be reproduced.
+"""`check`: whether the files of a study or an analysis follow from its runs, and whether these can be made again.
 
-A run that the same code made on the same kind of device, with the same versions, is repeated bit for bit, whatever
-trains beside it. Others are not bit-equal. Such a run is reproduced if its best validation score differs by at most
-`NODES` nodes or `FRACTION` of them; the runs of a dataset, if their mean test score differs by at most `NODES` nodes
-over the square root of the number of runs, or `FRACTION`. Up to `DIVERGED` of all runs may end where another seed ends:
-within `DEVIATIONS` standard deviations of the mean of their split's other seeds (with a single seed, of the cell's
-other runs), plus the tolerance above.
+Four steps, each of which finds what the ones before cannot: files are made again from the runs (`check_files`), runs
+must satisfy what training guarantees (`gfgn.paper.consistency`), the verdicts on the paper's claims must follow
+(`check_analysis`), and a random sample of the runs is trained again (`gfgn.paper.retrain`). A run that the same code
+made on the same kind of device, with the same versions, is repeated bit for bit, whatever trains beside it. Others are
+judged by bounds (`gfgn.paper.bounds`).
 """
 
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Sequence
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, stdev
+from tempfile import TemporaryDirectory
+
+import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.paper.reproduce import render
-from gfgn.paper.studies import load_study
-from gfgn.runs.record import Row, count_codes, device_name, versions
+from gfgn.paper.analyses import ANALYSES, FOLDERS, redraw
+from gfgn.paper.bounds import FALSE_ALARM
+from gfgn.paper.consistency import Facts, check_consistency
+from gfgn.paper.reproduce import RESULTS, render
+from gfgn.paper.retrain import compare, draw_further, draw_sample, find_cells, train_again
+from gfgn.paper.studies import load_study, study_names
+from gfgn.runs.record import count_codes
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS
 from gfgn.runs.study_runner import LOG, Log, select_cells
 from gfgn.runs.table import read_runs
-from gfgn.runs.text import other_code
-from gfgn.train.config import TrainConfig
-from gfgn.train.loop import train_runs
+from gfgn.runs.text import count, other_code
 from gfgn.train.settings import choose_device
 
-RERUN = ("texas", "cornell", "wisconsin", "cora")  # repeated by default: those that a CPU trains on quickly
-RUNS_PER_CELL = 2
-NODES, FRACTION = 2, 0.01
-DIVERGED, DEVIATIONS = 0.1, 3
-ROUNDING = 1e-6  # tolerance for scores in single precision
+CLAIMS = "claims"
+
+
+@dataclass
+class Checked:
+    """One line per problem, and one per kind of check that says what was checked."""
+
+    problems: list[str] = field(default_factory=list)
+    summary: list[str] = field(default_factory=list)
+
+    def add(self, what: str, problems: Sequence[str]) -> None:
+        """Adds the outcome of a kind of check."""
+        self.problems += problems
+        self.summary.append(f"{what}: {count(len(problems), 'problem') if problems else 'passed'}")
 
 
 def check(
@@ -44,171 +57,163 @@ def check(
     *,
     models: Sequence[str] = (),
     datasets: Sequence[str] = (),
-    runs_per_cell: int = RUNS_PER_CELL,
+    full: bool = False,
+    seed: int | None = None,
+    train: bool = True,
     root: Path | None = None,
     trust_code: bool = False,
     device: str = "cpu",
     log: Log = LOG,
-) -> list[str]:
-    """Checks a study's folder and returns one line per problem.
-
-    First `chosen.csv` and `README.md` are made from `runs.csv.gz` and compared with the files. Then a sample of the
-    runs of complete cells is trained again.
+) -> Checked:
+    """Checks the folder of a study or an analysis.
 
     Args:
-        name: The study, see `load_study`.
+        name: The study, see `load_study`, or the analysis.
         out: Its folder; `results/NAME` by default.
         models: Names of models to train; all by default.
-        datasets: Names of datasets to train on; by default those of `RERUN` that the study has.
-        runs_per_cell: How many runs of each cell to train; 0 for none.
+        datasets: Names of datasets to load and to train on; all that can be loaded by default.
+        full: Whether to train runs of every model on every graph, also where that takes long, instead of a sample that
+            takes minutes.
+        seed: Of the sample; drawn and logged by default, so that nobody knows the sample beforehand.
+        train: Whether to train.
+        root: Folder of all datasets, see `gfgn.data.load`.
         trust_code: Whether a YAML file may name models of one's own, see `read_study`.
         device: Where to train, see `choose_device`.
     """
-    study, out = load_study(name, trust_code), out or Path("results") / Path(name).stem
+    out, checked, device = out or RESULTS / Path(name).stem, Checked(), choose_device(device)
+    if str(name) in ANALYSES and str(name) not in study_names():
+        checked.add(f"files of {out}", check_analysis(str(name), out, root, device, log))
+        return checked
+    study = load_study(name, trust_code)
     if not (out / RUNS).is_file():
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
-    problems = check_files(study, out)
-    log(f"{out}: {'tables differ from the runs' if problems else 'tables follow from the runs'}")
-    if other := other_code(count_codes(read_runs(out / RUNS))):
+    cells, results = select_cells(study, models, datasets), Results(study, read_runs(out / RUNS))
+    log(f"{out}: making tables and figures of {count(len(results.rows), 'run')} again")
+    checked.add(f"tables and figures of {out}", check_files(study, out))
+    data, missing = _load(study, results, cells, root)
+    facts = {name: Facts.of(each) for name, each in data.items()}
+    required = full or bool(datasets)
+    checked.add(f"consistency of {count(len(results.rows), 'run')}", check_consistency(results, facts, out))
+    if missing:
+        checked.problems += missing.values() if required else []
+        checked.summary.append(f"data of {', '.join(missing)} (not loaded): not checked")
+    if str(name) in study_names() and (out.parent / CLAIMS).is_dir():
+        log(f"{out.parent / CLAIMS}: judging the claims again")
+        checked.add("claims", check_analysis(CLAIMS, out.parent / CLAIMS, root, device, log))
+    if other := other_code(count_codes(results.rows)):
         log(f"{out}: {other}")
-    rerun = datasets or [name for name in study.datasets if name in RERUN or name in study.graphs]
-    if not rerun:
-        log(f"no runs are repeated: {study.name} has none of {', '.join(RERUN)}; name others with --datasets")
-    elif runs_per_cell:
-        cells = select_cells(study, models, rerun)
-        problems += check_runs(study, out, cells, runs_per_cell, root, choose_device(device), log)
-    return problems
+    if train:
+        _check_runs(
+            checked, results, cells, data, facts, full, secrets.randbits(32) if seed is None else seed, device, log
+        )
+    return checked
+
+
+def _load(
+    study: Study, results: Results, cells: Iterable[Cell], root: Path | None
+) -> tuple[dict[str, Dataset], dict[str, str]]:
+    """The data of cells that have runs, by name; and for datasets that cannot be loaded, why."""
+    recorded, data, missing = {row.dataset for row in results.rows}, dict[str, Dataset](), dict[str, str]()
+    views = {
+        name: (cell.dataset, view)
+        for cell in cells
+        for name, view in zip(study.data_names(cell), study.views(cell), strict=True)
+    }
+    for name, (dataset, view) in views.items():
+        if name in recorded and dataset not in missing:
+            try:
+                data[name] = study.load(dataset, view, root)
+            except (OSError, ImportError) as error:
+                missing[dataset] = f"{dataset}: {' '.join(str(error).split())}"
+    return data, missing
+
+
+def _check_runs(
+    checked: Checked,
+    results: Results,
+    cells: Sequence[Cell],
+    data: Mapping[str, Dataset],
+    facts: Mapping[str, Facts],
+    full: bool,
+    seed: int,
+    device: str,
+    log: Log,
+) -> None:
+    """Trains a sample of runs again."""
+    found = find_cells(results, cells, facts)
+    sizes = {name: max(_size(data[runs.data]) for runs in own) for name, own in found.items()}
+    picks = draw_sample(found, sizes, seed, full)
+    log(f"the sample has the seed {seed}; --seed {seed} draws it again")
+    # A run on other data cannot be made again; that is a problem of consistency already.
+    picks = [pick for pick in picks if facts[pick.runs.data].is_of(pick.row)]
+    made = train_again(picks, data, sizes, device, log)
+    compared = compare(made, len(results.rows), device)
+    if further := draw_further(compared, sizes, seed):
+        log(f"{count(len(compared.suspicious), 'cell')} may differ; more of their runs decide")
+        made += train_again(further, data, sizes, device, log)
+        compared = compare(made, len(results.rows), device)
+    graphs = count(len({pick.runs.data for pick in picks}), "graph")
+    trained = f"{count(len(made), 'run')} on {graphs} trained again (sample {seed})"
+    by_bits = f"{compared.by_bits} by bits, {compared.by_bound} by bounds, also in {compared.groups} groups"
+    checked.add(f"{trained}, {by_bits}", compared.problems)
+    if compared.by_bound:
+        checked.summary.append(f"honest results fail the bounds with a probability of at most {FALSE_ALARM:g} in all")
+
+
+def _size(data: Dataset) -> int:
+    """Number of edges and of nonzero features."""
+    x = data.x
+    return data.graph.num_edges + int(x.values().numel() if x.layout != torch.strided else x.count_nonzero())
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def check_files(study: Study, out: Path) -> list[str]:
-    """For each table of a folder that does not follow from its runs, the first line that differs."""
-    problems = []
-    for name, text in render(study, out).items():
-        path = out / name
-        committed = path.read_text(encoding="utf-8") if path.is_file() else ""
-        if committed != text:
-            problems.append(f"{path}: {_first_difference(committed, text)}")
-    return problems
+    """For each table and figure of a folder that does not follow from its runs, what differs."""
+    from gfgn.paper.figures.studies import draw_study  # imports matplotlib
+
+    problems = [_difference(out / name, text.encode()) for name, text in render(study, out).items()]
+    with TemporaryDirectory() as folder:
+        drawn = draw_study(Results(study, read_runs(out / RUNS)), Path(folder))
+        for table in [*out.glob("*.csv"), *out.glob("*.md")]:
+            shutil.copy(table, folder)
+        for name in ANALYSES:
+            if FOLDERS.get(name, name) == study.name:
+                drawn += redraw(name, Path(folder))
+        problems += [_difference(out / path.name, path.read_bytes()) for path in drawn]
+        made = {path.name for path in drawn}
+    problems += [f"{path}: is not drawn from the runs" for path in sorted(out.glob("*.svg")) if path.name not in made]
+    return [problem for problem in problems if problem]
 
 
-@dataclass
-class Repeated:
-    """Runs that were trained again."""
-
-    different: list[str] = field(default_factory=list)  # that were not reproduced
-    diverged: list[str] = field(default_factory=list)  # that ended where another seed ended
-    gaps: list[float] = field(default_factory=list)  # differences of the test scores
-    compared_bits: int = 0  # number of runs that had to have the same bits
-
-    def __add__(self, other: Repeated) -> Repeated:
-        return Repeated(
-            self.different + other.different,
-            self.diverged + other.diverged,
-            self.gaps + other.gaps,
-            self.compared_bits + other.compared_bits,
-        )
+def check_analysis(name: str, out: Path, root: Path | None, device: str, log: Log) -> list[str]:
+    """For each file of an analysis that does not follow from the folders next to it, what differs."""
+    if not out.is_dir():
+        raise FileNotFoundError(f"out must be the folder of the analysis {name}, got {out}")
+    with TemporaryDirectory() as folder:
+        for sibling in out.resolve().parent.iterdir():
+            if sibling.is_dir() and sibling != out.resolve():
+                (Path(folder) / sibling.name).symlink_to(sibling)
+        own = Path(folder) / name
+        own.mkdir(exist_ok=True)
+        made = ANALYSES[name](own, root=root, device=device, progress=log)
+        problems = [_difference(out / path.relative_to(own), path.read_bytes()) for path in made]
+    return [problem for problem in problems if problem]
 
 
-def check_runs(
-    study: Study, out: Path, cells: Sequence[Cell], runs_per_cell: int, root: Path | None, device: str, log: Log
-) -> list[str]:
-    """Trains a sample of runs again and returns one line per run or dataset that was not reproduced."""
-    results, total = Results(study, read_runs(out / RUNS)), Repeated()
-    for name in dict.fromkeys(cell.dataset for cell in cells):
-        complete = [cell for cell in cells if cell.dataset == name and results[cell].rows]
-        if not complete:
-            log(f"{name}: no cell has all its runs")
-            continue
-        views = {view: study.load(name, view, root) for view in {study.variant(cell).view for cell in complete}}
-        repeated = Repeated()
-        for cell in complete:
-            variant, rows = study.variant(cell), results[cell].draws[0]
-            chosen = _spread(rows, runs_per_cell)
-            repeated += _repeat(views[variant.view], cell, chosen, rows, variant.config, device, log)
-        if repeated.gaps:
-            nodes = min(int(data.splits[0].test.sum()) for data in views.values())
-            repeated.different += _check_mean(name, repeated.gaps, nodes, log)
-        total += repeated
-    log(f"{total.compared_bits} of {len(total.gaps)} runs were compared by bits: this code made them on such a device")
-    if total.diverged:
-        log(f"{len(total.diverged)} of {len(total.gaps)} runs diverged, to scores that other seeds have")
-    return total.different + (total.diverged if len(total.diverged) > DIVERGED * len(total.gaps) else [])
-
-
-def _check_mean(name: str, gaps: Sequence[float], nodes: int, log: Log) -> list[str]:
-    """Compares the mean test score of all repeated runs of a dataset."""
-    mean, allowed = fmean(gaps), max(FRACTION, NODES / nodes / math.sqrt(len(gaps))) + ROUNDING
-    words = f"{100 * mean:+.2f} points (at most {100 * allowed:.2f})"
-    log(f"{name}: {len(gaps)} runs repeated, mean test score {words}")
-    return [] if abs(mean) <= allowed else [f"{name}: the mean test score of {len(gaps)} runs differs by {words}"]
-
-
-def _spread(rows: Sequence[Row], count: int) -> list[Row]:
-    """`count` different rows, spread over splits and seeds."""
-    count = min(count, len(rows))
-    spread = ((k * len(rows) // count + k) % len(rows) for k in range(count))
-    return [rows[k] for k in list(dict.fromkeys((*spread, *range(len(rows)))))[:count]]
-
-
-def _repeat(
-    data: Dataset,
-    cell: Cell,
-    rows: Sequence[Row],
-    siblings: Sequence[Row],
-    config: TrainConfig,
-    device: str,
-    log: Log,
-) -> Repeated:
-    """Trains runs of a cell again; `siblings` are all runs of the cell."""
-    repeated = Repeated()
-    for row in rows:
-        if row.dataset_fingerprint != data.fingerprint:
-            return Repeated([f"{data.name}: the graph differs from that of {RUNS}"])
-        if row.split_fingerprint != data.split_fingerprint(row.replica.split):
-            return Repeated([f"{data.name}: split {row.replica.split} differs from that of {RUNS}"])
-    for row, run in zip(rows, train_runs(cell.model, data, [r.replica for r in rows], config, device), strict=True):
-        split, seed = row.replica.split, row.replica.seed
-        allowed = max(NODES / int(data.splits[split].val.sum()), FRACTION) + ROUNDING
-        if row.diverged and run.diverged:
-            log(f"{data.name} {cell.model} split {split} seed {seed}: diverged, repeated too")
-            continue
-        if not (row.diverged or run.diverged):
-            repeated.gaps.append(run.test - row.test)
-        variant = f" ({cell.at})" if isinstance(cell.at, str) else ""
-        words = (
-            f"{data.name} {cell.model}{variant} split {split} seed {seed}: "
-            f"validation {100 * row.val:.2f}, repeated {100 * run.val:.2f} (at most {100 * allowed:.2f} apart); "
-            f"test {100 * row.test:.2f}, repeated {100 * run.test:.2f}"
-        )
-        log(words)
-        if (row.versions, row.device) == (versions(), device_name(device)):
-            repeated.compared_bits += 1
-            if not all(map(_equal, (run.val, run.test, run.epoch), (row.val, row.test, row.epoch))):
-                repeated.different.append(f"{words}; the same code made it on such a device, and must repeat every bit")
-        elif not abs(run.val - row.val) <= allowed:
-            has_diverged = not row.diverged and _is_like_others(row, run.val, siblings, allowed)
-            (repeated.diverged if has_diverged else repeated.different).append(words)
-    return repeated
-
-
-def _equal(one: float, other: float) -> bool:
-    return one == other or (math.isnan(one) and math.isnan(other))
-
-
-def _is_like_others(row: Row, val: float, siblings: Sequence[Row], allowed: float) -> bool:
-    """Whether a validation score is one that other seeds of the split have; with a single seed, other splits."""
-    rest = [other for other in siblings if other is not row and not other.diverged]
-    others = [other.val for other in rest if other.replica.split == row.replica.split] or [other.val for other in rest]
-    tolerance = allowed + DEVIATIONS * (stdev(others) if len(others) > 1 else 0.0)
-    return bool(others) and abs(val - fmean(others)) <= tolerance
-
-
-def _first_difference(committed: str, made: str) -> str:
-    """The first line that differs, in the committed text and in the one made from the runs."""
-    if not committed:
-        return "does not exist"
-    lines = list(difflib.unified_diff(committed.splitlines(), made.splitlines(), n=0, lineterm=""))[3:]
+def _difference(path: Path, made: bytes) -> str:
+    """How a file differs from what its runs give: the first line; empty if it does not."""
+    if not path.is_file():
+        return f"{path}: does not exist"
+    committed = path.read_bytes()
+    if committed == made:
+        return ""
+    if path.suffix == ".svg":
+        return f"{path}: differs from the figure that its runs give"
+    old, new = (content.decode(errors="replace").splitlines() for content in (committed, made))
+    lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[3:]
     has = next((line[1:] for line in lines if line.startswith("-")), "nothing")
     should = next((line[1:] for line in lines if line.startswith("+")), "nothing")
     cut = [repr(line if len(line) <= 200 else f"{line[:200]}…") for line in (has, should)]
-    return f"has {cut[0]}, but its runs give {cut[1]}"
+    return f"{path}: has {cut[0]}, but its runs give {cut[1]}"
