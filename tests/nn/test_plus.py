@@ -233,6 +233,20 @@ def test_graphs_of_a_batch_are_independent() -> None:
         assert s.size(0) == 2
 
 
+@pytest.mark.parametrize(("level", "hops"), [("graph", 1), ("neighbor", 1), ("pair", 1), ("neighbor", 2)])
+def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops: int) -> None:
+    conv, x, g = make(level, hops, "mix", "dimension"), features(), graph()
+    leaf = x.clone().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda h: conv(h, g), leaf)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(conv, backend="eager")(x, g), conv(x, g))
+    single, narrow = conv.float(), graph(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = single(x.float(), narrow)
+    out.sum().backward()
+    torch.testing.assert_close(out.float(), single(x.float(), narrow), rtol=0.05, atol=0.05)
+
+
 # --- models that are settings -------------------------------------------------------------------------------------
 
 
