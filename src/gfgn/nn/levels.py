@@ -58,8 +58,8 @@ def graph_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` per graph."""
-    logit = _add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias)
-    s = _for_columns(z, lam * ops.activate(logit, "sigmoid"))
+    logit = add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias)
+    s = for_columns(z, lam * ops.activate(logit, "sigmoid"))
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
     return ops.gated_propagate(z, s_of_node, graph), s
 
@@ -75,8 +75,8 @@ def neighbor_level(
     if not return_scores and gate_bias is None and _is_per_dimension(z, gate):
         return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, other = gate.chunk(2, dim=1)
-    logit = _add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias)
-    s = _for_columns(z, lam * ops.activate(logit, "sigmoid"))
+    logit = add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias)
+    s = for_columns(z, lam * ops.activate(logit, "sigmoid"))
     return torch.lerp(z, propagated, s), s
 
 
@@ -91,8 +91,8 @@ def pair_level(
     if fused and not return_scores:
         return ops.gated_pair(z, gate, graph, lam), None
     own, other = gate.chunk(2, dim=1)
-    a = _for_columns(z, _add_bias(ops.head_linear(z, own), gate_bias))
-    b = _for_columns(z, ops.head_linear(z, other))
+    a = for_columns(z, add_bias(ops.head_linear(z, own), gate_bias))
+    b = for_columns(z, ops.head_linear(z, other))
     out = ops.gated_pair(z, gate, graph, lam) if fused else ops.pair_aggregate(a, b, z, graph, lam)
     return out, ops.pair_scores(a, b, graph, lam) if return_scores else None
 
@@ -101,7 +101,7 @@ def _is_per_dimension(z: Tensor, gate: Tensor) -> bool:
     return gate.size(0) * gate.size(2) == z.size(1)
 
 
-def _for_columns(z: Tensor, score: Tensor) -> Tensor:
+def for_columns(z: Tensor, score: Tensor) -> Tensor:
     """A score per column of `z` as it is; a single one repeated, by a product with ones: the gradient, a sum over
     columns, then has the same bits for a replica alone and among others."""
     if score.size(1) == z.size(1):
@@ -109,7 +109,7 @@ def _for_columns(z: Tensor, score: Tensor) -> Tensor:
     return ops.head_linear(score, torch.ones(1, 1, z.size(1), dtype=score.dtype, device=score.device))
 
 
-def _add_bias(score: Tensor, gate_bias: Tensor | None) -> Tensor:
+def add_bias(score: Tensor, gate_bias: Tensor | None) -> Tensor:
     return score if gate_bias is None else score + ops.expand_rows(gate_bias, score.size(0))
 
 
