@@ -196,12 +196,12 @@ class GFGNPlusConv(ResettableModule):
     """The layer of GFGN+: `x W_o + Σ_{k=0…K} s_k ∘ P^k z + b` with `z = x W`.
 
     `P` is `D^(−1/2) A D^(−1/2)` or `D⁻¹ A`, without or with self-loops. `W` and `W_o` are one product, which drops the
-    input once. With `own=False` and all other defaults it is `GFGNConv`.
+    input once. With `own=False` and all other defaults it is `GFGNConv`. `level`, `heads`, `lam`, `gate_range`,
+    `gate_form`, `gate_bias` and `weights` are those of `HopGates`.
 
     Args:
         in_channels: Number of input features.
         out_channels: Number of outputs *per head*.
-        level, heads, lam, gate_range, gate_form, gate_bias, weights: See `HopGates`.
         hops: K; 0 for a layer that ignores the graph.
         own: Whether there is a map `W_o`.
         self_loops: Whether `P` is that of `A + I`.
@@ -369,21 +369,23 @@ class GFGNPlus(ResettableModule):
     """A network of `GFGNPlusConv` layers.
 
     A hidden layer is `h' = ReLU(conv(h))`, with `residual` `h' = h + ReLU(conv(norm h))` after the first; `norm` is
-    applied to the input of every layer but the first, and of the head. Dropout is applied to the same inputs.
+    applied to the input of every layer but the first, and of the head. Dropout is applied to the same inputs. `level`,
+    `heads`, `lam`, `hops`, `own`, `gate_range`, `gate_form`, `gate_bias`, `self_loops` and `normalization` are those of
+    `GFGNPlusConv`.
 
     Args:
         in_channels: Number of features.
         hidden_channels: Number of hidden units of all heads together; `heads` must divide it.
         num_layers: Number of `GFGNPlusConv` layers.
         out_channels: Number of outputs.
-        level, heads, lam, hops, own, gate_range, gate_form, gate_bias, self_loops, normalization: See `GFGNPlusConv`.
         dropout: Dropout rate.
         input_dropout: Dropout rate of the features; `None` for `dropout`.
         head: `"conv"`, the last layer has one head of `out_channels` units; `"linear"`, all layers are hidden and a
             linear map follows; `"propagated"`, its outputs `y` are propagated: `Σ_{k≤steps} γ_k P^k y` with weights
             `γ` that start as those of personalized PageRank, one per step for `gate_form="scalar"` (GPR-GNN), one per
             step and class for `"dimension"`, fixed for `"constant"` (APPNP).
-        steps, alpha: Number of steps and α of the propagated head.
+        steps: Number of steps of the propagated head.
+        alpha: α of the propagated head.
         residual: Whether layers add their input.
         norm: `"none"`, `"layer"` (layer norm) or `"length"` (length 1), each of a node's hidden units.
         jk: Jumping knowledge: the head reads the last layer (`"none"`), all of them side by side (`"cat"`) or their
