@@ -39,7 +39,9 @@ def test_threads_train_at_the_same_time(data: Dataset, untouched: None) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_threads_share_a_gpu(data: Dataset, untouched: None) -> None:
     before = torch.cuda.get_rng_state()
-    assert_results_of_calls_alone(make_calls(data, 1, "cuda"), threads=3, rounds=2)
+    calls = make_calls(data, 1, "cuda")
+    del calls["Branching"]  # not batched, and PyTorch's sums over edges have no fixed order on a GPU
+    assert_results_of_calls_alone(calls, threads=3, rounds=2)
     assert torch.equal(torch.cuda.get_rng_state(), before)
 
 

@@ -274,7 +274,8 @@ class Batch:
         steps: list[Callable[[], None]] = [partial(self.train_step, number) for number in range(self.num_steps)]
         for function in [*steps, self.validate]:
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool, stream=_side_stream(self.device)):
+            # By default, a capture and other threads of the program that use the GPU make each other fail.
+            with torch.cuda.graph(graph, pool, _side_stream(self.device), capture_error_mode="thread_local"):
                 function()
             self._captured.append(graph)
 

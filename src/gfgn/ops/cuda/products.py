@@ -22,17 +22,20 @@ PROGRAMS = 256  # about as many as fill a GPU
 
 # Nothing that depends on the number of replicas is compiled in, not even whether it is 1 or a multiple of 16: Triton
 # would choose other instructions for it.
-@triton.jit(do_not_specialize=["rows", "heads", "width", "row_blocks", "column_blocks"])
+@triton.jit(do_not_specialize=["rows", "heads", "width", "column_blocks"])
 def _product(
-    x, w, out, rows, heads, width, row_blocks, column_blocks, depth: tl.constexpr, ALIGNED: tl.constexpr,
-    ADD: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    x, w, out, rows, heads, width, column_blocks, depth: tl.constexpr, ALIGNED: tl.constexpr, ADD: tl.constexpr,
+    PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """`x_k W_k` for a block of rows and a block of columns of one head."""
+    """`x_k W_k` for a block of rows and a block of columns of one head.
+
+    Programs that run at the same time share rows: all heads of a row are next to each other in memory.
+    """
     width = aligned(width, ALIGNED)
-    block = tl.program_id(0) // row_blocks
-    head = (block // column_blocks).to(tl.int64)
-    row = (tl.program_id(0) % row_blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    column = (block % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
+    block = tl.program_id(0) // column_blocks
+    head = (block % heads).to(tl.int64)
+    row = (block // heads).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    column = (tl.program_id(0) % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
     k = tl.arange(0, BLOCK_D)
     total = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
     x_at = x + (row * heads * depth)[:, None] + head * depth
@@ -115,7 +118,7 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
     block_n, block_d, block_e = (128, 64, 128) if split else (128, _block(depth, 32), _block(width, 64))
     row_blocks, column_blocks = triton.cdiv(x.size(0), block_n), triton.cdiv(columns, block_e)
     _product[(row_blocks * column_blocks * heads,)](
-        x.contiguous(), weight.contiguous(), out, x.size(0), heads, columns, row_blocks, column_blocks,
+        x.contiguous(), weight.contiguous(), out, x.size(0), heads, columns, column_blocks,
         depth=depth, ALIGNED=width % 16 == 0, ADD=add, PRECISION=_precision(),
         BLOCK_N=block_n, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=8 if split else 4,
     )  # fmt: skip
