@@ -91,3 +91,17 @@ def test_a_constructor_that_seeds(data: Dataset, caplog: pytest.LogCaptureFixtur
     assert facts(runs) == facts(train_replicas(Net, data, replicas, 2, 1))
     (message,) = caplog.messages
     assert message.endswith("Seeding seeds PyTorch when it is built; the seed of each run is used instead")
+
+
+def test_a_constructor_that_seeds_leaves_the_gpus(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch, untouched: None
+) -> None:
+    states = {0: "before", 1: "before"}
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: list(states.values()))
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: states.update({0: seed, 1: seed}))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, index: states.update({index: state}))
+    with own._without_seeds("Seeding"):
+        torch.manual_seed(12345)
+        assert states == {0: 12345, 1: 12345}
+    assert states == {0: "before", 1: "before"}

@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import JITFunction, driver
 
 from gfgn.ops.csr import CSR, compress
-from gfgn.ops.cuda import dense, index, kernels, normalize
+from gfgn.ops.cuda import dense, index, kernels, normalize, products
 
 
 class NoDevice:
@@ -37,7 +37,10 @@ def compile_instead_of_launching() -> None:
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         compiled = launch(self, *args, grid=grid, warmup=True, **kwargs)
         constants = {name: value for name, value in kwargs.items() if name.isupper()}
-        print(json.dumps({"kernel": self.__name__, "shared": compiled.metadata.shared, **constants}))
+        vectors = ".v4.b32" in compiled.asm["ptx"]  # 16 bytes per thread
+        print(
+            json.dumps({"kernel": self.__name__, "shared": compiled.metadata.shared, "vectors": vectors, **constants})
+        )
         return compiled
 
     JITFunction.run = run
@@ -84,6 +87,13 @@ def compile_dense(width: int, heads: int) -> None:
     dense.copy_where(p, p, each > 0)
 
 
+def compile_products(depth: int, width: int, heads: int) -> None:
+    x, out = torch.zeros(10, heads * depth), torch.zeros(10, heads * width)
+    products.head_matmul(x, torch.zeros(heads, depth, width), out, add=True)
+    products.head_weight_gradient(x, out, heads)
+    products.row_sums(x)
+
+
 def compile_building(num_nodes: int, dtype: torch.dtype, weighted: bool) -> None:
     """The kernels that build a graph; none of them runs, so that nothing is counted."""
     edges, rows = torch.zeros(2, 10, dtype=torch.int64), pattern(hub=True)
@@ -101,5 +111,7 @@ if __name__ == "__main__":
     compile_kernels(pattern(hub=True), 256, torch.float32, heads=8, shared_gate=False)
     compile_kernels(pattern(hub=False), 40, torch.bfloat16, heads=1, shared_gate=True)
     compile_dense(32, heads=8)  # the widest heads that have a kernel
+    compile_products(256, 256, heads=1)
+    compile_products(64, 64, heads=100)
     compile_building(10, torch.float32, weighted=False)
     compile_building(100_000, torch.float64, weighted=True)  # keys of 64 bits

@@ -18,6 +18,10 @@ from gfgn.ops.registration import replicas
 
 ROWS = 64  # that one program of `row_sums` adds
 PROGRAMS = 256  # about as many as fill a GPU
+PRECISE = {"product": "tf32x3", "gradient": "ieee"}
+"""How float32 products are computed. Three TF32 products on matrix units are as precise as float32, and fast if the
+summed dimension is contiguous in memory; in the gradient, which sums over rows, it is not."""
+GRADIENT = {"BLOCK_N": 32, "num_warps": 4, "num_stages": 2}
 
 
 # Nothing that depends on the number of replicas is compiled in, not even whether it is 1 or a multiple of 16: Triton
@@ -92,9 +96,8 @@ def _row_sums(x, out, rows, columns, blocks, ROWS: tl.constexpr, BLOCK: tl.const
     tl.store(out + part * columns + column, total, mask=column < columns)
 
 
-def _precision() -> str:
-    """Of float32 products on matrix units: three TF32 products are as precise as float32."""
-    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+def _precision(kind: str) -> str:
+    return PRECISE[kind] if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 def _block(size: int, largest: int) -> int:
@@ -119,7 +122,7 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
     row_blocks, column_blocks = triton.cdiv(x.size(0), block_n), triton.cdiv(columns, block_e)
     _product[(row_blocks * column_blocks * heads,)](
         x.contiguous(), weight.contiguous(), out, x.size(0), heads, columns, column_blocks,
-        depth=depth, ALIGNED=width % 16 == 0, ADD=add, PRECISION=_precision(),
+        depth=depth, ALIGNED=width % 16 == 0, ADD=add, PRECISION=_precision("product"),
         BLOCK_N=block_n, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=8 if split else 4,
     )  # fmt: skip
 
@@ -139,8 +142,8 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     sums = torch.empty(chunks, heads, depth, columns, dtype=torch.float32, device=x.device)
     _weight_gradient[(column_blocks * depth_blocks * heads * chunks,)](
         x.contiguous(), grad.contiguous(), sums, rows, heads, columns, chunk, depth_blocks, column_blocks,
-        depth=depth, ALIGNED=width % 16 == 0, PRECISION=_precision(),
-        BLOCK_N=32, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=4,
+        depth=depth, ALIGNED=width % 16 == 0, PRECISION=_precision("gradient"),
+        BLOCK_D=block_d, BLOCK_E=block_e, **GRADIENT,
     )  # fmt: skip
     return row_sums(sums.view(chunks, -1)).view(heads, depth, columns).to(x.dtype)
 
