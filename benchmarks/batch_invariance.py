@@ -38,7 +38,8 @@ REPLICAS = {"cpu": 8, "cuda": 100}
 TIMED = ("mlp", "gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gcn", "gat", "gcnii")
 OURS, PYTORCH = "same bits", "PyTorch's products"
 MOST_EPOCHS = 1000
-TIMED_EPOCHS = {"cpu": 5, "cuda": 20}
+MOST_TIMED, SAMPLE = {"cpu": 5, "cuda": 20}, 0.3
+"""Epochs of a sample: as many as take about `SAMPLE` seconds, at least two."""
 
 
 def replicas(count: int) -> list[Replica]:
@@ -101,14 +102,17 @@ def cost(model: str, data: Dataset, device: str, rounds: int = 5) -> dict[str, f
     ways = {OURS: nullcontext, PYTORCH: products_of_pytorch}
     batches: dict[str, Batch] = {}
     times: dict[str, list[float]] = {name: [] for name in ways}
+    epochs = 2
     for number, (name, way) in itertools.product(range(rounds + 1), ways.items()):
         with way():
             if number == 0:  # compiles, and on a GPU captures, an epoch
                 batches[name] = make_batch(model, data, device)
                 batches[name].run(2)
             start = _now(device)
-            batches[name].run(TIMED_EPOCHS[device])
-            times[name].append(1e3 * (_now(device) - start) / TIMED_EPOCHS[device])
+            batches[name].run(epochs)
+            times[name].append(1e3 * (_now(device) - start) / epochs)
+        if number == 0:
+            epochs = max(2, min(MOST_TIMED[device], int(1e3 * SAMPLE / times[name][0])))
     return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 

@@ -69,7 +69,8 @@ class Forger:
 
     def shifted(self, condition: Callable[[Row], bool], points: float, measure: str = "test") -> Rows:
         """The runs with a score of some of them changed."""
-        return [self._shift(row, measure, points) if condition(row) else row for row in self.rows]
+        forged = [row.dataset in self.facts and condition(row) for row in self.rows]
+        return [self._shift(row, measure, points) if each else row for each, row in zip(forged, self.rows, strict=True)]
 
     def swapped(self) -> Rows:
         """The scores of two models on one split with one seed, exchanged."""

@@ -1,9 +1,10 @@
 """A whole layer, forward and backward: the three GFGN levels and attention, against PyG's convolutions of that width.
 
-    python benchmarks/layer.py [layer attention step] [--device cuda] [--large]
+    python benchmarks/layer.py [layer attention plus step] [--device cuda] [--large]
 
 `layer` is the three levels against every form of GCN and against `GATConv` and `ResGatedGraphConv`; `attention` is
-gfgn's `gat` layer against `GATConv`; `step` is one training step of a two-layer network on Cora in an ordinary loop.
+gfgn's `gat` layer against `GATConv`; `plus` is the layer of GFGN+ against GFGN's of the same level;
+`step` is one training step of a two-layer network on Cora in an ordinary loop.
 `--large` adds a layer at the size of ogbn-products, where an `[E, D]` tensor alone takes 64 GB.
 """
 
@@ -25,10 +26,11 @@ from torch_geometric.nn import GCN
 from gfgn import GFGN, GFGNConv, Graph
 from gfgn.data import Dataset, load
 from gfgn.graph import with_self_loops
+from gfgn.nn import GFGNPlusConv
 from gfgn.nn.baselines.gat import GATLayer
 
 HEADS = 8
-PARTS = ("layer", "attention", "step")
+PARTS = ("layer", "attention", "plus", "step")
 LEVELS = ("pair", "neighbor", "graph")
 SMALL = 50_000
 """Nodes below which a GPU waits for the host: there, CUDA graphs are measured as well."""
@@ -125,6 +127,31 @@ def attention(
     return race.problem(title, contenders, device, rounds, least, **facts)
 
 
+def plus(
+    level: str,
+    title: str,
+    edge_index: Tensor,
+    n: int,
+    d: int,
+    device: str,
+    rounds: int,
+    forms: tuple[str, ...] = (),
+) -> dict[str, object]:
+    """GFGN+ with its defaults, and with two hops where the level has them, against GFGN of the level."""
+    torch.manual_seed(0)
+    forms = forms or forms_on(device, n)
+    graph = Graph.from_edge_index(edge_index.to(device), n, duplicates="keep")
+    x = torch.randn(n, d, device=device, requires_grad=True)
+    layer = GFGNConv(d, d // HEADS, level, HEADS).to(device)
+    contenders = backprop(f"GFGN-{level}", lambda: layer(x, graph), [x, layer], forms=forms)
+    for hops in (1,) if level == "pair" else (1, 2):
+        own = GFGNPlusConv(d, d // HEADS, level, HEADS, hops=hops).to(device)
+        name = f"GFGN+ {level}" if hops == 1 else f"GFGN+ {level}, {hops} hops"
+        contenders += backprop(name, lambda own=own: own(x, graph), [x, own], ours=True, forms=forms)
+    facts = {"nodes": n, "edges": graph.num_edges, "D": d, "heads": HEADS, "dtype": "float32", "level": level}
+    return race.problem(title, contenders, device, rounds, floor_bytes(n, graph.num_edges, d, 4), **facts)
+
+
 def products(device: str) -> dict[str, object]:
     """One layer, full batch, at the size of ogbn-products."""
     n, e, d = 2_449_029, 123_718_280, 128
@@ -211,6 +238,13 @@ def measure_attention(device: str, rounds: int) -> list[dict[str, object]]:
     return problems
 
 
+def measure_plus(device: str, rounds: int) -> list[dict[str, object]]:
+    found = {"BlogCatalog": (*graphs.blogcatalog(), 64), "20,000 nodes": (*graphs.skewed(20_000, 400_000, 0.3), 64)}
+    if device == "cuda":
+        found["ogbn-arxiv structure"] = (*graphs.arxiv(), 256)
+    return [plus(level, title, *size, device, rounds) for title, size in found.items() for level in LEVELS]
+
+
 def main() -> None:
     parser = common.parser(__doc__, 11, PARTS)
     parser.add_argument("--large", action="store_true")
@@ -221,6 +255,8 @@ def main() -> None:
         common.write("layer", args.device, problems)
     if "attention" in parts:
         common.write("attention", args.device, measure_attention(args.device, args.rounds))
+    if "plus" in parts:
+        common.write("plus", args.device, measure_plus(args.device, args.rounds))
     if "step" in parts:
         common.write("step", args.device, [step("training step on Cora", load("cora"), args.device, args.rounds)])
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import networkx
     from torch_geometric.data import Data
 
-__all__ = ["Graph", "as_graph", "merge_edges", "per_graph", "symmetrize", "with_self_loops"]
+__all__ = ["Graph", "as_graph", "merge_edges", "per_graph", "row_normalized", "symmetrize", "with_self_loops"]
 
 SelfLoops: TypeAlias = Literal["remove", "add"]
 Duplicates: TypeAlias = Literal["merge", "keep"]
@@ -444,6 +444,12 @@ def with_self_loops(graph: Graph) -> Graph:
     return Graph.from_edge_index(
         graph.edge_index, graph.num_nodes, graph.weight, batch=graph.batch, self_loops="add", dtype=graph.dtype
     )
+
+
+@per_graph
+def row_normalized(graph: Graph) -> Graph:
+    """The graph whose `norm`, which `ops.propagate` reads, is `A_ij / d_i`: it averages neighbors."""
+    return dataclasses.replace(graph, norm=graph.row_norm, reverse_norm=graph.reverse_row_norm)
 
 
 def merge_edges(

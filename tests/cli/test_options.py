@@ -45,11 +45,14 @@ def test_settings() -> None:
         ("lr", "--set must be NAME=VALUE or MODEL.NAME=VALUE, got 'lr'"),
         (
             "lrr=1",
-            "--set must name one of lr, .*, lam, input_dropout, features, max_epochs, .*, or MODEL.OPTION, got 'lrr=1'",
+            "--set must name one of lr, .*, gate_decay, features, max_epochs, .*, or MODEL.OPTION, got 'lrr=1'",
         ),
         ("gcn.hidden=8", "--set must name one of the networks mlp, gfgn-pair, graphsage, got 'gcn.hidden=8'"),
         ("majority.x=8", "--set must name one of the networks"),
-        ("mlp.heads=8", "--set must name one of hidden, layers, features, lr, .*, input_dropout, got 'mlp.heads=8'"),
+        (
+            "mlp.heads=8",
+            "--set must name one of hidden, layers, features, lr, .*, input_dropout, gate_decay, got 'mlp.heads=8'",
+        ),
         ("mlp.hidden=many", "--set must have an integer there, got 'mlp.hidden=many'"),
         ("clip=much", "--set must have a number or none there, got 'clip=much'"),
         ("class_weights=2", "--set must have true or false there, got 'class_weights=2'"),

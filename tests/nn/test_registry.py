@@ -10,8 +10,9 @@ LATER = "gcnii gprgnn h2gcn acm-gcn linkx resgated gatv2"
 
 
 def test_names_and_properties() -> None:
-    assert list(MODELS) == ["mlp", "gfgn-graph", "gfgn-neighbor", "gfgn-pair", *PAPER.split(), *LATER.split()]
-    assert {name for name, model in MODELS.items() if model.gated} == {"gfgn-graph", "gfgn-neighbor", "gfgn-pair"}
+    gated = ["gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gfgn-plus"]
+    assert list(MODELS) == ["mlp", *gated, *PAPER.split(), *LATER.split()]
+    assert [name for name, model in MODELS.items() if model.gated] == gated
     assert {name for name, model in MODELS.items() if not model.inductive} == {"geom-gcn", "linkx"}
     assert {name for name, model in MODELS.items() if not model.replicas} == {"vr-gcn", "graphsaint"}
     for name, model in MODELS.items():

@@ -72,7 +72,7 @@ def test_a_model_may_have_its_own_training_configuration() -> None:
         ("models/gcn", {"hidden": ["many"]}, "models.gcn: option 'hidden' of gcn must be of type int, got 'many'"),
         ("models/gcn", {"hidden": 64}, r"models.gcn.hidden must be a list of one or more values, got 64"),
         ("models/gcn", {"lr": [0.1, 0.1]}, "models.gcn: lr must be one or more distinct values"),
-        ("grid/alpha", [0.5], "grid must be one of lr, .*, lam, input_dropout, features, got 'alpha'"),
+        ("grid/alpha", [0.5], "grid must be one of lr, .*, lam, input_dropout, gate_decay, features, got 'alpha'"),
         ("splits", 0, "splits must be a whole number, 1 or larger, got 0"),
         ("seeds", "ten", "seeds must be a whole number, 1 or larger, got 'ten'"),
         ("training", {"max_epochs": 5}, "training must have patience, got max_epochs"),

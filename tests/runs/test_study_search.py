@@ -82,7 +82,11 @@ def test_every_model_has_the_same_values_on_the_shared_axes() -> None:
         ("search/seed", -1, "search.seed must be a whole number, 0 or larger, got -1"),
         ("search/configurations", 0, "search.configurations must be a whole number, 1 or larger, got 0"),
         ("search/count", 3, "search must have keys among .*, got 'count'"),
-        ("search/space/hidden", [8], "search.space must be one of lr, .*, input_dropout, features, got 'hidden'"),
+        (
+            "search/space/hidden",
+            [8],
+            "search.space must be one of lr, .*, input_dropout, gate_decay, features, got 'hidden'",
+        ),
         ("search/space/lr", 0.1, "search.space.lr must be a list of values or one of {uniform: .*, got 0.1"),
         ("search/space/lr", {"normal": [0, 1]}, "search.space.lr must be one of uniform, log_uniform, got 'normal'"),
         ("search/space/lr", {"uniform": [0.1]}, r"search.space.lr.uniform must be two numbers, .*, got \[0.1\]"),

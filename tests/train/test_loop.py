@@ -202,7 +202,9 @@ def test_the_seed_matters_and_the_global_state_is_not_changed(data: Dataset) -> 
     assert runs[0].history["train_loss"] != runs[1].history["train_loss"]
 
 
-@pytest.mark.parametrize("field", ["lr", "weight_decay", "dropout", "input_dropout", "lam", "split", "seed"])
+@pytest.mark.parametrize(
+    "field", ["lr", "weight_decay", "dropout", "input_dropout", "lam", "gate_decay", "split", "seed"]
+)
 def test_every_field_of_a_replica_has_an_effect(data: Dataset, field: str) -> None:
     changed = dataclasses.replace(Replica(), **{field: {"dropout": 0.1, "split": 1, "seed": 1}.get(field, 0.3)})
     runs = train_replicas("gfgn-pair", data, [Replica(), changed], max_epochs=3)
@@ -505,7 +507,7 @@ def test_bad_arguments(data: Dataset) -> None:
         train_replicas("gfgn-pairs", data, [Replica()])
     with pytest.raises(ValueError, match=r"split must be below 3, .* got 3"):
         train_replicas("mlp", data, [Replica(split=3)])
-    with pytest.raises(ValueError, match="options of mlp must be among hidden, layers, got 'heads'"):
+    with pytest.raises(ValueError, match="options of mlp must be among hidden, layers, features, got 'heads'"):
         train_replicas("mlp", data, [Replica(options=(("heads", 2),))])
     with pytest.raises(ValueError, match="option 'hidden' of mlp must be of type int, got '64'"):
         train_replicas("mlp", data, [Replica(options=(("hidden", "64"),))])

@@ -1,4 +1,4 @@
-"""Layers and models: `GFGNConv`, the network `GFGN`, `GateExplainer`, and the registry of all models by name."""
+"""Layers and networks of GFGN and GFGN+, `GateExplainer`, and the registry of all models by name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ if TYPE_CHECKING:
     from gfgn.nn.conv import GFGNConv
     from gfgn.nn.explain import GateExplainer
     from gfgn.nn.model import GFGN
+    from gfgn.nn.plus import GFGNPlus, GFGNPlusConv
 
-__all__ = ["GFGN", "MODELS", "GFGNConv", "GateExplainer", "Model", "find_model"]
+__all__ = ["GFGN", "MODELS", "GFGNConv", "GFGNPlus", "GFGNPlusConv", "GateExplainer", "Model", "find_model"]
 
 __getattr__ = lazy_names(
-    __name__, {"gfgn.nn.conv": "GFGNConv", "gfgn.nn.explain": "GateExplainer", "gfgn.nn.model": "GFGN"}
+    __name__,
+    {
+        "gfgn.nn.conv": "GFGNConv",
+        "gfgn.nn.explain": "GateExplainer",
+        "gfgn.nn.model": "GFGN",
+        "gfgn.nn.plus": "GFGNPlus GFGNPlusConv",
+    },
 )

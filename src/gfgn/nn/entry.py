@@ -58,7 +58,8 @@ class Model:
             with `lam=…` if the model is gated.
         reference: The paper it comes from.
         parameters: The model's options by name; each is a keyword of `network`.
-        gated: Whether the module has GFGN's gates: it has a λ, and its `forward` takes `return_scores`.
+        gated: Whether the module has GFGN's gates: it has a λ, its `forward` takes `return_scores`, and the names
+            of the parameters of gates, and of these alone, start with `gate`.
         inductive: Whether a trained model runs on graphs it has not seen.
         replicas: Whether it trains in batches of replicas; otherwise it trains on samples of the graph.
         needs: Properties of the data that `network` takes as keywords, such as `"num_nodes"`.
@@ -172,7 +173,8 @@ class Model:
     @property
     def ignored(self) -> set[str]:
         """The hyperparameters of a `Replica` that have no effect."""
-        takes = {"lam": self.gated, "dropout": self.takes_dropout, "input_dropout": self.takes_input_dropout}
+        takes = {"lam": self.gated, "gate_decay": self.gated}
+        takes |= {"dropout": self.takes_dropout, "input_dropout": self.takes_input_dropout}
         return {name for name, has_effect in takes.items() if not has_effect}
 
     def check(self, name: str, in_channels: int, num_classes: int, settings: Mapping[str, Any]) -> None:

@@ -61,8 +61,8 @@ def graph_level(
     plain = pool == "mean" and gate_bias is None and not return_scores and _is_per_dimension(z, gate)
     if plain and graph.batch is None and graph.num_targets is None:
         return ops.gated_graph(z, gate, graph, lam), None
-    logit = _add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias)
-    s = _for_columns(z, lam * ops.activate(logit, "sigmoid"))
+    logit = add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias)
+    s = for_columns(z, lam * ops.activate(logit, "sigmoid"))
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
     return ops.gated_propagate(z, s_of_node, graph), s
 
@@ -81,8 +81,8 @@ def neighbor_level(
         if plain:
             return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, other = gate.chunk(2, dim=1)
-    logit = _add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias)
-    s = _for_columns(z, lam * ops.activate(logit, "sigmoid"))
+    logit = add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias)
+    s = for_columns(z, lam * ops.activate(logit, "sigmoid"))
     return torch.lerp(z, propagated, s), s
 
 
@@ -97,8 +97,8 @@ def pair_level(
     if fused and not return_scores:
         return ops.gated_pair(z, gate, graph, lam), None
     own, other = gate.chunk(2, dim=1)
-    a = _for_columns(z, _add_bias(ops.head_linear(z, own), gate_bias))
-    b = _for_columns(z, ops.head_linear(z, other))
+    a = for_columns(z, add_bias(ops.head_linear(z, own), gate_bias))
+    b = for_columns(z, ops.head_linear(z, other))
     out = ops.gated_pair(z, gate, graph, lam) if fused else ops.pair_aggregate(a, b, z, graph, lam)
     return out, ops.pair_scores(a, b, graph, lam) if return_scores else None
 
@@ -107,7 +107,7 @@ def _is_per_dimension(z: Tensor, gate: Tensor) -> bool:
     return gate.size(0) * gate.size(2) == z.size(1)
 
 
-def _for_columns(z: Tensor, score: Tensor) -> Tensor:
+def for_columns(z: Tensor, score: Tensor) -> Tensor:
     """A score per column of `z` as it is; a single one repeated, by a product with ones: the gradient, a sum over
     columns, then has the same bits for a replica alone and among others."""
     if score.size(1) == z.size(1):
@@ -115,7 +115,7 @@ def _for_columns(z: Tensor, score: Tensor) -> Tensor:
     return ops.head_linear(score, torch.ones(1, 1, z.size(1), dtype=score.dtype, device=score.device))
 
 
-def _add_bias(score: Tensor, gate_bias: Tensor | None) -> Tensor:
+def add_bias(score: Tensor, gate_bias: Tensor | None) -> Tensor:
     return score if gate_bias is None else score + ops.expand_rows(gate_bias, score.size(0))
 
 

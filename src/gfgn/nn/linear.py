@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch_geometric.nn.inits import glorot, reset
 
 from gfgn import ops
+from gfgn.ops.torch_internals import is_wrapped
 
 Rate: TypeAlias = float | Tensor  # of dropout
 
@@ -100,3 +102,31 @@ class StackedLinear(nn.Module):
             return [None] * len(self.sizes)
         parts = self.bias.split(self.bias_sizes)
         return [part if size else None for part, size in zip(parts, self.bias_sizes, strict=True)]
+
+
+def two_maps(x: Tensor, first: Tensor, second: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """`x W_1ᵀ` and `x W_2ᵀ + b` of a dense `x`; each result is contiguous, unlike the halves of one product."""
+    plain = x.dtype == first.dtype and not torch.is_autocast_enabled(x.device.type)
+    if not plain or torch.compiler.is_compiling() or any(map(is_wrapped, (x, first, second))):
+        return ops.linear(x, first), ops.linear(x, second, bias)
+    results: tuple[Tensor, Tensor] = TwoMaps.apply(x, first, second, bias)  # type: ignore[no-untyped-call]
+    return results
+
+
+class TwoMaps(torch.autograd.Function):
+    """`two_maps` whose gradient for `x` is accumulated in one tensor: what counts here is memory traffic."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, first: Tensor, second: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x, first, second)
+        return functional.linear(x, first), functional.linear(x, second, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, first, second = ctx.saved_tensors
+        one, two = grads
+        needs_x, *_, needs_bias = ctx.needs_input_grad
+        grad_x = None
+        if needs_x:  # in place unless it is to be differentiated again
+            grad_x = one @ first + two @ second if torch.is_grad_enabled() else (one @ first).addmm_(two, second)
+        return grad_x, one.t() @ x, two.t() @ x, two.sum(0) if needs_bias else None

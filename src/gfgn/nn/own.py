@@ -198,7 +198,7 @@ def _build(
 
 @contextmanager
 def _without_seeds(name: str) -> Iterator[None]:
-    """Restores PyTorch's global generator after a constructor that seeds it; one constructor runs at a time.
+    """Restores PyTorch's global generators after a constructor that seeds them; one constructor runs at a time.
 
     A seed of the constructor's own has no effect in `seeded`, where each run has the numbers of its seed.
     """
@@ -207,12 +207,15 @@ def _without_seeds(name: str) -> Iterator[None]:
     shared = torch.default_generator
     with _building:
         before = shared.get_state()
+        of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
         try:
             yield
         finally:
             after, fresh = shared.get_state(), torch.Generator().manual_seed(shared.initial_seed()).get_state()
             if after.equal(fresh) and not after.equal(before):
                 shared.set_state(before)
+                for index, state in enumerate(of_gpus):
+                    torch.cuda.set_rng_state(state, index)
                 if name not in _seeding:
                     LOGGER.warning("%s seeds PyTorch when it is built; the seed of each run is used instead", name)
                 _seeding.add(name)

@@ -1,4 +1,4 @@
-"""The models by name: the three levels of GFGN, an MLP, and the baselines of `gfgn.nn.baselines`.
+"""The models by name: the three levels of GFGN, GFGN+, an MLP, and the baselines of `gfgn.nn.baselines`.
 
 A model is a module that maps `(x, graph)` to logits. The dropout rate and λ may differ between the replicas of a batch:
 then `Model.build` gets tensors, which layers keep as attributes, see `gfgn.train.batch`. Unless its paper says
@@ -18,6 +18,7 @@ from gfgn.nn.own import Factory, entry_points, import_factory, imported_factory,
 
 if TYPE_CHECKING:
     from gfgn.nn.model import GFGN
+    from gfgn.nn.plus import GFGNPlus
 
 __all__ = ["HIDDEN", "MODELS", "Model", "Parameter", "find_model", "known_model"]
 
@@ -54,6 +55,36 @@ GFGN_MODELS = {
 }
 
 
+def _gfgn_plus(in_channels: int, out_channels: int, *, hidden: int, layers: int, **options: Any) -> GFGNPlus:
+    """`GFGNPlus` by the names of the registry's options."""
+    from gfgn.nn.plus import GFGNPlus
+
+    return GFGNPlus(in_channels, hidden, layers, out_channels, validate=False, **options)
+
+
+PLUS_PARAMETERS = {
+    "level": Parameter("neighbor", ("graph", "neighbor", "pair"), "one gate per graph, per node or per edge"),
+    "hidden": hidden(HIDDEN),
+    "layers": layers(values=(1, 2, 3, 4, 5, 8, 12)),
+    "heads": Parameter(HEADS, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
+    "hops": Parameter(1, (0, 1, 2, 3), "hops of a layer, K; at level pair 1"),
+    "own": Parameter(True, (True, False), "whether layers have a map of a node's own features"),
+    "gate_range": Parameter("mix", ("mix", "hops", "free"), "gates that share 1, one per hop, or weights without σ"),
+    "gate_form": Parameter(
+        "dimension", ("dimension", "scalar", "constant"), "a gate per dimension, one for all, or none"
+    ),
+    "gate_bias": Parameter(None, (None, -2.0, 0.0, 2.0), "initial value of a learned bias of the gates"),
+    "self_loops": Parameter(False, (False, True), "whether nodes are their own neighbors"),
+    "normalization": Parameter("symmetric", ("symmetric", "row"), "of the adjacency"),
+    "head": Parameter("conv", ("conv", "linear", "propagated"), "last layer, linear map, or one that is propagated"),
+    "steps": Parameter(10, (5, 10, 20), "steps of the propagated head"),
+    "alpha": Parameter(0.1, (0.1, 0.2, 0.5, 0.9), "α of its initial weights"),
+    "residual": Parameter(False, (False, True), "whether layers add their input"),
+    "norm": Parameter("none", ("none", "layer", "length"), "normalization of hidden units, node by node"),
+    "jk": Parameter("none", ("none", "cat", "max"), "how a head other than conv joins all layers; none for the last"),
+}
+
+
 def _baseline(module: str, name: str) -> Lazy:
     return Lazy(f"gfgn.nn.baselines.{module}", name)
 
@@ -68,6 +99,7 @@ HEAD_PARAMETERS = {
 MODELS: dict[str, Model] = {
     "mlp": Model(Lazy("gfgn.nn.mlp", "MLP"), "Rumelhart et al., Nature 1986", SIZES),
     **GFGN_MODELS,
+    "gfgn-plus": Model(_gfgn_plus, "gfgn, docs/plus.md", PLUS_PARAMETERS, gated=True),
     "gcn": Model(
         _baseline("gcn", "GCN"),
         "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",

@@ -33,7 +33,7 @@ EXPLANATION = "explanation"  # the kind of note that `gfgn.runs.explain` keeps
 DEFAULT_MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 SHARED = {"lr": 0.02, "weight_decay": 5e-4, "dropout": 0.5, "lam": 1.0}  # the configuration of models not tuned
 WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "dropout", "lam": "λ"}
-WORDS |= {"input_dropout": "input dropout"}
+WORDS |= {"input_dropout": "input dropout", "gate_decay": "decay of gates"}
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,7 @@ def make_plan(
     dropout: float | None = None,
     lam: float | None = None,
     input_dropout: float | None = None,
+    gate_decay: float | None = None,
     features: str | None = None,
     options: Mapping[str, Configuration] | None = None,
     **training: Any,
@@ -220,7 +221,7 @@ def make_plan(
     if trials is not None:
         grid = sample(space, trials)
     given: Configuration = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "lam": lam}
-    given |= {"input_dropout": input_dropout, "features": features}
+    given |= {"input_dropout": input_dropout, "gate_decay": gate_decay, "features": features}
     fixed = {name: value for name, value in given.items() if value is not None}
     shared = [make_replica(SHARED | fixed).configuration]
     configurations = shared if grid is None else _distinct([configuration | fixed for configuration in grid])
@@ -254,11 +255,11 @@ def compare(
         grid: Configurations to tune each model on, such as `gfgn.runs.PAPER_GRID`; all of them are trained to the end.
         store: Where runs are kept; in memory by default.
         **settings: `lr`, `weight_decay`, `dropout` and `lam`, which all models share; those that are not given are
-            0.02, 5e-4, 0.5 and 1, or tuned with `grid` or `trials`. `input_dropout` and `features`, by default
-            `dropout` and `"given"`, see `Replica` and `gfgn.nn.entry.SHARED`. `options`, hyperparameters and options
-            of single models, by model; GFGNs have `gate_bias` 0 by default if features were centered. `space`, what
-            `trials` are drawn from. The arguments of `TrainConfig`, such as `max_epochs`, `patience` and
-            `class_weights`.
+            0.02, 5e-4, 0.5 and 1, or tuned with `grid` or `trials`. `input_dropout`, `gate_decay` and `features`, by
+            default `dropout`, `weight_decay` and `"given"`, see `Replica` and `gfgn.nn.entry.SHARED`. `options`,
+            hyperparameters and options of single models, by model; GFGNs have `gate_bias` 0 by default if features
+            were centered. `space`, what `trials` are drawn from. The arguments of `TrainConfig`, such as
+            `max_epochs`, `patience` and `class_weights`.
     """
     plan = make_plan(dataset, models, splits, seeds, trials=trials, grid=grid, **settings)
     if store is not None:

@@ -31,7 +31,7 @@ from gfgn.train.replica import Replica, Run
 DEFAULT_CONFIG = TrainConfig()
 HYPER = ("lr", "weight_decay", "dropout", "lam")  # what every run has; all else are options of a model
 # Hyperparameters that a run may lack. A record keeps them among its options, so that earlier runs stay what they are.
-GIVEN = ("input_dropout",)
+GIVEN = ("input_dropout", "gate_decay")
 # Entries of a flat record that hold several values, and the prefix of their columns in a table.
 NESTED = {"options": "option", "protocol": "protocol", "gates": "gate"}
 VERSIONS = ("gfgn", "code", "torch", "torch_geometric", "python")
@@ -246,16 +246,17 @@ def is_gfgn(model: str) -> bool:
 
 
 def canonical(model: str, replica: Replica) -> Replica:
-    """The replica without what the model ignores: λ if it has no gates, dropout rates that it does not take, and all
-    hyperparameters if it has no network."""
+    """The replica without what the model ignores: λ and `gate_decay` if it has no gates, dropout rates that it does not
+    take, and all hyperparameters if it has no network."""
     if model in CLASSICAL:
         return Replica(replica.split, replica.seed)
     entry = known_model(model)
     if entry is None:  # one of the user's own has no gates
-        return replace(replica, lam=1.0) if is_import_name(model) else replica
-    lam = replica.lam if entry.gated else 1.0
+        return replace(replica, lam=1.0, gate_decay=None) if is_import_name(model) else replica
+    if not entry.gated:
+        replica = replace(replica, lam=1.0, gate_decay=None)
     rate = replica.input_dropout if entry.takes_input_dropout else None
-    return replace(replica, lam=lam, dropout=replica.dropout if entry.takes_dropout else 0.0, input_dropout=rate)
+    return replace(replica, dropout=replica.dropout if entry.takes_dropout else 0.0, input_dropout=rate)
 
 
 def import_own(model: str) -> None:

@@ -96,5 +96,5 @@ def _order(candidate: Candidate) -> tuple[Any, ...]:
     hyper = make_replica(candidate.configuration)
     options = tuple((name, str(value)) for name, value in hyper.options)
     score = -math.inf if math.isnan(candidate.val) else round(candidate.val, 12)
-    rates = (-hyper.dropout, hyper.lam, -hyper.input_rate)
+    rates = (-hyper.dropout, hyper.lam, -hyper.input_rate, -(hyper.gate_decay or 0.0))
     return (candidate.dropped, -score, hyper.lr, -hyper.weight_decay, *rates, options)

@@ -102,6 +102,7 @@ class Batch:
         self._val_weights = task.val.weights()
         self._captured: list[Any] = []
         self._eager = False  # whether epochs cannot be captured
+        self._decays_gates = any(replica.gate_decay is not None for replica in self.replicas)
 
     def _vectors(self, splits: Sequence[int]) -> dict[str, Tensor]:
         """Hyperparameters and training state, one value per replica."""
@@ -114,6 +115,14 @@ class Batch:
         return initial_best(count, dtype, device) | {
             "lr": vector("lr"),
             "weight_decay": vector("weight_decay"),
+            "gate_decay": torch.tensor(
+                [replica.gate_decay or 0.0 for replica in self.replicas], dtype=dtype, device=device
+            ),
+            "gate_penalty": torch.tensor(  # L2, unless gates have a decay of their own
+                [replica.weight_decay if replica.gate_decay is None else 0.0 for replica in self.replicas],
+                dtype=dtype,
+                device=device,
+            ),
             "dropout": vector("dropout", rate_dtype(device)),
             "input_dropout": vector("input_rate", rate_dtype(device)),
             "lam": vector("lam"),
@@ -126,12 +135,14 @@ class Batch:
         }
 
     def _adam_tables(self) -> dict[str, Tensor]:
-        """Adam's factor of the learning rate and its bias correction at each step."""
+        """The schedule of the learning rate, Adam's factor of it, and its bias correction at each step."""
         steps = self.config.max_epochs * self.num_steps
         time = torch.arange(1, steps + 1, dtype=torch.float64)
-        rate = self.config.learning_rates(steps) / (1 - BETAS[0] ** time)
+        schedule = self.config.learning_rates(steps)
+        rate = schedule / (1 - BETAS[0] ** time)
         correction = (1 - BETAS[1] ** time).sqrt()
-        return {"rate": rate.to(self.device, self.dtype), "correction": correction.to(self.device, self.dtype)}
+        tables = {"schedule": schedule, "rate": rate, "correction": correction}
+        return {name: table.to(self.device, self.dtype) for name, table in tables.items()}
 
     # --- one epoch --------------------------------------------------------------------------------
 
@@ -162,7 +173,13 @@ class Batch:
                 continue
             moments = (tensors[f"first moment {name}"], tensors[f"second moment {name}"])
             stored = self.layouts[name].store(grad)
-            adam_(tensors[f"parameter {name}"], stored, *moments, scale, tensors["weight_decay"], rate, correction)
+            is_gate, value = self.program.is_gate(name), tensors[f"parameter {name}"]
+            adam_(
+                value, stored, *moments, scale, tensors["gate_penalty" if is_gate else "weight_decay"], rate, correction
+            )
+            if is_gate and self._decays_gates:
+                step = tables["schedule"].index_select(0, tensors["step"])
+                value.div_((1 + tensors["lr"] * step * tensors["gate_decay"]).view(-1, 1))
 
     def _clipping(self, grads: dict[str, Tensor | None]) -> Tensor:
         """`[R]`: the factor of each replica's gradient that keeps its norm within `config.clip`."""
@@ -257,7 +274,8 @@ class Batch:
         steps: list[Callable[[], None]] = [partial(self.train_step, number) for number in range(self.num_steps)]
         for function in [*steps, self.validate]:
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool, stream=_side_stream(self.device)):
+            # By default, a capture and other threads of the program that use the GPU make each other fail.
+            with torch.cuda.graph(graph, pool, _side_stream(self.device), capture_error_mode="thread_local"):
                 function()
             self._captured.append(graph)
 

@@ -99,10 +99,10 @@ def train_replicas(
         kept = {"history": history, "keep_state": keep_state, "gates": gates}
         saves = Checkpoint(Path(checkpoint), name + entry.code, data, replicas, config, checkpoint_every, kept)
     reports = Progress(len(replicas), max_epochs, progress, status)
-    moved = data.to(device)
-    moved = with_dense_features(moved) if entry.own else with_sparse_features(moved)
-    trainer = Trainer(name, entry, moved, replicas, config, reports, history, keep_state, gates, batch_size, saves)
-    with precision(config, trainer.device):
+    with precision(config, torch.device(device)):
+        moved = data.to(device)
+        moved = with_dense_features(moved) if entry.own else with_sparse_features(moved)
+        trainer = Trainer(name, entry, moved, replicas, config, reports, history, keep_state, gates, batch_size, saves)
         trainer.train(sorted(set(rungs)), prune)
     return [reports.runs[index] for index in range(len(replicas))]
 

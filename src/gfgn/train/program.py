@@ -67,6 +67,10 @@ class Program:
         sparse = self._data.x.layout == torch.sparse_csr
         return sparse and len(shape) == 2 and shape[1] == self._data.num_features
 
+    def is_gate(self, name: str) -> bool:
+        """Whether a parameter belongs to the gates of a gated model: its name starts with `gate` there."""
+        return self.model.gated and name.rpartition(".")[2].startswith("gate")
+
     def __call__(
         self, state: State, own: dict[str, Tensor], part: Part, training: bool, scores: bool = False
     ) -> tuple[Any, dict[str, Tensor]]:

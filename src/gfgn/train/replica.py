@@ -24,6 +24,9 @@ class Replica:
         options: Further parameters of the model as `(name, value)` pairs, see `gfgn.nn.MODELS`; sorted by name.
             Replicas with different options train in different batches.
         input_dropout: Dropout rate of the features, the input of the first layer; `None` for `dropout`.
+        gate_decay: A prior of their own for the parameters of gates, instead of `weight_decay`: every step ends with
+            `w ← w / (1 + lr · gate_decay)`, so that they stay below about `1 / gate_decay`, and gates, for a large one,
+            are constants. `None` for `weight_decay`; models without gates ignore it.
     """
 
     split: int = 0
@@ -34,6 +37,7 @@ class Replica:
     lam: float = 1.0
     options: tuple[tuple[str, Option], ...] = ()
     input_dropout: float | None = None
+    gate_decay: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("split", "seed"):
@@ -41,7 +45,7 @@ class Replica:
                 raise ValueError(f"{name} must be 0 or larger, got {getattr(self, name)}")
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise ValueError(f"lr must be a finite number above 0, got {self.lr}")
-        for name in ("weight_decay", "lam"):
+        for name in ("weight_decay", "lam", *(() if self.gate_decay is None else ("gate_decay",))):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a finite number, 0 or larger, got {value}")
@@ -55,14 +59,15 @@ class Replica:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """All hyperparameters: everything but split and seed, and `input_dropout` only if it is given."""
+        """All hyperparameters: everything but split and seed, and those of `given`."""
         hyper = {name: getattr(self, name) for name in ("lr", "weight_decay", "dropout", "lam")}
         return hyper | self.given | dict(self.options)
 
     @property
     def given(self) -> dict[str, float]:
-        """`input_dropout` by its name; empty if it is not given."""
-        return {} if self.input_dropout is None else {"input_dropout": self.input_dropout}
+        """`input_dropout` and `gate_decay` by their names, if they are given."""
+        values = {"input_dropout": self.input_dropout, "gate_decay": self.gate_decay}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def input_rate(self) -> float:

@@ -57,7 +57,7 @@ def fitting_threads(data: Dataset, replicas: int = 1) -> AbstractContextManager[
 def precision(config: TrainConfig, device: torch.device) -> Iterator[None]:
     """Sets the precision of float32 matrix products on a GPU, where threads of the process train one after the other.
 
-    They share that setting and the stream, and CUDA graphs are captured while no other thread uses a GPU.
+    They share that setting, the stream and the memory that is freed in its order.
     """
     if device.type != "cuda":
         yield

@@ -242,7 +242,7 @@ def test_members_are_checked_by_their_checksum(server: Server, tmp_path: Path, m
 
 def test_checksums_are_of_downloaded_files() -> None:
     downloaded = {file for entry in DATASETS.values() for source in entry.remote for file in source.files}
-    assert len(checksums()) == 110
+    assert len(checksums()) == 111
     assert set(checksums()) <= downloaded
     assert all(len(value) == 64 and int(value, 16) >= 0 for value in checksums().values())
 

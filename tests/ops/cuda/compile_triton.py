@@ -38,7 +38,10 @@ def compile_instead_of_launching() -> None:
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         compiled = launch(self, *args, grid=grid, warmup=True, **kwargs)
         constants = {name: value for name, value in kwargs.items() if name.isupper()}
-        print(json.dumps({"kernel": self.__name__, "shared": compiled.metadata.shared, **constants}))
+        vectors = ".v4.b32" in compiled.asm["ptx"]  # 16 bytes per thread
+        print(
+            json.dumps({"kernel": self.__name__, "shared": compiled.metadata.shared, "vectors": vectors, **constants})
+        )
         return compiled
 
     JITFunction.run = run
@@ -115,5 +118,6 @@ if __name__ == "__main__":
     compile_dense(32, heads=8)  # the widest heads that have a kernel
     compile_products(256, torch.float32, heads=1)
     compile_products(8, torch.bfloat16, heads=8)
+    compile_products(64, torch.float32, heads=100)
     compile_building(10, torch.float32, weighted=False)
     compile_building(100_000, torch.float64, weighted=True)  # keys of 64 bits

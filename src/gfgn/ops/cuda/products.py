@@ -18,21 +18,28 @@ from gfgn.ops.registration import replicas
 
 ROWS, TILE = 512, 32  # rows that one program of `row_sums` adds, and how many of them at a time
 PROGRAMS = 256  # about as many as fill a GPU
+PRECISE = {"product": "tf32x3", "gradient": "ieee"}
+"""How float32 products are computed. Three TF32 products on matrix units are as precise as float32, and fast if the
+summed dimension is contiguous in memory; in the gradient, which sums over rows, it is not."""
+GRADIENT = {"BLOCK_N": 32, "num_warps": 4, "num_stages": 2}
 
 
 # Nothing that depends on the number of replicas is compiled in, not even whether it is 1 or a multiple of 16: Triton
 # would choose other instructions for it.
-@kernel(do_not_specialize=("rows", "heads", "width", "row_blocks", "column_blocks"))
+@kernel(do_not_specialize=("rows", "heads", "width", "column_blocks"))
 def _product(
-    x, w, out, rows, heads, width, row_blocks, column_blocks, depth: tl.constexpr, ALIGNED: tl.constexpr,
-    ADD: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    x, w, out, rows, heads, width, column_blocks, depth: tl.constexpr, ALIGNED: tl.constexpr, ADD: tl.constexpr,
+    PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """`x_k W_k` for a block of rows and a block of columns of one head."""
+    """`x_k W_k` for a block of rows and a block of columns of one head.
+
+    Programs that run at the same time share rows: all heads of a row are next to each other in memory.
+    """
     width = aligned(width, ALIGNED)
-    block = tl.program_id(0) // row_blocks
-    head = (block // column_blocks).to(tl.int64)
-    row = (tl.program_id(0) % row_blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    column = (block % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
+    block = tl.program_id(0) // column_blocks
+    head = (block % heads).to(tl.int64)
+    row = (block // heads).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    column = (tl.program_id(0) % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
     k = tl.arange(0, BLOCK_D)
     total = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
     x_at = x + (row * heads * depth)[:, None] + head * depth
@@ -92,16 +99,16 @@ def _row_sums(x, out, rows, columns, blocks, ROWS: tl.constexpr, TILE: tl.conste
 # --- both halves of a gate, `[heads, 2d, d]`, in one launch ---
 
 
-@kernel(do_not_specialize=("rows", "heads", "row_blocks", "column_blocks"))
+@kernel(do_not_specialize=("rows", "heads", "column_blocks"))
 def _halves(
-    x, gate, out0, out1, rows, heads, row_blocks, column_blocks,
+    x, gate, out0, out1, rows, heads, column_blocks,
     d: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """`x_k U_k` and `x_k V_k` for a block of rows and a block of columns of one head."""
-    block = tl.program_id(0) // row_blocks
-    head = (block // column_blocks).to(tl.int64)
-    row = (tl.program_id(0) % row_blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    column = (block % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
+    block = tl.program_id(0) // column_blocks
+    head = (block % heads).to(tl.int64)
+    row = (block // heads).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    column = (tl.program_id(0) % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
     at = (row * heads * d)[:, None] + head * d
     total0 = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
     total1 = tl.zeros([BLOCK_N, BLOCK_E], tl.float32)
@@ -118,16 +125,16 @@ def _halves(
     tl.store(out1 + at + column[None, :], total1, mask=mask)
 
 
-@kernel(do_not_specialize=("rows", "heads", "row_blocks", "column_blocks"))
+@kernel(do_not_specialize=("rows", "heads", "column_blocks"))
 def _halves_backward(
-    g0, g1, gate, out, rows, heads, row_blocks, column_blocks,
+    g0, g1, gate, out, rows, heads, column_blocks,
     d: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """Adds `g0_k U_kᵀ + g1_k V_kᵀ` to a block of rows and a block of columns of one head."""
-    block = tl.program_id(0) // row_blocks
-    head = (block // column_blocks).to(tl.int64)
-    row = (tl.program_id(0) % row_blocks).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    column = (block % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
+    block = tl.program_id(0) // column_blocks
+    head = (block % heads).to(tl.int64)
+    row = (block // heads).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    column = (tl.program_id(0) % column_blocks) * BLOCK_E + tl.arange(0, BLOCK_E)
     at = (row * heads * d)[:, None] + head * d
     mask = (row < rows)[:, None] & (column < d)[None, :]
     total = tl.load(out + at + column[None, :], mask=mask, other=0.0).to(tl.float32)
@@ -174,9 +181,8 @@ def _halves_gradient(
     tl.store(sums + at + d * d, total1, mask=mask)
 
 
-def _precision() -> str:
-    """Of float32 products on matrix units: three TF32 products are as precise as float32."""
-    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+def _precision(kind: str) -> str:
+    return PRECISE[kind] if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 def _block(size: int, largest: int) -> int:
@@ -200,8 +206,8 @@ def head_matmul(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
     block_n, block_d, block_e = (128, 64, 128) if split else (128, _block(depth, 32), _block(width, 64))
     row_blocks, column_blocks = cdiv(x.size(0), block_n), cdiv(columns, block_e)
     _product[(row_blocks * column_blocks * heads,)](
-        x.contiguous(), weight.contiguous(), out, x.size(0), heads, columns, row_blocks, column_blocks,
-        depth=depth, ALIGNED=width % 16 == 0, ADD=add, PRECISION=_precision(),
+        x.contiguous(), weight.contiguous(), out, x.size(0), heads, columns, column_blocks,
+        depth=depth, ALIGNED=width % 16 == 0, ADD=add, PRECISION=_precision("product"),
         BLOCK_N=block_n, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=8 if split else 4,
     )  # fmt: skip
 
@@ -218,8 +224,8 @@ def head_weight_gradient(x: Tensor, grad: Tensor, heads: int) -> Tensor:
     sums = torch.empty(chunks, heads, depth, columns, dtype=torch.float32, device=x.device)
     _weight_gradient[(column_blocks * depth_blocks * heads * chunks,)](
         x.contiguous(), grad.contiguous(), sums, rows, heads, columns, chunk, depth_blocks, column_blocks,
-        depth=depth, ALIGNED=width % 16 == 0, PRECISION=_precision(),
-        BLOCK_N=32, BLOCK_D=block_d, BLOCK_E=block_e, num_warps=4,
+        depth=depth, ALIGNED=width % 16 == 0, PRECISION=_precision("gradient"),
+        BLOCK_D=block_d, BLOCK_E=block_e, **GRADIENT,
     )  # fmt: skip
     return row_sums(sums.view(chunks, -1)).view(heads, depth, columns).to(x.dtype)
 
@@ -240,8 +246,8 @@ def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
         block = _block(d, 64)
         row_blocks, column_blocks = cdiv(z.size(0), 128), cdiv(d, block)
         _halves[(row_blocks * column_blocks * heads,)](
-            z, gate.contiguous(), a, b, z.size(0), heads, row_blocks, column_blocks,
-            d=d, PRECISION=_precision(), BLOCK_N=128, BLOCK_D=min(32, block), BLOCK_E=block,
+            z, gate.contiguous(), a, b, z.size(0), heads, column_blocks,
+            d=d, PRECISION=_precision("product"), BLOCK_N=128, BLOCK_D=min(32, block), BLOCK_E=block,
             num_warps=8 if block == 64 else 4,
         )  # fmt: skip
     return a, b
@@ -253,17 +259,17 @@ def halves_backward(grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gat
     if z.numel() == 0:
         return grad, torch.zeros_like(gate)
     z, grad_a, grad_b, grad = z.contiguous(), grad_a.contiguous(), grad_b.contiguous(), grad.contiguous()
-    block, precision = _block(d, 64), _precision()
+    block = _block(d, 64)
     row_blocks, blocks = cdiv(rows, 64), cdiv(d, block)  # more rows would take too much shared memory
     _halves_backward[(row_blocks * blocks * heads,)](
-        grad_a, grad_b, gate.contiguous(), grad, rows, heads, row_blocks, blocks,
-        d=d, PRECISION=precision, BLOCK_N=64, BLOCK_D=min(32, block), BLOCK_E=block, num_warps=4,
+        grad_a, grad_b, gate.contiguous(), grad, rows, heads, blocks,
+        d=d, PRECISION=_precision("product"), BLOCK_N=64, BLOCK_D=min(32, block), BLOCK_E=block, num_warps=4,
     )  # fmt: skip
     chunks, chunk = _chunks(rows, blocks * blocks)
     sums = torch.empty(chunks, *gate.shape, dtype=torch.float32, device=z.device)
     _halves_gradient[(blocks * blocks * heads * chunks,)](
         z, grad_a, grad_b, sums, rows, heads, chunk, blocks, blocks,
-        d=d, PRECISION=precision, BLOCK_N=32, BLOCK_D=block, BLOCK_E=block, num_warps=4,
+        d=d, PRECISION=_precision("gradient"), BLOCK_D=block, BLOCK_E=block, **GRADIENT,
     )  # fmt: skip
     return grad, row_sums(sums.view(chunks, -1)).view(gate.shape).to(gate.dtype)
 

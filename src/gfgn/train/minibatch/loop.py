@@ -86,7 +86,8 @@ def train_minibatch(
     config = config or TrainConfig()
     check_sampled(model, config)
     check_splits(data, (replica.split for replica in replicas))
-    data = with_sparse_features(data.to(device))
+    with precision(config, torch.device(device)):
+        data = with_sparse_features(data.to(device))
     reports = Progress(len(replicas), config.max_epochs, progress, status)
     for index, replica in enumerate(replicas):
         start = time.perf_counter()

@@ -1,0 +1,515 @@
+"""GFGN+: gates over several hops beside a map of a node's own features, as a layer and as a network.
+
+The settings span a space that holds GFGN and its neighbors in the literature: GCN, ARMA, GraphSAGE, APPNP, GPR-GNN and
+FSGNN are points of it, see `docs/plus.md`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gfgn import ops
+from gfgn.graph import Graph, as_graph, row_normalized, with_self_loops
+from gfgn.nn.baselines.common import repeat_columns, sum_of
+from gfgn.nn.baselines.graphsage import scale_to_length_one
+from gfgn.nn.conv import check_features, check_lam, check_positive, norm_dtype
+from gfgn.nn.levels import GATE_FORMS, LEVELS, Lam, add_bias, for_columns, pool_nodes
+from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear, two_maps
+from gfgn.ops.torch_internals import is_batched
+
+RANGES = ("mix", "hops", "free")
+NORMALIZATIONS = ("symmetric", "row")
+HEADS = ("conv", "linear", "propagated")
+NORMS = ("none", "layer", "length")
+JUMPING_KNOWLEDGE = ("none", "cat", "max")
+
+
+class HopGates(ResettableModule):
+    """`Σ_{k=0…K} s_k ∘ P^k z`: the features of the nodes `0 … K` hops away, each with its gate per dimension.
+
+    With `K = hops`, `g_k = σ([z_i ‖ mean_{j∈N(i)} z_j] W_k)` at level `"neighbor"` and `g_k = σ(mean_i(z_i) W_k)` at
+    level `"graph"`:
+
+        gate_range="mix"     s_k = λ g_k / K for k ≥ 1,    s_0 = 1 − Σ_k s_k    (K = 1: GFGN)
+        gate_range="hops"    s_k = λ g_k for k ≥ 0
+        gate_range="free"    s_k = c_k + w_k, a learned vector without σ; c = `weights`
+
+    At level `"pair"`, with `"mix"` and one hop only, the gate is GFGN's, one per edge. If all parameters of the gates
+    are 0, gates are constants: `λ/2K` for `"mix"`, `λ/2` for `"hops"`, and `c_k` for `"free"`. A penalty on these
+    parameters alone (`Replica.gate_decay`) so draws the layer to the one without gates, `gate_form="constant"`.
+
+    Args:
+        channels: Number of columns of `z` per head.
+        heads: Number of heads, each with its own matrices `W_k`.
+        hops: K, 0 or larger.
+        level: `"graph"`, `"neighbor"` or `"pair"`; without effect for `"free"`.
+        lam: λ.
+        gate_range: See above.
+        gate_form: `"dimension"`, one gate per dimension; `"scalar"`, one for all dimensions of all heads;
+            `"constant"`, nothing to learn.
+        gate_bias: Initial value of a learned bias inside σ, or `None`.
+        weights: `c_0 … c_K` for `"free"`; 1/2 each by default.
+    """
+
+    gate: Tensor | None
+    gate_bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int = 1,
+        hops: int = 1,
+        level: str = "neighbor",
+        lam: Lam = 1.0,
+        gate_range: str = "mix",
+        gate_form: str = "dimension",
+        gate_bias: float | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        check_choice("level", level, LEVELS)
+        check_choice("gate_range", gate_range, RANGES)
+        check_choice("gate_form", gate_form, GATE_FORMS)
+        check_lam(lam)
+        if not isinstance(hops, int) or hops < 0:
+            raise ValueError(f"hops must be 0 or a positive integer, got {hops!r}")
+        self.by_pair = level == "pair" and gate_range != "free"
+        if self.by_pair and hops > 1:
+            raise ValueError(f"hops must be 1 at level='pair', whose gates belong to edges, got {hops}")
+        if self.by_pair and gate_range == "hops":
+            raise ValueError("gate_range must be 'mix' or 'free' at level='pair', got 'hops'")
+        if weights is not None and len(weights) != hops + 1:
+            raise ValueError(f"weights must be {hops + 1} numbers, one per hop and one for z, got {len(weights)}")
+        self.hops, self.level, self.lam = hops, level, lam
+        self.gate_range, self.gate_form = gate_range, gate_form
+        self.weights = tuple(weights or [0.5] * (hops + 1))
+        self.initial_gate_bias = gate_bias
+        self.count = count = hops if gate_range == "mix" else hops + 1  # of gates
+        width = heads * channels
+        inputs = LEVELS[level].gate_inputs
+        per_gate: tuple[int, ...] = (heads, inputs * channels, channels)
+        if gate_form != "dimension":
+            per_gate = (1, inputs * width, 1)
+        if gate_range == "free":
+            per_gate = (width if gate_form == "dimension" else 1,)
+        if gate_form == "constant":
+            self.register_buffer("gate", torch.zeros(count, *per_gate), persistent=False)
+        else:
+            self.register_parameter("gate", nn.Parameter(torch.empty(count, *per_gate)) if count else None)
+        has_bias = gate_bias is not None and count > 0 and gate_form != "constant" and gate_range != "free"
+        bias = nn.Parameter(torch.empty(count, per_gate[0] * per_gate[-1])) if has_bias else None
+        self.register_parameter("gate_bias", bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Re-initializes all parameters: 0, so that gates start as constants, and `gate_bias` as given."""
+        if isinstance(self.gate, nn.Parameter):
+            nn.init.zeros_(self.gate)
+        if self.gate_bias is not None and self.initial_gate_bias is not None:
+            nn.init.constant_(self.gate_bias, self.initial_gate_bias)
+
+    def forward(self, z: Tensor, graph: Graph, return_scores: bool = False) -> tuple[Tensor, Tensor | None]:
+        """The sum, and with `return_scores` the gates: hop after hop, `[num_graphs, …]`, `[N, …]` or `[E, …]`."""
+        if self.count == 0:
+            return z, z.new_zeros(1, 0) if return_scores else None
+        if self.hops == 1 and self.gate_range == "mix" and (self.gate_form != "constant" or self.by_pair):
+            bias = None if self.gate_bias is None else self.gate_bias[0]
+            assert self.gate is not None
+            level = LEVELS[self.level]
+            out, scores = level.aggregate(z, self.gate[0], bias, self.lam, graph, "mean", return_scores)
+            return out, scores if return_scores else None
+        if self.shared:
+            gates = self.shared_gates(pool_nodes(z, graph, "mean") if self.level == "graph" else z[:1])
+            out = sum_of_hops(z, [_of_nodes(s, graph) for s in self.weights_of(gates)], graph)
+        else:
+            propagated, pooled = ops.propagate_and_mean(z, graph)
+            gates = self._gates(z, [z, pooled])
+            out = self._sum_by_node(z, propagated, gates, graph)
+        return out, torch.cat(gates, dim=1) if return_scores else None
+
+    @property
+    def shared(self) -> bool:
+        """Whether all nodes of a graph have the same gates."""
+        constant = self.gate_range == "free" or self.gate_form == "constant"
+        return self.count > 0 and not self.by_pair and (constant or self.level == "graph")
+
+    def shared_gates(self, pooled: Tensor) -> list[Tensor]:
+        """Gates `[num_graphs, D]` from the mean of `z`; of `[1, D]`, only the shape counts if they are constants."""
+        if self.gate_range != "free" and self.gate_form != "constant":
+            return self._gates(pooled, [pooled])
+        row = torch.ones(1, pooled.size(1), dtype=pooled.dtype, device=pooled.device)
+        if self.gate_range != "free":
+            return [row * (self.lam / (2 * self.hops if self.gate_range == "mix" else 2))] * self.count
+        assert self.gate is not None
+        return [c * row + for_columns(pooled, w.view(1, -1)) for c, w in zip(self.weights, self.gate, strict=True)]
+
+    def _gates(self, z: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+        """Gates `λ σ(inputs W_k)`, for `"mix"` over `K`."""
+        assert self.gate is not None
+        gates, share = [], self.hops if self.gate_range == "mix" else 1
+        for k, gate in enumerate(self.gate):
+            parts = zip(inputs, gate.chunk(len(inputs), dim=1), strict=True)
+            logit = sum_of(ops.head_linear(x, weight) for x, weight in parts)
+            logit = add_bias(logit, None if self.gate_bias is None else self.gate_bias[k])
+            gates.append(for_columns(z, self.lam / share * ops.activate(logit, "sigmoid")))
+        return gates
+
+    def weights_of(self, gates: list[Tensor]) -> list[Tensor]:
+        """`s_0 … s_K`."""
+        return [1 - sum_of(gates), *gates] if self.gate_range == "mix" else gates
+
+    def _sum_by_node(self, z: Tensor, propagated: Tensor, gates: list[Tensor], graph: Graph) -> Tensor:
+        """`Σ_k s_k ∘ P^k z` for gates that differ between nodes."""
+        mixes = self.gate_range == "mix"
+        out, gates, h = (z, gates, propagated) if mixes else (gates[0] * z, gates[1:], propagated)
+        for k, s in enumerate(gates):
+            h = ops.propagate(h, graph) if k else h
+            out = out + s * (h - z if mixes else h)
+        return out
+
+    def extra_repr(self) -> str:
+        return f"hops={self.hops}, level={self.level!r}, gate_range={self.gate_range!r}, gate_form={self.gate_form!r}"
+
+
+def sum_of_hops(z: Tensor, weights: Sequence[Tensor], graph: Graph) -> Tensor:
+    """`Σ_k s_k ∘ P^k z` for weights that are the same for all nodes of a graph.
+
+    They commute with `P`, so that Horner's scheme `s_0 z + P(s_1 z + P(s_2 z + …))` keeps `z` alone for the backward
+    pass, for any number of hops.
+    """
+    terms = [z * (ops.expand_rows(s, z.size(0)) if s.size(0) == 1 else s) for s in weights]
+    return functools.reduce(lambda total, term: ops.propagate(total, graph) + term, reversed(terms))
+
+
+def _of_nodes(s: Tensor, graph: Graph) -> Tensor:
+    """Gates of graphs as one row per node, unless there is one graph."""
+    return s if graph.batch is None else s.index_select(0, graph.batch)
+
+
+class GFGNPlusConv(ResettableModule):
+    """The layer of GFGN+: `x W_o + Σ_{k=0…K} s_k ∘ P^k z + b` with `z = x W`.
+
+    `P` is `D^(−1/2) A D^(−1/2)` or `D⁻¹ A`, without or with self-loops. `W` and `W_o` are one product, which drops the
+    input once. With `own=False` and all other defaults it is `GFGNConv`. `level`, `heads`, `lam`, `gate_range`,
+    `gate_form`, `gate_bias` and `weights` are those of `HopGates`.
+
+    Args:
+        in_channels: Number of input features.
+        out_channels: Number of outputs *per head*.
+        hops: K; 0 for a layer that ignores the graph.
+        own: Whether there is a map `W_o`.
+        self_loops: Whether `P` is that of `A + I`.
+        normalization: `"symmetric"` or `"row"`.
+        bias: Whether there is a bias.
+        dropout: Dropout rate of the input in training.
+        validate: Whether `forward` raises for features that are not finite.
+
+    Shapes:
+        - `x`: `[N, in_channels]`, dense or sparse CSR.
+        - `edge_index`: `[2, E]` (source, target), a PyG `EdgeIndex`, a sparse `[N, N]` matrix or a `gfgn.Graph`.
+        - output: `[N, heads * out_channels]`.
+        - scores, if `return_scores=True`: gates `[num_graphs, …]`, `[N, …]` or `[E, …]` by level, with
+          `heads * out_channels` columns for every hop that has a gate: `1 … K` for `"mix"`, `0 … K` otherwise.
+    """
+
+    __call__: Callable[..., Any]
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        level: str = "neighbor",
+        heads: int = 1,
+        lam: Lam = 1.0,
+        *,
+        hops: int = 1,
+        own: bool = True,
+        gate_range: str = "mix",
+        gate_form: str = "dimension",
+        gate_bias: float | None = None,
+        weights: Sequence[float] | None = None,
+        self_loops: bool = False,
+        normalization: str = "symmetric",
+        bias: bool = True,
+        dropout: Rate = 0.0,
+        validate: bool = True,
+    ) -> None:
+        super().__init__()
+        for name, value in (("in_channels", in_channels), ("out_channels", out_channels), ("heads", heads)):
+            check_positive(name, value)
+        check_choice("normalization", normalization, NORMALIZATIONS)
+        self.in_channels, self.own = in_channels, own
+        self.self_loops, self.normalization = self_loops, normalization
+        self.dropout, self.validate = dropout, validate
+        width = heads * out_channels
+        self.lin = StackedLinear(in_channels, {"hops": width, "own": width} if own else {"hops": width})
+        self.gates = HopGates(out_channels, heads, hops, level, lam, gate_range, gate_form, gate_bias, weights)
+        self.register_parameter("bias", nn.Parameter(torch.zeros(width)) if bias else None)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | Graph,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        return_scores: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Runs the layer; arguments as for `GFGNConv`."""
+        check_features(x, edge_index, self.in_channels, self.validate)
+        dtype, pooled = norm_dtype(self.lin.weight), self.gates.level == "graph"
+        given = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, dtype, pooled)
+        graph = propagation_graph(given, self.self_loops, self.normalization)
+        if x.layout == torch.sparse_csr or not self.own:
+            out, scores = self._on_products(x, graph, return_scores)
+        else:
+            x = ops.dropout(x, self.dropout, self.training)
+            on_weights = self.gates.shared and graph.batch is None
+            out, scores = (self._on_weights if on_weights else self._on_features)(x, graph, return_scores)
+        if scores is None:
+            return out
+        return out, _of_given_edges(scores, given) if self.gates.by_pair and self.self_loops else scores
+
+    # Three ways to the same sum. What costs on a CPU is memory: each keeps copies of `[N, D]` tensors few.
+
+    def _on_products(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
+        """All maps as one product, which drops sparse features once."""
+        z, *own = self.lin(x, self.dropout)
+        out, scores = self.gates(z, graph, return_scores)
+        out = sum_of([out, *own])
+        return out if self.bias is None else out + ops.expand_rows(self.bias, out.size(0)), scores
+
+    def _on_features(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
+        """A product per map, so that no product has to be cut in two."""
+        hops, own = self.lin.weight.chunk(2)
+        z, own = two_maps(x, hops, own, self.bias)
+        gated, scores = self.gates(z, graph, return_scores)
+        return own + gated, scores
+
+    def _on_weights(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
+        """Gates that all nodes share, applied to `W`: `x (W_o + W s_0) + P x (W s_1) + …`."""
+        hops, own = self.lin.weight.chunk(2)
+        mean = ops.sum_rows(x) / max(x.size(0), 1) if self.gates.level == "graph" else x.new_zeros(1, x.size(1))
+        gates = self.gates.shared_gates(ops.linear(mean, hops))
+        first, *rest = self.gates.weights_of(gates)
+        own = own + scale_rows(hops, first)
+        if len(rest) == 1:
+            hops, rest = scale_rows(hops, rest[0]), []
+        z, out = two_maps(x, hops, own, self.bias)
+        if self.gates.hops > 0:
+            out = out + ops.propagate(sum_of_hops(z, rest, graph) if rest else z, graph)
+        return out, torch.cat(gates, dim=1) if return_scores else None
+
+
+def scale_rows(weight: Tensor, s: Tensor) -> Tensor:
+    """Row `d` of a weight times `s_d`, of `[1, D]`."""
+    batched = is_batched(weight) or is_batched(s)
+    return weight * (repeat_columns(s.t(), weight.size(1)) if batched else s.t())
+
+
+def propagation_graph(graph: Graph, self_loops: bool, normalization: str) -> Graph:
+    """The graph whose `norm` is `P`, computed once per graph."""
+    graph = with_self_loops(graph) if self_loops else graph
+    return row_normalized(graph) if normalization == "row" else graph
+
+
+def _of_given_edges(scores: Tensor, graph: Graph) -> Tensor:
+    """Scores of the stored edges in the order of the given ones, 0 for a given self-loop."""
+    zero = scores.new_zeros(1, scores.size(1))
+    return torch.cat([scores, zero]).index_select(0, graph.edge_position % (scores.size(0) + 1))
+
+
+class LayerNorm(ResettableModule):
+    """`(h − mean(h)) / √(var(h) + ε) ∘ γ + β` over the units of each node."""
+
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def reset_parameters(self) -> None:
+        """Re-initializes all parameters."""
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        width = x.size(1)
+        if not (is_batched(x) or is_batched(self.weight)):
+            return functional.layer_norm(x, (width,), self.weight, self.bias, self.eps)
+        mean = torch.full((1, width), 1 / width, dtype=x.dtype, device=x.device)
+        centered = x - repeat_columns(ops.linear(x, mean), width)
+        scale = (ops.linear(centered.square(), mean) + self.eps).rsqrt()
+        weight, bias = (ops.expand_rows(row, x.size(0)) for row in (self.weight, self.bias))
+        return centered * repeat_columns(scale, width) * weight + bias
+
+
+class LengthNorm(nn.Module):
+    """Every row divided by its Euclidean length, as in GraphSAGE."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return scale_to_length_one(x)
+
+
+def make_norm(name: str, channels: int) -> nn.Module:
+    """A normalization of `NORMS`."""
+    if name == "layer":
+        return LayerNorm(channels)
+    return LengthNorm() if name == "length" else nn.Identity()
+
+
+class GFGNPlus(ResettableModule):
+    """A network of `GFGNPlusConv` layers.
+
+    A hidden layer is `h' = ReLU(conv(h))`, with `residual` `h' = h + ReLU(conv(norm h))` after the first; `norm` is
+    applied to the input of every layer but the first, and of the head. Dropout is applied to the same inputs. `level`,
+    `heads`, `lam`, `hops`, `own`, `gate_range`, `gate_form`, `gate_bias`, `self_loops` and `normalization` are those of
+    `GFGNPlusConv`.
+
+    Args:
+        in_channels: Number of features.
+        hidden_channels: Number of hidden units of all heads together; `heads` must divide it.
+        num_layers: Number of `GFGNPlusConv` layers.
+        out_channels: Number of outputs.
+        dropout: Dropout rate.
+        input_dropout: Dropout rate of the features; `None` for `dropout`.
+        head: `"conv"`, the last layer has one head of `out_channels` units; `"linear"`, all layers are hidden and a
+            linear map follows; `"propagated"`, its outputs `y` are propagated: `Σ_{k≤steps} γ_k P^k y` with weights
+            `γ` that start as those of personalized PageRank, one per step for `gate_form="scalar"` (GPR-GNN), one per
+            step and class for `"dimension"`, fixed for `"constant"` (APPNP).
+        steps: Number of steps of the propagated head.
+        alpha: α of the propagated head.
+        residual: Whether layers add their input.
+        norm: `"none"`, `"layer"` (layer norm) or `"length"` (length 1), each of a node's hidden units.
+        jk: Jumping knowledge: the head reads the last layer (`"none"`), all of them side by side (`"cat"`) or their
+            maximum (`"max"`).
+        validate: See `GFGNPlusConv`.
+
+    Shapes:
+        - `x`: `[N, in_channels]`, dense or sparse CSR.
+        - `edge_index`: see `GFGNPlusConv`.
+        - output: `[N, out_channels]`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int,
+        *,
+        level: str = "neighbor",
+        heads: int = 8,
+        lam: Lam = 1.0,
+        dropout: Rate = 0.5,
+        input_dropout: Rate | None = None,
+        hops: int = 1,
+        own: bool = True,
+        gate_range: str = "mix",
+        gate_form: str = "dimension",
+        gate_bias: float | None = None,
+        self_loops: bool = False,
+        normalization: str = "symmetric",
+        head: str = "conv",
+        steps: int = 10,
+        alpha: float = 0.1,
+        residual: bool = False,
+        norm: str = "none",
+        jk: str = "none",
+        validate: bool = True,
+    ) -> None:
+        super().__init__()
+        for name, value in (("num_layers", num_layers), ("hidden_channels", hidden_channels), ("heads", heads)):
+            check_positive(name, value)
+        if hidden_channels % heads:
+            raise ValueError(f"heads must divide hidden_channels, got heads={heads}, hidden_channels={hidden_channels}")
+        check_choice("head", head, HEADS)
+        check_choice("norm", norm, NORMS)
+        check_choice("jk", jk, JUMPING_KNOWLEDGE)
+        if jk != "none" and head == "conv":
+            raise ValueError(
+                f"head must be 'linear' or 'propagated' with jk={jk!r}, which joins hidden layers, got 'conv'"
+            )
+        self.in_channels, self.level, self.validate = in_channels, level, validate
+        self.dropout, self.residual, self.jk = dropout, residual, jk
+        self.propagation = (self_loops, normalization)
+        num_hidden = num_layers - (head == "conv")
+        options: dict[str, Any] = {"level": level, "lam": lam, "hops": hops, "own": own, "gate_range": gate_range}
+        options |= {"gate_form": gate_form, "gate_bias": gate_bias, "self_loops": self_loops}
+        options |= {"normalization": normalization, "validate": False}
+        sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
+        rates = [dropout if input_dropout is None else input_dropout, *[dropout] * (num_layers - 1)]
+        outputs = [(hidden_channels // heads, heads)] * num_hidden + [(out_channels, 1)] * (num_layers - num_hidden)
+        self.convs = nn.ModuleList(
+            GFGNPlusConv(size, width, heads=count, dropout=rate, **options)
+            for size, rate, (width, count) in zip(sizes, rates, outputs, strict=True)
+        )
+        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_hidden))
+        joined = hidden_channels * (num_layers if jk == "cat" else 1)
+        self.lin = None if head == "conv" else Linear(joined, out_channels)
+        self.spread = None
+        if head == "propagated":
+            weights = pagerank_weights(steps, alpha)
+            self.spread = HopGates(out_channels, hops=steps, gate_range="free", gate_form=gate_form, weights=weights)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of learned values."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | Graph,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        return_scores: bool = False,
+    ) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """Runs the network; arguments as for `GFGN`. Scores are a list with one entry per layer, and one of the
+        propagated head."""
+        check_features(x, edge_index, self.in_channels, self.validate)
+        dtype = norm_dtype(next(self.parameters()))
+        graph = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, dtype, self.level == "graph")
+        scores: list[Tensor] = []
+        hidden: list[Tensor] = []
+        before: Tensor | None = None
+        for layer, conv in enumerate(self.convs):
+            out = conv(x, graph, return_scores=return_scores)
+            if return_scores:
+                out, layer_scores = out
+                scores.append(layer_scores)
+            x = out
+            if layer < len(self.norms):
+                before = x.relu() if before is None or not self.residual else before + x.relu()
+                x = self.norms[layer](before)
+                hidden.append(x)
+        if self.lin is not None:
+            x = self.lin(self._join(hidden), self.dropout)
+        if self.spread is not None:
+            x, head_scores = self.spread(x, propagation_graph(graph, *self.propagation), return_scores)
+            scores += [head_scores] if return_scores else []
+        return (x, scores) if return_scores else x
+
+    def _join(self, hidden: list[Tensor]) -> Tensor:
+        if self.jk == "none":
+            return hidden[-1]
+        return torch.cat(hidden, dim=1) if self.jk == "cat" else functools.reduce(torch.maximum, hidden)
+
+
+def pagerank_weights(steps: int, alpha: float) -> list[float]:
+    """Weights of personalized PageRank: `α (1 − α)^k`, and `(1 − α)^K` for the last."""
+    return [alpha * (1 - alpha) ** k for k in range(steps)] + [(1 - alpha) ** steps]
+
+
+def check_choice(name: str, value: str, known: Any) -> None:
+    """Raises a `ValueError` for an argument that is not one of `known`."""
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")

@@ -1,0 +1,605 @@
+"""GFGN+: the layer against its equation, the models that are settings of it, its prior, and replicas."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from nn.baselines.tiny import CLASSES, FEATURES, NODES, edges, features, graph, randomize
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from gfgn import GFGN, GFGNConv, Graph
+from gfgn.data.generators.dimensions import dimensions
+from gfgn.nn import GFGNPlus, GFGNPlusConv
+from gfgn.nn.baselines.appnp import APPNP
+from gfgn.nn.baselines.arma import ARMA
+from gfgn.nn.baselines.gcn import GCN
+from gfgn.nn.baselines.gprgnn import GPRGNN
+from gfgn.nn.baselines.graphsage import GraphSAGE
+from gfgn.nn.plus import LayerNorm
+from gfgn.nn.registry import MODELS
+from gfgn.runs.record import canonical
+from gfgn.train import Replica, train_replicas
+from gfgn.train.program import seeded_module
+
+HEADS, WIDTH, LAM = 2, 3, 1.4
+GATED = [
+    *itertools.product(("graph", "neighbor"), (1, 2, 3), ("mix", "hops"), ("dimension", "scalar", "constant")),
+    *itertools.product(("pair",), (1,), ("mix",), ("dimension", "scalar", "constant")),
+    *itertools.product(("neighbor",), (0, 1, 3), ("free",), ("dimension", "scalar", "constant")),
+    ("neighbor", 0, "mix", "dimension"),
+    ("graph", 0, "hops", "dimension"),
+]
+PROPAGATIONS = list(itertools.product((False, True), ("symmetric", "row")))
+every_gate = pytest.mark.parametrize(("level", "hops", "gate_range", "gate_form"), GATED)
+
+
+def make(level: str, hops: int, gate_range: str, gate_form: str, **options: Any) -> GFGNPlusConv:
+    options |= {"hops": hops, "gate_range": gate_range, "gate_form": gate_form}
+    conv = GFGNPlusConv(FEATURES, WIDTH, level, HEADS, LAM, **options)
+    randomize(conv, seed=hops)
+    return conv.double()
+
+
+def propagation(edge_index: Tensor, self_loops: bool, normalization: str) -> tuple[Tensor, Tensor]:
+    """`P` and `D⁻¹A` as dense matrices, rows are targets."""
+    A = torch.zeros(NODES, NODES, dtype=torch.float64)
+    A[edge_index[1], edge_index[0]] = 1
+    A = A + torch.eye(NODES, dtype=A.dtype) if self_loops else A
+    inverse = torch.where(A.sum(1) > 0, 1 / A.sum(1).clamp(min=1), 0)
+    row = inverse.unsqueeze(1) * A
+    return (row if normalization == "row" else inverse.sqrt().unsqueeze(1) * A * inverse.sqrt()), row
+
+
+def gate_logits(conv: GFGNPlusConv, inputs: Tensor, k: int) -> Tensor:
+    """`inputs W_k`, `[…, heads·d or 2·heads·d]` to `[…, heads·d]`, head by head."""
+    gates = conv.gates
+    if gates.gate_form == "constant":
+        return torch.zeros(*inputs.shape[:-1], HEADS * WIDTH, dtype=inputs.dtype)
+    gate = gates.gate[k]
+    bias = 0 if gates.gate_bias is None else gates.gate_bias[k]
+    if gates.gate_form == "scalar":
+        return (inputs @ gate[0] + bias).expand(*inputs.shape[:-1], HEADS * WIDTH)
+    parts = inputs.unflatten(-1, (-1, HEADS, WIDTH))
+    by_head = [parts[..., h, :].flatten(-2) @ gate[h] for h in range(HEADS)]
+    return torch.cat(by_head, dim=-1) + bias
+
+
+def equation(conv: GFGNPlusConv, x: Tensor, edge_index: Tensor) -> Tensor:
+    """The layer from its equation, with dense matrices."""
+    gates, K = conv.gates, conv.gates.hops
+    P, row = propagation(edge_index, conv.self_loops, conv.normalization)
+    parts = x @ conv.lin.weight.t()
+    z, own = parts[:, : HEADS * WIDTH], parts[:, HEADS * WIDTH :]
+    count = (row > 0).to(z.dtype)
+    mean = count / count.sum(1, keepdim=True).clamp(min=1) @ z
+    if gates.level == "pair" and gates.gate_range == "mix" and K == 1:
+        pairs = torch.cat([z.unsqueeze(1).expand(-1, NODES, -1), z.unsqueeze(0).expand(NODES, -1, -1)], dim=2)
+        s = LAM * gate_logits(conv, pairs, 0).sigmoid()
+        out = (1 - (s * row.unsqueeze(2)).sum(1)) * z + (s * P.unsqueeze(2) * z).sum(1)
+    else:
+        hops = [torch.linalg.matrix_power(P, k) @ z for k in range(K + 1)]
+        inputs = z.mean(0, keepdim=True) if gates.level == "graph" else torch.cat([z, mean], dim=1)
+        if gates.gate_range == "free":
+            s = [0.5 + gates.gate[k] for k in range(K + 1)]
+        elif gates.gate_range == "hops":
+            s = [LAM * gate_logits(conv, inputs, k).sigmoid() for k in range(K + 1)]
+        else:
+            s = [LAM / K * gate_logits(conv, inputs, k).sigmoid() for k in range(K)]
+            s = [1 - sum(s), *s]
+        out = sum(a * b for a, b in zip(s, hops, strict=True))
+    out = out + own if own.numel() else out
+    return out if conv.bias is None else out + conv.bias
+
+
+def gradients(module: nn.Module, out: Tensor, *more: Tensor) -> list[Tensor]:
+    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+    inputs = [*more, *module.parameters()]
+    found = torch.autograd.grad((out * weight).sum(), inputs, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
+
+
+def assert_same(ours: list[Tensor], theirs: list[Tensor]) -> None:
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+# --- the layer ----------------------------------------------------------------------------------------------------
+
+
+@every_gate
+def test_values_and_gradients_are_those_of_the_equation(level: str, hops: int, gate_range: str, gate_form: str) -> None:
+    for number, (self_loops, normalization) in enumerate(PROPAGATIONS):
+        options = {"self_loops": self_loops, "normalization": normalization, "own": number != 1, "bias": number != 2}
+        if gate_range != "free" and number == 3:
+            options["gate_bias"] = 0.3
+        conv = make(level, hops, gate_range, gate_form, **options)
+        x, e = features().requires_grad_(), edges(directed=True)
+        out, expected = conv(x, e), equation(conv, x, e)
+        torch.testing.assert_close(out, expected, rtol=0, atol=1e-11)
+        assert_same(gradients(conv, out, x), gradients(conv, expected, x))
+
+
+@pytest.mark.parametrize(("level", "gate_range"), [("graph", "mix"), ("neighbor", "hops"), ("neighbor", "mix")])
+def test_the_equation_is_that_of_loops_over_scalars(level: str, gate_range: str) -> None:
+    conv, x, e = make(level, 2, gate_range, "scalar", self_loops=True), features(), edges(directed=True)
+    W, gate, bias = conv.lin.weight.tolist(), conv.gates.gate.tolist(), conv.bias.tolist()
+    sources = [sorted({i, *(int(j) for j, t in e.t() if t == i)}) for i in range(NODES)]
+    width, K = HEADS * WIDTH, 2
+
+    def product(i: int, column: int) -> float:
+        return sum(float(x[i, f]) * W[column][f] for f in range(FEATURES))
+
+    hops = [[[product(i, c) for c in range(width)] for i in range(NODES)]]
+    for _ in range(K):
+        hops.append(
+            [
+                [
+                    sum(hops[-1][j][c] / math.sqrt(len(sources[i]) * len(sources[j])) for j in sources[i])
+                    for c in range(width)
+                ]
+                for i in range(NODES)
+            ]
+        )
+    z = hops[0]
+    expected = torch.zeros(NODES, width, dtype=torch.float64)
+    for i in range(NODES):
+        if level == "graph":
+            read = [sum(z[v][c] for v in range(NODES)) / NODES for c in range(width)]
+        else:
+            read = z[i] + [sum(z[j][c] for j in sources[i]) / len(sources[i]) for c in range(width)]
+        s = [
+            1 / (1 + math.exp(-sum(v * w[0] for v, w in zip(read, gate[k][0], strict=True)))) for k in range(len(gate))
+        ]
+        s = [LAM * g for g in s] if gate_range == "hops" else [LAM * g / K for g in s]
+        s = s if gate_range == "hops" else [1 - sum(s), *s]
+        for c in range(width):
+            expected[i, c] = product(i, width + c) + sum(s[k] * hops[k][i][c] for k in range(K + 1)) + bias[c]
+    torch.testing.assert_close(equation(conv, x, e), expected, rtol=0, atol=1e-12)
+
+
+def test_the_equation_of_pairs_is_that_of_loops_over_scalars() -> None:
+    conv, x, e = make("pair", 1, "mix", "scalar", normalization="row", own=False), features(), edges(directed=True)
+    z, gate, bias = (x @ conv.lin.weight.t()).tolist(), conv.gates.gate[0, 0, :, 0].tolist(), conv.bias.tolist()
+    expected = torch.zeros(NODES, HEADS * WIDTH, dtype=torch.float64)
+    for i in range(NODES):
+        sources = [int(j) for j, t in e.t() if t == i]
+        for c in range(HEADS * WIDTH):
+            value = z[i][c]
+            for j in sources:
+                s = LAM / (1 + math.exp(-sum(v * w for v, w in zip(z[i] + z[j], gate, strict=True))))
+                value += s / len(sources) * (z[j][c] - z[i][c])
+            expected[i, c] = value + bias[c]
+    torch.testing.assert_close(equation(conv, x, e), expected, rtol=0, atol=1e-12)
+
+
+@every_gate
+def test_gates_are_returned(level: str, hops: int, gate_range: str, gate_form: str) -> None:
+    conv, x, g = make(level, hops, gate_range, gate_form), features(), graph()
+    out, s = conv(x, g, return_scores=True)
+    torch.testing.assert_close(out, conv(x, g), rtol=0, atol=1e-12)
+    count = hops if gate_range == "mix" else hops + 1
+    assert s.size(1) == count * HEADS * WIDTH
+    if gate_form == "constant":
+        expected = {"mix": LAM / 2 / max(hops, 1), "hops": LAM / 2, "free": 0.5}[gate_range]
+        assert s.flatten().tolist() == pytest.approx([expected] * s.numel())
+    elif count and gate_range != "free":
+        assert s.size(0) == {"graph": 1, "neighbor": NODES, "pair": g.num_edges}[level]
+        assert 0 < s.min() <= s.max() < LAM
+
+
+def test_scores_of_pairs_are_in_the_order_of_the_given_edges() -> None:
+    """With self-loops, given or added, which are no pairs."""
+    torch.manual_seed(0)
+    e = edges(directed=True)
+    e = torch.cat([torch.tensor([[3], [3]]), e[:, torch.randperm(e.size(1))]], dim=1)
+    conv, x = make("pair", 1, "mix", "dimension", self_loops=True), features()
+    _, s = conv(x, e, return_scores=True)
+    z = x @ conv.lin.weight[: HEADS * WIDTH].t()
+    expected = LAM * gate_logits(conv, torch.cat([z[e[1]], z[e[0]]], dim=1), 0).sigmoid()
+    torch.testing.assert_close(s[1:], expected[1:])
+    assert (s[0] == 0).all()
+
+
+def test_weights_that_nodes_share_keep_one_tensor_for_any_number_of_hops() -> None:
+    x, g = features(), graph()
+    for gate_range, level in (("free", "neighbor"), ("mix", "graph"), ("hops", "graph")):
+        kept = []
+        for hops in (2, 6):
+            conv = make(level, hops, gate_range, "dimension")
+            saved: dict[int, Tensor] = {}
+
+            def pack(value: Tensor, saved: dict[int, Tensor] = saved) -> Tensor:
+                saved[value.data_ptr()] = value
+                return value
+
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+                conv(x, g)
+            kept.append(sum(value.shape == (NODES, HEADS * WIDTH) for value in saved.values()))
+        assert kept[0] == kept[1] == 1
+
+
+def test_graphs_of_a_batch_are_independent() -> None:
+    first, second = edges(0), edges(5)
+    batch = torch.arange(2).repeat_interleave(NODES)
+    both = torch.cat([first, NODES + second], 1)
+    for gate_range in ("mix", "hops"):
+        conv = make("graph", 2, gate_range, "dimension")
+        separate = torch.cat([conv(features(k), e) for k, e in enumerate((first, second))])
+        together, s = conv(torch.cat([features(0), features(1)]), both, batch=batch, return_scores=True)
+        torch.testing.assert_close(together, separate)
+        assert s.size(0) == 2
+
+
+@pytest.mark.parametrize(("level", "hops"), [("graph", 1), ("neighbor", 1), ("pair", 1), ("neighbor", 2)])
+def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops: int) -> None:
+    conv, x, g = make(level, hops, "mix", "dimension"), features(), graph()
+    leaf = x.clone().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda h: conv(h, g), leaf)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(conv, backend="eager")(x, g), conv(x, g))
+    single, narrow = conv.float(), graph(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = single(x.float(), narrow)
+    out.sum().backward()
+    torch.testing.assert_close(out.float(), single(x.float(), narrow), rtol=0.05, atol=0.05)
+
+
+# --- models that are settings -------------------------------------------------------------------------------------
+
+
+def plus(**options: Any) -> GFGNPlus:
+    options = {"level": "neighbor", "heads": 1, "lam": 2.0, "dropout": 0.0, "own": False} | options
+    sizes = (options.pop("hidden", 8), options.pop("layers", 2))
+    return randomize(GFGNPlus(FEATURES, *sizes, CLASSES, **options))
+
+
+def copied(model: nn.Module, pairs: list[tuple[Tensor, Tensor]]) -> nn.Module:
+    """The model after its parameters were overwritten: `(target, source)` pairs."""
+    with torch.no_grad():
+        for target, source in pairs:
+            target.copy_(source)
+    return model.eval()
+
+
+def assert_equal(ours: nn.Module, theirs: nn.Module, pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """The same logits, gradients of the features, and gradients of the parameters of every pair (of views)."""
+    x, g = features(), graph()
+    results = []
+    for model, side in ((ours, 0), (theirs, 1)):
+        leaf = x.clone().requires_grad_()
+        out = model(leaf, g)
+        model.zero_grad()
+        (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)).sum().backward()
+        results.append((out.detach(), leaf.grad, side))
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(results[0][1], results[1][1], rtol=1e-9, atol=1e-10)
+    for a, b in pairs:
+        torch.testing.assert_close(a.grad.view_as(b), b.grad, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
+def test_gfgn_is_a_setting(level: str) -> None:
+    theirs = randomize(GFGN(FEATURES, 8, 2, CLASSES, level=level, heads=2, lam=LAM, dropout=0.0))
+    ours = plus(level=level, heads=2, lam=LAM)
+    pairs = []
+    for a, b in zip(ours.convs, theirs.convs, strict=True):
+        pairs += [(a.lin.weight, b.lin.weight), (a.gates.gate, b.gate), (a.bias, b.bias)]
+    assert_equal(copied(ours, pairs), theirs, pairs)
+    conv = GFGNConv(FEATURES, WIDTH, level, HEADS)
+    own = GFGNPlusConv(FEATURES, WIDTH, level, HEADS, own=False)
+    assert sum(p.numel() for p in own.parameters()) == conv.num_parameters
+
+
+def test_gcn_is_a_setting() -> None:
+    theirs = randomize(GCN(FEATURES, CLASSES, 0.0, hidden=8))
+    ours = plus(gate_form="constant", self_loops=True)
+    pairs = []
+    for a, b in zip(ours.convs, theirs.convs, strict=True):
+        pairs += [(a.lin.weight, b.lin.weight), (a.bias, b.lin.bias)]
+    assert_equal(copied(ours, pairs), theirs, pairs)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_graphsage_is_a_setting(normalize: bool) -> None:
+    theirs = randomize(GraphSAGE(FEATURES, CLASSES, 0.0, hidden=8, normalize=normalize))
+    norm = "length" if normalize else "none"
+    ours = plus(gate_form="constant", own=True, normalization="row", norm=norm)
+    x, g = features(), graph()
+    with torch.no_grad():
+        for a, b in zip(ours.convs, theirs.convs, strict=True):
+            a.lin.weight.copy_(torch.cat([b.lin["neighbor"].weight, b.lin["own"].weight]))
+            a.bias.copy_(b.lin["own"].bias)
+    ours_out, theirs_out = ours.eval()(x, g), theirs.eval()(x, g)
+    torch.testing.assert_close(ours_out, theirs_out)
+    for out in (ours_out, theirs_out):
+        (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)).sum().backward()
+    for a, b in zip(ours.convs, theirs.convs, strict=True):
+        own, neighbor = b.lin.weight.grad.chunk(2)
+        torch.testing.assert_close(a.lin.weight.grad, torch.cat([neighbor, own]))
+        torch.testing.assert_close(a.bias.grad, b.lin.bias.grad)
+
+
+def test_arma_of_one_stack_is_a_setting() -> None:
+    theirs = randomize(ARMA(FEATURES, CLASSES, 0.0, hidden=8, stacks=1))
+    ours = plus(gate_form="constant", own=True)
+    x, g = features(), graph()
+    with torch.no_grad():
+        for a, b in zip(ours.convs, theirs.convs, strict=True):
+            a.lin.weight.copy_(torch.cat([b.init.weight, b.root.weight]))
+            a.bias.copy_(b.root.bias)
+    results = []
+    for model in (ours.eval(), theirs.eval()):
+        out = model(x, g)
+        results.append(out)
+        (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)).sum().backward()
+    torch.testing.assert_close(*results)
+    for a, b in zip(ours.convs, theirs.convs, strict=True):
+        torch.testing.assert_close(a.lin.weight.grad, torch.cat([b.init.weight.grad, b.root.weight.grad]))
+        torch.testing.assert_close(a.bias.grad, b.root.bias.grad)
+
+
+def test_arma_of_two_stacks_is_a_wider_layer_whose_next_weights_are_tied() -> None:
+    theirs = randomize(ARMA(FEATURES, CLASSES, 0.0, hidden=8, stacks=2)).eval()
+    ours = plus(gate_form="constant", own=True, hidden=16).eval()
+    first, last = theirs.convs
+    with torch.no_grad():
+        ours.convs[0].lin.weight.copy_(torch.cat([first.init.weight, first.root.weight]))
+        ours.convs[0].bias.copy_(first.root.bias)
+        maps = [lin.weight.view(2, CLASSES, 8).mean(0) for lin in (last.init, last.root)]
+        ours.convs[1].lin.weight.copy_(torch.cat([torch.cat([m, m], dim=1) / 2 for m in maps]))
+        ours.convs[1].bias.copy_(last.root.bias.view(2, CLASSES).mean(0))
+    torch.testing.assert_close(ours(features(), graph()), theirs(features(), graph()))
+
+
+@pytest.mark.parametrize(("model", "gate_form"), [(APPNP, "constant"), (GPRGNN, "scalar")])
+def test_appnp_and_gprgnn_are_settings(model: Any, gate_form: str) -> None:
+    theirs = randomize(model(FEATURES, CLASSES, 0.0, hidden=8, steps=4, alpha=0.2))
+    options: dict[str, Any] = {"hops": 0, "head": "propagated", "self_loops": True, "layers": 1}
+    ours = plus(steps=4, alpha=0.2, gate_form=gate_form, **options)
+    first, last = theirs.mlp.lins
+    pairs = [(ours.convs[0].lin.weight, first.weight), (ours.convs[0].bias, first.bias)]
+    pairs += [(ours.lin.weight, last.weight), (ours.lin.bias, last.bias)]
+    copied(ours, pairs)
+    if model is GPRGNN:
+        assert ours.spread.weights == pytest.approx(GPRGNN(3, 2, steps=4, alpha=0.2).gamma.tolist())
+        weights = torch.tensor(ours.spread.weights, dtype=torch.float64)
+        copied(ours, [(ours.spread.gate, (theirs.gamma - weights).unsqueeze(1))])
+        pairs.append((ours.spread.gate, theirs.gamma))
+    assert_equal(ours, theirs, pairs)
+
+
+class FSGNN(nn.Module):
+    """Maurya et al. (2022) from its equation: `softmax`-weighted hops, each with a map of its own, side by side, and a
+    linear map after ReLU."""
+
+    def __init__(self, P: Tensor, hops: int, hidden: int) -> None:
+        super().__init__()
+        self.hops = [torch.linalg.matrix_power(P, k) for k in range(hops + 1)]
+        self.weight = nn.ParameterList(torch.randn(hidden, FEATURES) for _ in self.hops)
+        self.alpha = nn.Parameter(torch.randn(hops + 1))
+        self.lin = nn.Linear((hops + 1) * hidden, CLASSES)
+
+    def forward(self, x: Tensor, _: Graph) -> Tensor:
+        parts = zip(self.alpha.softmax(0), self.hops, self.weight, strict=True)
+        return self.lin(torch.cat([a * (P @ x @ W.t()) for a, P, W in parts], dim=1).relu())
+
+
+def test_fsgnn_is_a_setting() -> None:
+    """Maps of hops are blocks of `W`; the free gate of hop `k` is its weight in block `k` and 0 in all others."""
+    K, width = 3, 4
+    P, _ = propagation(edges(), True, "symmetric")
+    theirs = randomize(FSGNN(P, K, width))
+    ours = plus(hops=K, gate_range="free", head="linear", self_loops=True, layers=1, hidden=(K + 1) * width)
+    gate = ours.convs[0].gates.gate
+    blocks = torch.eye(K + 1, dtype=torch.float64).repeat_interleave(width, dim=1)
+    with torch.no_grad():
+        ours.convs[0].lin.weight.copy_(torch.cat(list(theirs.weight)))
+        ours.convs[0].bias.zero_()
+        gate.copy_(theirs.alpha.softmax(0).unsqueeze(1) * blocks - 0.5)
+    pairs = [(ours.lin.weight, theirs.lin.weight), (ours.lin.bias, theirs.lin.bias)]
+    assert_equal(copied(ours, pairs), theirs, pairs)
+    torch.testing.assert_close(ours.convs[0].lin.weight.grad, torch.cat([w.grad for w in theirs.weight]))
+    alpha = theirs.alpha.detach().requires_grad_()
+    [expected] = torch.autograd.grad(alpha.softmax(0), alpha, (gate.grad * blocks).sum(1))
+    torch.testing.assert_close(theirs.alpha.grad, expected)
+
+
+@pytest.mark.parametrize(
+    ("level", "hops", "gate_range"),
+    [("graph", 1, "mix"), ("neighbor", 1, "mix"), ("pair", 1, "mix"), ("neighbor", 2, "hops"), ("graph", 3, "free")],
+)
+def test_without_parameters_of_gates_it_is_its_ungated_version(level: str, hops: int, gate_range: str) -> None:
+    """If they are 0: values, and gradients of everything else."""
+    options: dict[str, Any] = {"level": level, "hops": hops, "gate_range": gate_range, "own": True, "lam": LAM}
+    options |= {"head": "propagated", "residual": True, "norm": "layer", "layers": 2}
+    gated, ungated = plus(**options), plus(gate_form="constant", **options)
+    with torch.no_grad():
+        for name, parameter in gated.named_parameters():
+            if "gate" in name.rpartition(".")[2]:
+                parameter.zero_()
+    own = dict(gated.named_parameters())
+    pairs = [(own[name], parameter) for name, parameter in ungated.named_parameters()]
+    assert len(pairs) < len(own)
+    assert_equal(copied(gated, pairs), ungated.eval(), pairs)
+
+
+# --- the network --------------------------------------------------------------------------------------------------
+
+NETWORKS: list[dict[str, Any]] = [
+    {},
+    {"level": "pair", "residual": True, "norm": "layer", "layers": 4},
+    {"level": "graph", "hops": 2, "gate_range": "hops", "norm": "length", "layers": 3},
+    {"hops": 2, "gate_bias": 0.0, "head": "linear", "jk": "cat", "norm": "layer"},
+    {"hops": 3, "gate_range": "hops", "self_loops": True, "head": "propagated", "steps": 3, "jk": "max"},
+    {"gate_range": "free", "hops": 2, "normalization": "row", "head": "propagated", "gate_form": "scalar"},
+    {"gate_form": "constant", "head": "propagated", "steps": 2, "residual": True},
+]
+networks = pytest.mark.parametrize("options", NETWORKS, ids=lambda options: "-".join(options) or "default")
+
+
+def build(options: dict[str, Any], seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    settings = {"hidden": 8, "heads": 2} | options
+    return randomize(MODELS["gfgn-plus"].build(FEATURES, CLASSES, 0.0, LAM, settings), seed)
+
+
+@networks
+def test_residual_blocks_from_their_definition(options: dict[str, Any]) -> None:
+    """The layers of the network, one by one, as its documentation says."""
+    model, x, g = build(options).eval(), features(), graph()
+    hidden: list[Tensor] = []
+    h: Tensor | None = None
+    count = len(model.convs) - (options.get("head", "conv") == "conv")
+    out = x
+    for layer, conv in enumerate(model.convs):
+        out = conv(out, g)
+        if layer < count:
+            h = out.relu() + h if options.get("residual") and h is not None else out.relu()
+            out = h
+            if options.get("norm") == "layer":
+                norm = model.norms[layer]
+                deviation = h - h.mean(1, keepdim=True)
+                out = deviation / (deviation.square().mean(1, keepdim=True) + 1e-5).sqrt() * norm.weight + norm.bias
+            elif options.get("norm") == "length":
+                out = nn.functional.normalize(h, dim=1)
+            hidden.append(out)
+    if count == len(model.convs):
+        jk = options.get("jk")
+        joined = torch.cat(hidden, 1) if jk == "cat" else torch.stack(hidden).amax(0) if jk == "max" else hidden[-1]
+        out = model.lin(joined)
+    if options.get("head") == "propagated":
+        P, _ = propagation(edges(), options.get("self_loops", False), options.get("normalization", "symmetric"))
+        gates = model.spread
+        weights = [c + w for c, w in zip(gates.weights, gates.gate, strict=True)]
+        out = sum(w * (torch.linalg.matrix_power(P, k) @ out) for k, w in enumerate(weights))
+    torch.testing.assert_close(model(x, g), out)
+    logits, scores = model(x, edges(), return_scores=True)
+    torch.testing.assert_close(logits, out)
+    assert len(scores) == len(model.convs) + (options.get("head") == "propagated")
+    torch.testing.assert_close(model(x.to_sparse_csr(), g), out)
+
+
+@networks
+def test_stacked_replicas_are_single_models(options: dict[str, Any]) -> None:
+    models = [build(options, seed).eval() for seed in range(2)]
+    x, g = features(), graph()
+    parameters, buffers = stack_module_state(models)
+    logits = vmap(lambda p, b: functional_call(models[0], (p, b), (x, g)))(parameters, buffers)
+    logits.square().sum().backward()
+    for k, model in enumerate(models):
+        alone = model(x, g)
+        torch.testing.assert_close(logits[k], alone)
+        alone.square().sum().backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(parameters[name].grad[k], parameter.grad, msg=name)
+
+
+@networks
+def test_replicas_are_independent(options: dict[str, Any]) -> None:
+    """Alone and among others: the same bits, with their own λ and decays."""
+    data = dimensions(32, degree=4, splits=2, seed=1)
+    given = tuple(({"hidden": 8, "heads": 2} | options).items())
+    replicas = [
+        Replica(k % 2, k, 0.02 * (k + 1), dropout=0.1 * k, lam=0.5 + k / 4, options=given, gate_decay=decay)
+        for k, decay in enumerate([None, 0.0, 0.1, 5e-4, 2.0])
+    ]
+    together = train_replicas("gfgn-plus", data, replicas, max_epochs=3, batch_size=5, keep_state=True)
+    for k in (1, 4):
+        [alone] = train_replicas("gfgn-plus", data, [replicas[k]], max_epochs=3, keep_state=True)
+        assert (alone.history, alone.gates, alone.test) == (together[k].history, together[k].gates, together[k].test)
+        assert all(torch.equal(value, alone.state[name]) for name, value in together[k].state.items())
+
+
+def test_layer_norm_of_replicas_is_that_of_pytorch() -> None:
+    norms = [randomize(LayerNorm(6), seed) for seed in range(3)]
+    x = torch.randn(3, 5, 6, dtype=torch.float64)
+    parameters, _ = stack_module_state(norms)
+    out = vmap(lambda p, h: functional_call(norms[0], p, (h,)))(parameters, x)
+    for k, norm in enumerate(norms):
+        expected = nn.functional.layer_norm(x[k], (6,), norm.weight, norm.bias)
+        torch.testing.assert_close(out[k], expected)
+
+
+# --- the decay of gates -------------------------------------------------------------------------------------------
+
+
+def test_a_step_ends_with_the_decay_of_gates() -> None:
+    """Against PyTorch's Adam: gates have no L2 penalty and are divided after every step."""
+    data = dimensions(32, degree=4, splits=1, seed=1)
+    replica = Replica(seed=3, lr=0.05, weight_decay=1e-3, dropout=0.0, gate_decay=0.7)
+    [run] = train_replicas("gfgn-plus", data, [replica], max_epochs=4, best="last", keep_state=True)
+    entry = MODELS["gfgn-plus"]
+    model = seeded_module(entry, data, entry.settings("gfgn-plus", (), {}), 3)
+    gates = [conv.gates.gate for conv in model.convs]
+    rest = [p for p in model.parameters() if all(p is not gate for gate in gates)]
+    adam = torch.optim.Adam([{"params": gates}, {"params": rest, "weight_decay": 1e-3}], lr=0.05)
+    train = data.splits[0].train
+    for _ in range(4):
+        adam.zero_grad()
+        nn.functional.cross_entropy(model(data.x, data.graph)[train], data.y[train]).backward()
+        adam.step()
+        with torch.no_grad():
+            for gate in gates:
+                gate /= 1 + 0.05 * 0.7
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(run.state[name], parameter.detach(), rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("model", ["gfgn-plus", "gfgn-graph", "gcn"])
+def test_decay_of_gates_has_an_effect_where_there_are_gates(model: str) -> None:
+    """Also for GFGN, for one replica of a batch and not for the others."""
+    data = dimensions(32, degree=4, splits=1, seed=1)
+    replicas = [Replica(weight_decay=0.0, gate_decay=decay) for decay in (None, 0.0, 1.0)]
+    first, same, other = (run.history["train_loss"] for run in train_replicas(model, data, replicas, max_epochs=5))
+    assert first == same
+    assert (first == other) == (model == "gcn")
+    assert canonical(model, replicas[2]).gate_decay == (None if model == "gcn" else 1.0)
+
+
+@pytest.mark.parametrize("options", [{}, {"level": "pair"}, {"gate_range": "free", "hops": 2, "head": "propagated"}])
+def test_a_strong_prior_returns_the_ungated_model(options: dict[str, Any]) -> None:
+    data = dimensions(32, degree=4, splits=2, seed=1)
+    given, constant = tuple(options.items()), (*options.items(), ("gate_form", "constant"))
+    strong = [Replica(seed=seed, gate_decay=1e12, options=given) for seed in range(2)]
+    ungated = [Replica(seed=seed, options=constant) for seed in range(2)]
+    runs = train_replicas("gfgn-plus", data, [*strong, *ungated], max_epochs=10, best="last", keep_state=True)
+    for gated, plain in zip(runs[:2], runs[2:], strict=True):
+        assert any("gate" in name for name in gated.state)
+        for name, value in plain.state.items():
+            torch.testing.assert_close(gated.state[name], value, rtol=1e-3, atol=1e-3)
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"level": "edge"}, "level must be one of 'graph', 'neighbor', 'pair', got 'edge'"),
+        ({"hops": -1}, "hops must be 0 or a positive integer, got -1"),
+        ({"level": "pair", "hops": 2}, "hops must be 1 at level='pair', whose gates belong to edges, got 2"),
+        ({"level": "pair", "gate_range": "hops"}, "gate_range must be 'mix' or 'free' at level='pair', got 'hops'"),
+        ({"gate_range": "open"}, "gate_range must be one of 'mix', 'hops', 'free', got 'open'"),
+        ({"gate_form": "matrix"}, "gate_form must be one of .* got 'matrix'"),
+        ({"normalization": "max"}, "normalization must be one of 'symmetric', 'row', got 'max'"),
+        ({"head": "mlp"}, "head must be one of 'conv', 'linear', 'propagated', got 'mlp'"),
+        ({"norm": "batch"}, "norm must be one of 'none', 'layer', 'length', got 'batch'"),
+        ({"jk": "cat"}, "head must be 'linear' or 'propagated' with jk='cat', which joins hidden layers, got 'conv'"),
+        ({"heads": 3}, "heads must divide hidden_channels, got heads=3, hidden_channels=64"),
+    ],
+)
+def test_errors_name_the_value(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MODELS["gfgn-plus"].build(FEATURES, CLASSES, settings=options)
+
+
+def test_more_errors() -> None:
+    with pytest.raises(ValueError, match="weights must be 3 numbers, one per hop and one for z, got 2"):
+        GFGNPlusConv(4, 2, hops=2, gate_range="free", weights=[1.0, 2.0])
+    with pytest.raises(ValueError, match="gate_decay must be a finite number, 0 or larger, got -1"):
+        Replica(gate_decay=-1)
+    with pytest.raises(ValueError, match="x must be finite"):
+        GFGNPlusConv(4, 2)(torch.full((3, 4), torch.nan), torch.tensor([[0], [1]]))
