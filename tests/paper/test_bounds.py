@@ -105,16 +105,20 @@ def test_a_sample_has_every_cell_and_no_run_twice() -> None:
     picks = draw_sample(cells, sizes, 1, False)
     small, large = ([pick for pick in picks if pick.runs.data == name] for name in ("small", "large"))
     assert [len(small), len(large)] == [12 + 1, 1 + 1]  # at random, and the one that stands out
-    assert sum(pick.random for pick in small) == 12
+    assert sum(pick.what_for == "sample" for pick in small) == 12
     for runs in cells["small"]:
-        own = [pick for pick in small if pick.runs is runs and pick.random]
+        own = [pick for pick in small if pick.runs is runs and pick.what_for == "sample"]
         assert [pick.chosen for pick in own] == [True, False, True, True]
         assert len({pick.row.replica.split for pick in own if pick.chosen}) == 3
     assert picks == draw_sample(cells, sizes, 1, False)
     assert picks != draw_sample(cells, sizes, 2, False)
     full = draw_sample(cells, sizes, 1, True)
     for runs in cells["large"]:
-        assert sorted(pick.chosen for pick in full if pick.runs is runs and pick.random) == [False, True, True]
+        assert sorted(pick.chosen for pick in full if pick.runs is runs and pick.what_for == "sample") == [
+            False,
+            True,
+            True,
+        ]
 
 
 def test_the_run_that_stands_out_is_in_the_sample() -> None:

@@ -108,12 +108,15 @@ def _spreads(chosen: Sequence[Row], grid: Sequence[Row], facts: Facts) -> dict[t
 
 
 class Pick(NamedTuple):
-    """A run to train again: of the chosen configuration or not, at random or because it stands out."""
+    """A run to train again, and what for: the `"sample"`, because its cell is `"suspicious"` or it is an `"outlier"`.
+
+    Groups of cells hold the sample alone, and no group holds outliers: these were not drawn at random.
+    """
 
     runs: CellRuns
     row: Row
     chosen: bool
-    random: bool
+    what_for: str = "sample"
 
 
 def draw_sample(cells: Mapping[str, Sequence[CellRuns]], sizes: Mapping[str, int], seed: int, full: bool) -> list[Pick]:
@@ -145,7 +148,7 @@ def _turns(runs: CellRuns, generator: random.Random) -> Iterator[Pick]:
         for source in (chosen, others, chosen):
             for row in islice(source, 1):
                 left -= 1
-                yield Pick(runs, row, source is chosen, True)
+                yield Pick(runs, row, source is chosen)
 
 
 def _shuffled(rows: Sequence[Row], generator: random.Random) -> list[Row]:
@@ -163,7 +166,9 @@ def _outliers(runs: CellRuns) -> Iterator[tuple[float, Pick]]:
         own = [row for row in rows if not row.diverged]
         if own:
             left = [residuals(own, measure)[0] / runs.spreads[chosen, measure].sigma for measure in MEASURES]
-            yield from ((max(map(abs, z)), Pick(runs, row, chosen, False)) for row, *z in zip(own, *left, strict=True))
+            yield from (
+                (max(map(abs, z)), Pick(runs, row, chosen, "outlier")) for row, *z in zip(own, *left, strict=True)
+            )
 
 
 def draw_further(compared: Compared, sizes: Mapping[str, int], seed: int) -> list[Pick]:
@@ -172,7 +177,7 @@ def draw_further(compared: Compared, sizes: Mapping[str, int], seed: int) -> lis
     for runs, chosen in compared.suspicious:
         rest = [row for row in (runs.chosen if chosen else runs.others) if row.key not in compared.keys]
         number = max(1, FURTHER_WORK // sizes[runs.cell.dataset])
-        picks += [Pick(runs, row, chosen, True) for row in _shuffled(rest, generator)[:number]]
+        picks += [Pick(runs, row, chosen, "suspicious") for row in _shuffled(rest, generator)[:number]]
     return picks
 
 
@@ -233,9 +238,11 @@ def compare(made: Sequence[tuple[Pick, Run]], runs: int, device: str) -> Compare
             continue
         compared.by_bound += 1
         compared.problems += _too_far(pick, run, runs)
-        if pick.random and not (row.diverged or run.diverged):
+        if pick.what_for != "outlier" and not (row.diverged or run.diverged):
             kind = "chosen configuration" if pick.chosen else "other configurations"
-            groups = (f"{_name(cell)}, {kind}", f"all of {cell.model}", f"all on {cell.dataset}", "all runs")
+            groups = [f"{_name(cell)}, {kind}"]
+            if pick.what_for == "sample":
+                groups += [f"all of {cell.model}", f"all on {cell.dataset}", "all runs"]
             of_cells[groups[0]] = pick.runs, pick.chosen
             for measure in MEASURES:
                 difference = _difference(pick, run, measure)
