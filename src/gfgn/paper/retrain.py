@@ -2,8 +2,8 @@
 
 The sample is drawn by a seed that nobody knows beforehand. Each graph gets the same work, so that small graphs get many
 runs and none is left out. Runs of the chosen configuration and of others take turns, since the selection could be
-forged by the others. On each graph the run that differs most from its like is trained too: a single forged run stands
-out. Where a cell is suspicious, but not beyond its bound, more of its runs are trained and all are judged once more.
+forged by the others. On each graph the runs that differ most from their like are trained too, one of a chosen
+configuration and one of another: a single forged run stands out. Where a cell is suspicious, but not beyond its bound, more of its runs are trained and all are judged once more.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ def draw_sample(cells: Mapping[str, Sequence[CellRuns]], sizes: Mapping[str, int
         known = {pick.row.key for pick in drawn}
         outliers = sorted((each for one in runs for each in _outliers(one)), key=lambda each: -each[0])
         rest = [pick for _, pick in outliers if pick.row.key not in known]
-        picks += drawn + rest[: len(runs) if full else 1]
+        picks += drawn
+        for chosen in (True, False):  # apart, since poor configurations have the largest outliers
+            picks += [pick for pick in rest if pick.chosen == chosen][: len(runs) if full else 1]
     return picks
 
 
