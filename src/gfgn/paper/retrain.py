@@ -3,7 +3,8 @@
 The sample is drawn by a seed that nobody knows beforehand. Each graph gets the same work, so that small graphs get many
 runs and none is left out. Runs of the chosen configuration and of others take turns, since the selection could be
 forged by the others. On each graph the runs that differ most from their like are trained too, one of a chosen
-configuration and one of another: a single forged run stands out. Where a cell is suspicious, but not beyond its bound, more of its runs are trained and all are judged once more.
+configuration and one of another: a single forged run stands out. Where a cell is suspicious, but not beyond its bound,
+more of its runs are trained and all are judged once more.
 """
 
 from __future__ import annotations
