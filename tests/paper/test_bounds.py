@@ -31,8 +31,8 @@ def make_rows(generator: np.random.Generator, sigma: float, seeds: int = 10, **h
 
 def make_cell(generator: np.random.Generator, sigma: float = 0.01, dataset: str = "toy") -> CellRuns:
     chosen, others = make_rows(generator, sigma), make_rows(generator, sigma, 1, lr=0.5)
-    spreads = {(c, m): spread_of(chosen, m, NODES) for c in (True, False) for m in MEASURES}
-    return CellRuns(Cell(dataset, "gfgn-graph"), dataset, TrainConfig(5, 5), tuple(chosen), tuple(others), spreads)
+    nodes = dict.fromkeys(MEASURES, NODES)
+    return CellRuns(Cell(dataset, "gfgn-graph"), dataset, TrainConfig(5, 5), tuple(chosen), tuple(others), nodes)
 
 
 def test_the_spread_is_that_of_seeds_not_of_splits() -> None:
@@ -124,7 +124,11 @@ def test_a_sample_has_every_cell_and_no_run_twice() -> None:
 def test_the_run_that_stands_out_is_in_the_sample() -> None:
     runs = make_cell(np.random.default_rng(0))
     forged = replace(runs.chosen[57], test=runs.chosen[57].test + 0.08)
-    runs = replace(runs, chosen=(*runs.chosen[:57], forged, *runs.chosen[58:]))
+    honest, runs = runs, replace(runs, chosen=(*runs.chosen[:57], forged, *runs.chosen[58:]))
+    elsewhere = [each.spread_elsewhere(forged, True, "test") for each in (honest, runs)]
+    assert elsewhere[0] == elsewhere[1]
+    assert runs.spreads[True, "test"].sigma > 1.1 * elsewhere[0].sigma  # which would hide it
+    assert elsewhere[0].degrees == 9 * 9
     for seed in range(5):
         picks = draw_sample({"toy": [runs]}, {"toy": 10 * WORK}, seed, False)
         assert forged.key in {pick.row.key for pick in picks}

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice, zip_longest
 from operator import itemgetter
 from statistics import fmean
@@ -56,20 +57,46 @@ SECONDS = {
 
 @dataclass(frozen=True)
 class CellRuns:
-    """The runs of a complete cell: of the chosen configuration, and of the others in its grid."""
+    """The runs of a complete cell.
+
+    Attributes:
+        data: Name of its data in the runs.
+        chosen, others: The runs of the chosen configuration, and of the others in the grid.
+        nodes: Number of nodes of a split by measure.
+    """
 
     cell: Cell
-    data: str  # name of its data in the runs
+    data: str
     config: TrainConfig
     chosen: tuple[Row, ...]
     others: tuple[Row, ...]
-    spreads: Mapping[tuple[bool, str], Spread] = field(repr=False)  # by whether chosen, and measure
+    nodes: Mapping[str, int]
 
     def like(self, row: Row, chosen: bool) -> list[Row]:
         """The recorded seeds of a run's configuration and split, without those that diverged."""
         split, same = row.replica.split, configuration(row)
         rows = self.chosen if chosen else self.others
         return [r for r in rows if r.replica.split == split and not r.diverged and configuration(r) == same]
+
+    @cached_property
+    def spreads(self) -> dict[tuple[bool, str], Spread]:
+        """The spread over seeds, by whether of the chosen configuration, and measure."""
+        keys = [(chosen, measure) for chosen in (True, False) for measure in MEASURES]
+        return {key: spread_of(self._pool(key[0]), key[1], self.nodes[key[1]]) for key in keys if self._pool(key[0])}
+
+    def spread_elsewhere(self, row: Row, chosen: bool, measure: str) -> Spread:
+        """The spread over seeds on other splits than that of a run, which a forged run cannot widen."""
+        others = [each for each in self._pool(chosen) if each.replica.split != row.replica.split]
+        return spread_of(others, measure, self.nodes[measure]) if others else self.spreads[chosen, measure]
+
+    def _pool(self, chosen: bool) -> list[Row]:
+        """The runs that a spread is computed from. With one seed, it is the whole grid for all of them."""
+        if not (chosen and len({row.replica.seed for row in self.chosen}) > 1):
+            first = {row.replica.seed for row in self.others} or {row.replica.seed for row in self.chosen}
+            rows = [*self.others, *(row for row in self.chosen if row.replica.seed in first)]
+        else:
+            rows = list(self.chosen)
+        return [row for row in rows if not row.diverged]
 
 
 def find_cells(results: Results, cells: Iterable[Cell], facts: Mapping[str, Facts]) -> dict[str, list[CellRuns]]:
@@ -81,28 +108,14 @@ def find_cells(results: Results, cells: Iterable[Cell], facts: Mapping[str, Fact
             trained.setdefault((row.dataset, row.model, row.config), []).append(row)
     for cell in cells:
         plan, name, chosen = study.plan(cell), study.data_name(cell), results[cell].rows
-        if not chosen or name not in facts:
-            continue
-        known, tuning = {row.key for row in chosen}, set(plan.tuning())
-        grid = [row for row in trained[name, cell.model, plan.config] if row.replica in tuning]
-        others = [row for row in grid if row.key not in known]
-        spreads = _spreads(chosen, grid, facts[name])
-        found.setdefault(cell.dataset, []).append(
-            CellRuns(cell, name, plan.config, tuple(chosen), tuple(others), spreads)
-        )
+        if chosen and name in facts:
+            known, tuning = {row.key for row in chosen}, set(plan.tuning())
+            grid = (row for row in trained[name, cell.model, plan.config] if row.replica in tuning)
+            others = tuple(row for row in grid if row.key not in known)
+            nodes = {measure: min(getattr(facts[name], measure)) for measure in MEASURES}
+            runs = CellRuns(cell, name, plan.config, tuple(chosen), others, nodes)
+            found.setdefault(cell.dataset, []).append(runs)
     return found
-
-
-def _spreads(chosen: Sequence[Row], grid: Sequence[Row], facts: Facts) -> dict[tuple[bool, str], Spread]:
-    """The spreads of the chosen configuration and of the others; with one seed, that of the grid is used for both."""
-    spreads = {}
-    for measure in MEASURES:
-        nodes = min(getattr(facts, measure))
-        one_seed = len({row.replica.seed for row in chosen}) == 1
-        for is_chosen, rows in ((True, grid if one_seed and grid else chosen), (False, grid)):
-            if own := [row for row in rows if not row.diverged]:
-                spreads[is_chosen, measure] = spread_of(own, measure, nodes)
-    return spreads
 
 
 # --- the sample -------------------------------------------------------------------------------------------------------
@@ -296,6 +309,6 @@ def _too_far(pick: Pick, run: Run, runs: int) -> Iterator[str]:
         yield f"{_describe(pick, run)}; {pick.row.num_parameters:,} parameters, now {run.num_parameters:,}"
     elif not run.diverged:
         for measure, word in MEASURES.items():
-            bound = run_bound(pick.runs.spreads[pick.chosen, measure], runs)
+            bound = run_bound(pick.runs.spread_elsewhere(pick.row, pick.chosen, measure), runs)
             if abs(getattr(run, measure) - getattr(pick.row, measure)) > bound:
                 yield f"{_describe(pick, run)}; {word} scores may differ by at most {100 * bound:.2f}"
