@@ -57,10 +57,10 @@ SECONDS = {
 
 @dataclass(frozen=True)
 class CellRuns:
-    """The runs of a complete cell.
+    """The runs of a complete cell on one draw of its data.
 
     Attributes:
-        data: Name of its data in the runs.
+        data: Name of its data in the runs, which says which draw of random edges it is.
         chosen, others: The runs of the chosen configuration, and of the others in the grid.
         nodes: Number of nodes of a split by measure.
     """
@@ -71,6 +71,9 @@ class CellRuns:
     chosen: tuple[Row, ...]
     others: tuple[Row, ...]
     nodes: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return f"{self.data} {self.cell.model}" + ("" if self.cell.at is None else f" ({self.cell.at})")
 
     def like(self, row: Row, chosen: bool) -> list[Row]:
         """The recorded seeds of a run's configuration and split, without those that diverged."""
@@ -206,27 +209,22 @@ def train_again(
     picks: Sequence[Pick], data: Mapping[str, Dataset], sizes: Mapping[str, int], device: str, log: Log
 ) -> list[tuple[Pick, Run]]:
     """Trains the picked runs, cell by cell, and logs each with the time that is left."""
-    groups: dict[Cell, list[Pick]] = {}
+    groups: dict[tuple[Cell, str], list[Pick]] = {}  # by cell and draw of random edges
     for pick in picks:
-        groups.setdefault(pick.runs.cell, []).append(pick)
-    costs = {cell: sizes[cell.dataset] * sum(pick.row.epochs for pick in own) for cell, own in groups.items()}
+        groups.setdefault((pick.runs.cell, pick.runs.data), []).append(pick)
+    costs = {key: sizes[key[0].dataset] * sum(pick.row.epochs for pick in own) for key, own in groups.items()}
     rate, done, start = SECONDS.get(torch.device(device).type, SECONDS["cpu"]), 0, time.monotonic()
     made: list[tuple[Pick, Run]] = []
-    graphs = count(len({pick.runs.data for pick in picks}), "graph")
-    log(f"{count(len(picks), 'run')} of {count(len(groups), 'cell')} on {graphs} train on {device_name(device)}")
-    for cell, own in groups.items():
-        left = duration(rate * (sum(costs.values()) - done))
-        log(f"{_name(cell)}: {count(len(own), 'run')}; about {left} left")
-        runs = own[0].runs
-        trained = train_runs(cell.model, data[runs.data], [pick.row.replica for pick in own], runs.config, device)
-        made += zip(own, trained, strict=True)
-        done += costs[cell]
+    cells, graphs = count(len(groups), "cell"), count(len({pick.runs.data for pick in picks}), "graph")
+    log(f"{count(len(picks), 'run')} of {cells} on {graphs} train on {device_name(device)}")
+    for key, own in groups.items():
+        left, runs = duration(rate * (sum(costs.values()) - done)), own[0].runs
+        log(f"{runs}: {count(len(own), 'run')}; about {left} left")
+        replicas = [pick.row.replica for pick in own]
+        made += zip(own, train_runs(runs.cell.model, data[runs.data], replicas, runs.config, device), strict=True)
+        done += costs[key]
         rate = (time.monotonic() - start) / max(1, done)
     return made
-
-
-def _name(cell: Cell) -> str:
-    return f"{cell.dataset} {cell.model}" + ("" if cell.at is None else f" ({cell.at})")
 
 
 # --- comparison -------------------------------------------------------------------------------------------------------
@@ -258,7 +256,7 @@ def compare(made: Sequence[tuple[Pick, Run]], runs: int, device: str) -> Compare
         compared.problems += _too_far(pick, run, runs)
         if pick.what_for != "outlier" and not (row.diverged or run.diverged):
             kind = "chosen configuration" if pick.chosen else "other configurations"
-            groups = [f"{_name(cell)}, {kind}"]
+            groups = [f"{pick.runs}, {kind}"]
             if pick.what_for == "sample":
                 groups += [f"all of {cell.model}", f"all on {cell.dataset}", "all runs"]
             of_cells[groups[0]] = pick.runs, pick.chosen
@@ -280,7 +278,7 @@ def compare(made: Sequence[tuple[Pick, Run]], runs: int, device: str) -> Compare
 def _difference(pick: Pick, run: Run, measure: str) -> Difference:
     like = pick.runs.like(pick.row, pick.chosen)
     gap = getattr(run, measure) - fmean(getattr(row, measure) for row in like)
-    block = (pick.runs.cell, configuration(pick.row), pick.row.replica.split)
+    block = (str(pick.runs), configuration(pick.row), pick.row.replica.split)
     return Difference(gap, pick.runs.spreads[pick.chosen, measure], len(like), block)
 
 
