@@ -361,6 +361,16 @@ def test_the_thesis_is_about_most_graphs(gains: list[float | None], expected: st
     assert judged("thesis-graph", dataclasses.replace(truth, runs=runs)).verdict == HOLDS
 
 
+@pytest.mark.parametrize(("own", "other", "expected"), [(0.0, 0.02, UNDECIDED), (0.5, 0.5, HOLDS), (0.0, 0.01, HOLDS)])
+def test_a_form_that_could_be_trained_further_is_not_behind(
+    own: float, other: float, expected: str, truth: Evidence
+) -> None:
+    capped = {("thesis", name, "gfgn-pair", "dimension"): own for name in NINE}
+    capped |= {("thesis", name, "gfgn-pair", "scalar"): other for name in NINE}
+    verdict = judged("thesis-pair", dataclasses.replace(truth, capped=capped))
+    assert (verdict.verdict, verdict.uncapped) == (expected, HOLDS)
+
+
 def test_draws_of_random_edges_are_a_source_of_error() -> None:
     """A gain that is the same on every split, but not on every draw of random edges."""
     base, names = cell(80.0, draws=3), ("gcn", *LEVELS)

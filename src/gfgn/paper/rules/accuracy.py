@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from gfgn.paper.evidence import LEVELS, At, Draws, Evidence, Missing, mean_score
+from gfgn.paper.evidence import LEVELS, Draws, Evidence, Missing, mean_score
 from gfgn.paper.inference import Decision, above, all_of, any_of, at_least, between
 from gfgn.paper.rules.finding import (
     ASSORTATIVE,
@@ -36,7 +36,7 @@ from gfgn.train.statistics import Estimate, average_ranks, best_interval, datase
 
 
 def gain(
-    evidence: Evidence, study: str, dataset: str, published: float, at: At = None, relative: bool = False
+    evidence: Evidence, study: str, dataset: str, published: float, at: float | None = None, relative: bool = False
 ) -> Finding:
     """The gain of the best level over GCN is the published one, up to a quarter of it or 0.5."""
     measure = evidence.relative_gap if relative else evidence.gap
@@ -54,7 +54,7 @@ def gain(
     return Finding(between(larger, ~too_large), text, values)
 
 
-def _cap(evidence: Evidence, study: str, dataset: str, at: At = None, model: str = "gcn") -> str:
+def _cap(evidence: Evidence, study: str, dataset: str, at: float | None = None, model: str = "gcn") -> str:
     """Says that the runs of a baseline end at the last epoch allowed, if more than 1% do."""
     if evidence.is_trained(study, dataset, model, at):
         return ""
@@ -324,7 +324,9 @@ def better_form(evidence: Evidence, study: str, level: str, form: str, than: str
     model, compared = f"gfgn-{level}", dict[str, Compared]()
     for name in NINE:
         gap = evidence.paired(name, *(evidence.cell(study, name, model, each) for each in (form, than)))
-        compared[name] = Compared(gap, above(gap, margin))
+        own, other = (evidence.capped.get((study, name, model, each), 0.0) for each in (form, than))
+        shown = other <= own or evidence.is_trained(study, name, model, than)
+        compared[name] = Compared(gap, above(gap, margin, shown=shown))
     text = ", ".join(f"{name} {interval(each.gap)}" for name, each in compared.items())
     test = at_least(len(NINE) // 2 + 1, [each.test for each in compared.values()])
     return Finding(test, text, {name: each.gap.mean for name, each in compared.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from gfgn.paper.evidence import LEVELS, At, Evidence, Missing
+from gfgn.paper.evidence import LEVELS, Evidence, Missing
 from gfgn.paper.inference import Decision, above, all_of
 from gfgn.train.statistics import Estimate
 
@@ -55,7 +55,7 @@ def compare_models(
     models: Iterable[str],
     others: Iterable[str],
     by: float = 0.0,
-    at: At = None,
+    at: float | None = None,
 ) -> dict[str, Compared]:
     """Compares each of the models with each of the others on each dataset, by more than `by` points. A baseline whose
     runs end at the last epoch allowed is not shown to be behind."""
