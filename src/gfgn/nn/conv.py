@@ -55,8 +55,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             of all heads, which reads all of them: the equations above with a vector of `heads * out_channels` (twice
             as many for a concatenation) in place of `W_s`; `"constant"`, `s = λ/2` without anything to learn.
         momentum: Graph level, on samples (see `Graph.from_sample`): the gate reads a running mean of the pooled seeds
-            of all batches in training, in which the present batch has this weight (at first, all batches have the same);
-            in evaluation mode the running mean alone. `None` pools the seeds of the batch alone. On a whole graph,
+            of all batches in training, in which the present batch has this weight (at first, all have the same); in
+            evaluation mode the running mean alone. `None` pools the seeds of the batch alone. On a whole graph,
             the pooled value is always exact.
         validate: Whether `forward` raises for features that are not finite. The check reads all features and, on a GPU,
             synchronizes.
@@ -227,10 +227,19 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             z = self.transform(x)
         else:
             z, graph = self._stacked(x, edge_index, edge_weight, batch, batch_size, size)
+        out, scores = self.combine(z, graph, return_scores=return_scores)
+        return out if scores is None or not return_scores else (out, scores)
+
+    def combine(
+        self, z: Tensor, graph: Graph, pool: Pool | None = None, return_scores: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Output and scores from `z = HW` of all nodes; `pool` replaces the layer's own."""
         gate = (self.gate, self.gate_bias, self.lam)
         aggregate = self._sum_messages if self._explain or self._has_hooks() else LEVELS[self.level].aggregate
-        running = self.momentum is not None and graph.num_seeds is not None
-        out, scores = aggregate(z, *gate, graph, self._pool_running if running else self.pool, return_scores)
+        if pool is None:
+            running = self.momentum is not None and graph.num_seeds is not None
+            pool = self._pool_running if running else self.pool
+        out, scores = aggregate(z, *gate, graph, pool, return_scores)
         if graph.num_targets is not None:
             out = out[: graph.num_targets]
             scores = scores[: graph.num_targets] if self.level == "neighbor" and scores is not None else scores
@@ -238,7 +247,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
         if self.bias is not None:
             out = out + ops.expand_rows(self.bias, out.size(0))
-        return out if scores is None or not return_scores else (out, scores)
+        return out, scores
 
     def transform(self, x: Tensor) -> Tensor:
         """`z = HW` of all heads; `x` may be sparse CSR and is dropped in training."""

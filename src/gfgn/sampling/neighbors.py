@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -352,6 +353,12 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
             values = probability.cpu().double()
             chance = values.new_zeros(graph.num_edges).index_add(0, position[given], values[given])
         return cls.from_graph(graph, fanouts, seed, edge_id=edge_id, probability=chance, **options)
+
+    def all_neighbors(self) -> NeighborSampler:
+        """A sampler of the same graph that takes all neighbors of one hop."""
+        made = copy.copy(self)
+        made.fanouts, made.replace, made.disjoint, made.probability = (-1,), False, False, None
+        return made
 
     @property
     def num_nodes(self) -> int:
