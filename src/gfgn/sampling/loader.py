@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import SamplerOutput
 
+from gfgn.data.store import GraphStore
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.neighbors import NeighborSampler
 
@@ -47,12 +48,13 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
     of workers.
 
     Args:
-        data: A PyG `Data`. `edge_weight`, if there is one, is `A`.
+        data: A PyG `Data`, whose `edge_weight`, if there is one, is `A`; or a `GraphStore`, from whose files batches
+            are read.
         num_neighbors: Neighbors per node, one number per layer, from the last layer down; −1 takes all.
         input_nodes: Indices or a mask of the nodes that batches are made of; all nodes by default.
         replace: Whether to draw with replacement.
         disjoint: Whether every seed has nodes and draws of its own.
-        weight_attr: Name of the edge attribute in `data` in proportion to which edges are drawn.
+        weight_attr: Name of the edge attribute in `data` in proportion to which edges are drawn; `"weight"` of a store.
         seed: Seed of the order and the samples.
         sampler: A sampler of this graph instead, with settings of its own; then only `data`, `input_nodes` and `seed`
             count.
@@ -61,7 +63,7 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
 
     def __init__(
         self,
-        data: Data,
+        data: Data | GraphStore,
         num_neighbors: Sequence[int] = (),
         input_nodes: Tensor | None = None,
         *,
@@ -72,17 +74,18 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
         sampler: NeighborSampler | None = None,
         **options: Any,
     ) -> None:
+        self.store = data if isinstance(data, GraphStore) else None
         if sampler is None:
-            sampler = NeighborSampler.from_edge_index(
-                data.edge_index,
-                data.num_nodes,
-                num_neighbors,
-                seed,
-                edge_weight=data.get("edge_weight"),
-                probability=None if weight_attr is None else data[weight_attr],
-                replace=replace,
-                disjoint=disjoint,
-            )
+            drawn: dict[str, Any] = {"replace": replace, "disjoint": disjoint}
+            if weight_attr is not None:
+                drawn["probability"] = getattr(data, weight_attr)
+            if isinstance(data, GraphStore):
+                sampler = NeighborSampler.from_store(data, num_neighbors, seed, **drawn)
+            else:
+                drawn["edge_weight"] = data.get("edge_weight")
+                sampler = NeighborSampler.from_edge_index(data.edge_index, data.num_nodes, num_neighbors, seed, **drawn)
+        if isinstance(data, GraphStore):
+            data = Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=data.num_nodes)
         self.seed, self.next_epoch = seed, 0
         options.setdefault("generator", torch.Generator())  # else every pass would draw from the global one
         if options.pop("shuffle", False):
@@ -102,4 +105,8 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
         """The batch of a sample."""
         batch = super().filter_fn(out)
         batch.norm, batch.row_norm = out.metadata[2:]
+        if self.store is not None:
+            node = out.node.numpy()
+            batch.num_nodes = node.size
+            batch.x, batch.y = torch.from_numpy(self.store.x[node]), torch.from_numpy(self.store.y[node])
         return batch

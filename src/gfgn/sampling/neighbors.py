@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, SamplerOutput
 from torch_geometric.sampler.base import NegativeSampling
 
+from gfgn.data.store import GraphStore
 from gfgn.graph import Graph
 from gfgn.ops.cpu.compiler import as_pointers, inlined
 from gfgn.ops.cpu.machine import kernel
@@ -328,6 +329,11 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
         """A sampler of a graph; edge ids are indices into `graph.edge_index`."""
         rows = graph.by_target
         return cls(rows.ptr, rows.idx, fanouts, seed, edge_weight=graph.weight, **options)
+
+    @classmethod
+    def from_store(cls, store: GraphStore, fanouts: Sequence[int], seed: int = 0, **options: Any) -> NeighborSampler:
+        """A sampler of a graph in files, of which it reads what it samples."""
+        return cls(store.ptr, store.idx, fanouts, seed, edge_weight=store.weight, **options)
 
     @classmethod
     def from_edge_index(

@@ -67,10 +67,11 @@ Allocate = Callable[[int, int, torch.dtype], Tensor]
 def _run(model: GFGN, x: Features, sampler: NeighborSampler, limit: int, allocate: Allocate) -> Tensor:
     hidden: list[Tensor] = []
     for layer, conv in enumerate(model.convs):
+        assert isinstance(conv, GFGNConv)
         x = _layer(model, layer, conv, x, sampler, limit, allocate)
         hidden = [*hidden, x] if model.jk is not None else []
+    assert isinstance(x, Tensor)
     if model.lin is None:
-        assert isinstance(x, Tensor)
         return x
     parameter = next(model.parameters())
     out = allocate(sampler.num_nodes, model.out_channels, parameter.dtype)
@@ -99,8 +100,8 @@ def _layer(
         h = conv.combine(z[node].to(device), block.to(device, norm_dtype(conv.gate)), pool)[0][: rows.stop - rows.start]
         out[rows] = (h if norm is None or whole else _activate(model, norm(h))).cpu()
     del z
-    if whole:
-        out.copy_(_activate(model, copy.deepcopy(norm).cpu()(out)))  # type: ignore[misc]
+    if norm is not None and whole:
+        out.copy_(_activate(model, copy.deepcopy(norm).cpu()(out)))
     if model.residual and out.shape == x.shape and not (isinstance(x, Tensor) and x.layout != torch.strided):
         for rows in _chunks(sampler.ptr, limit):
             out[rows] += _take(x, rows)
