@@ -22,6 +22,7 @@ from gfgn.ops.features import take_rows
 from gfgn.sampling.neighbors import NeighborSampler
 
 Features = Tensor | NDArray[Any]
+ROWS = 2**16  # that are summed at a time
 
 
 @torch.no_grad()
@@ -36,7 +37,8 @@ def infer_layerwise(
     """Computes `model(x, graph)` in evaluation mode, on the CPU: every layer for all nodes, chunk by chunk of targets.
 
     The model's device holds the parameters and one chunk: its targets, their neighbors and the edges between them. The
-    representations of all nodes in two layers are in main memory, or in files. Every gate is exact: the one of the
+    representations of all nodes in two layers are in main memory, or in files. A normalization that may read all nodes
+    (PyG's `LayerNorm`, `PairNorm`, …) runs on the CPU and needs one more of them. Every gate is exact: the one of the
     graph level reads the mean over all nodes.
 
     Args:
@@ -117,7 +119,10 @@ def _pool(conv: GFGNConv, z: Tensor) -> Callable[[Tensor, Graph], Tensor]:
     if conv.pool == "max":
         pooled = z.amax(0, keepdim=True) if z.size(0) else z.new_zeros(1, z.size(1))
     else:
-        pooled = z.sum(0, keepdim=True, dtype=torch.float64) / (max(z.size(0), 1) if conv.pool == "mean" else 1)
+        pooled = torch.zeros(1, z.size(1), dtype=torch.float64)
+        for part in z.split(ROWS):  # PyTorch would copy all of it to float64
+            pooled += part.double().sum(0, keepdim=True)
+        pooled /= max(z.size(0), 1) if conv.pool == "mean" else 1
     value = pooled.to(conv.gate)
     return lambda _, __: value
 
