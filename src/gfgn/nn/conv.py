@@ -133,8 +133,6 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             )
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout!r}")
-        if momentum is not None and not 0 < momentum <= 1:
-            raise ValueError(f"momentum must be above 0 and at most 1, or None, got {momentum!r}")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.level = level
@@ -144,7 +142,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         self.dropout = dropout
         self.pool = pool
         self.gate_form = gate_form
-        self.momentum = momentum if level == "graph" else None
+        self.momentum: float | None = None
         self.validate = validate
         width = heads * out_channels
         self.lin = self.lin_src = self.lin_dst = None
@@ -166,9 +164,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         self.initial_gate_bias = gate_bias
         gates = width if gate_form == "dimension" else 1
         self.register_parameter("gate_bias", None if gate_bias is None else nn.Parameter(torch.empty(gates)))
-        if self.momentum is not None:
-            self.register_buffer("running_pool", torch.zeros(1, width))
-            self.register_buffer("num_batches", torch.zeros((), dtype=torch.int64))
+        if momentum is not None:
+            self.keep_running_pool(momentum)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -260,6 +257,20 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         if lin.in_channels == -1:
             lin(torch.empty(0, x.size(1), dtype=x.dtype, device=x.device))  # initializes the lazy weight
         return ops.linear(x, lin.weight, None, self.dropout, self.training)
+
+    def keep_running_pool(self, momentum: float, persistent: bool = True) -> None:
+        """Makes a graph gate read a running mean on samples, see `momentum`; other levels stay as they are.
+
+        `persistent` says whether it is part of the state dict.
+        """
+        if not 0 < momentum <= 1:
+            raise ValueError(f"momentum must be above 0 and at most 1, or None, got {momentum!r}")
+        if self.level != "graph":
+            return
+        self.momentum = momentum
+        mean = torch.zeros(1, self.heads * self.out_channels, device=self.gate.device)
+        self.register_buffer("running_pool", mean, persistent)
+        self.register_buffer("num_batches", torch.zeros((), dtype=torch.int64, device=self.gate.device), persistent)
 
     def _pool_running(self, z: Tensor, graph: Graph) -> Tensor:
         """The running mean of the pooled seeds; gradients flow to the present batch."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, SamplerOutput
 from torch_geometric.sampler.base import NegativeSampling
 
@@ -421,6 +422,13 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
             norm = np.where((target > 0) & (source > 0), weight / np.sqrt(target * source), 0)
             row_norm = np.where(target > 0, weight / target, 0)
         return torch.from_numpy(norm.astype(np.float32)), torch.from_numpy(row_norm.astype(np.float32))
+
+    def graph(self, sample: Sample) -> Graph:
+        """The graph of a sample with its `weights`, on the CPU."""
+        norm, row_norm = self.weights(sample)
+        edge_index = torch.from_numpy(np.stack([sample.row, sample.col]))
+        facts = {"num_nodes": sample.node.size, "batch_size": sample.nodes_per_hop[0]}
+        return Graph.from_sample(Data(edge_index=edge_index, norm=norm, row_norm=row_norm, **facts))
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> SamplerOutput:
         """Called by PyG's `NodeLoader`; the weights are the last two of the metadata."""

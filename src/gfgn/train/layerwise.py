@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
 
 from gfgn.graph import Graph
 from gfgn.nn.conv import GFGNConv, norm_dtype
@@ -130,11 +129,7 @@ def _pool(conv: GFGNConv, z: Tensor) -> Callable[[Tensor, Graph], Tensor]:
 def _block(sampler: NeighborSampler, rows: slice) -> tuple[Tensor, Graph]:
     """Some targets and then their other neighbors, and the edges into the targets."""
     sample = sampler.sample(torch.arange(rows.start, rows.stop))
-    norm, row_norm = sampler.weights(sample)
-    edge_index = torch.from_numpy(np.stack([sample.row, sample.col]))
-    facts = {"num_nodes": sample.node.size, "batch_size": rows.stop - rows.start}
-    data = Data(edge_index=edge_index, norm=norm, row_norm=row_norm, **facts)
-    return torch.from_numpy(sample.node), Graph.from_sample(data)
+    return torch.from_numpy(sample.node), sampler.graph(sample)
 
 
 def _chunks(ptr: NDArray[np.int64], limit: int) -> Iterator[slice]:
