@@ -9,6 +9,7 @@ from gfgn.lazy import lazy_names
 if TYPE_CHECKING:
     from gfgn.train.config import TrainConfig
     from gfgn.train.evaluation import ClassReport, evaluate_classes
+    from gfgn.train.layerwise import infer_layerwise
     from gfgn.train.loop import train_replicas, train_runs
     from gfgn.train.minibatch import train_minibatch
     from gfgn.train.replica import Replica, Run, Status
@@ -47,6 +48,7 @@ __all__ = [
     "estimate_difference",
     "evaluate_classes",
     "holm",
+    "infer_layerwise",
     "keep_freed_memory",
     "paired_test",
     "rank_intervals",
@@ -62,6 +64,7 @@ __getattr__ = lazy_names(
     {
         "gfgn.train.config": "TrainConfig",
         "gfgn.train.evaluation": "ClassReport evaluate_classes",
+        "gfgn.train.layerwise": "infer_layerwise",
         "gfgn.train.loop": "train_replicas train_runs",
         "gfgn.train.minibatch": "train_minibatch",
         "gfgn.train.replica": "Replica Run Status",

@@ -54,7 +54,7 @@ class NodeBatches(Minibatches):
         self.batch_size = batch_size
 
     def steps(self, epoch: int) -> Iterator[Any]:
-        generator = torch.Generator().manual_seed(int(key_of(self.seed, epoch)) >> 1)
+        generator = torch.Generator().manual_seed(key_of(self.seed, epoch) >> 1)
         order = torch.randperm(self.nodes.numel(), generator=generator).to(self.nodes.device)
         for step, nodes in enumerate(self.nodes[order].split(self.batch_size)):
             yield self.batch(nodes, epoch, step)

@@ -20,6 +20,7 @@ from gfgn.train.config import TrainConfig, initial_best, update_best_
 from gfgn.train.minibatch.batches import Minibatches
 from gfgn.train.minibatch.graphsage import NeighborBatches
 from gfgn.train.minibatch.graphsaint import SaintBatches
+from gfgn.train.minibatch.levels import LevelBatches
 from gfgn.train.minibatch.vr_gcn import ControlVariateBatches
 from gfgn.train.program import seeded_module
 from gfgn.train.progress import Progress
@@ -32,6 +33,9 @@ METHODS: Mapping[str, type[Minibatches]] = {
     "graphsage": NeighborBatches,
     "graphsaint": SaintBatches,
     "vr-gcn": ControlVariateBatches,
+    "gfgn-graph": LevelBatches,
+    "gfgn-neighbor": LevelBatches,
+    "gfgn-pair": LevelBatches,
 }
 # Options of a `Replica` that configure the sampling, by model.
 SAMPLING: Mapping[str, tuple[str, ...]] = {model: method.options for model, method in METHODS.items()}
@@ -73,10 +77,10 @@ def train_minibatch(
     `train_replicas`.
 
     Args:
-        model: `"graphsage"`, `"graphsaint"` or `"vr-gcn"`.
+        model: `"graphsage"`, `"graphsaint"`, `"vr-gcn"`, `"gfgn-graph"`, `"gfgn-neighbor"` or `"gfgn-pair"`.
         data: The dataset.
         replicas: The runs to train. Their options are those of the model and of its method: `NeighborBatches`,
-            `SaintBatches` or `ControlVariateBatches`.
+            `SaintBatches`, `ControlVariateBatches` or `LevelBatches`.
         config: How to train; `clip`, `schedule`, `class_weights` and `best` must have their defaults, and
             `graphs_per_step` is ignored.
         device: `"cpu"` or `"cuda"`.
