@@ -19,7 +19,7 @@ from gfgn.runs import ProgressCallback, Row, Store, grid, make_replicas, success
 from gfgn.runs.cluster import Cluster
 from gfgn.train import Replica, Status, TrainConfig
 
-LONG = STUDY.replace("max_epochs: 3, patience: 3", "max_epochs: 300, patience: 300")
+LONG = STUDY.replace("max_epochs: 3, patience: 3", "max_epochs: 150, patience: 150")
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 
 

@@ -30,7 +30,7 @@ from gfgn.train.trainer import CACHE_BYTES
 ROUNDS = 4  # tasks per CPU, at most, of a job with many runs: a few even out faster and slower workers
 MOST_LOSSES = 4  # workers lost one after the other with the same runs, none of which finished
 STATUS_EVERY = 1.0  # seconds between two states of training that a task reports
-WAIT = 0.2  # seconds in which events of all tasks are collected
+WAIT = 5.0  # seconds to wait for an event
 WARN_AFTER = 60.0  # seconds without a worker
 WORKER_BYTES = 1 << 30  # memory of a worker process without data: Python, PyTorch and compiled kernels
 NODE_VALUES = 32  # values per node, hidden unit and replica that layers keep, see `Trainer`
@@ -158,7 +158,8 @@ class _Call:
         try:
             while self.running:
                 streams = list(self.running)
-                ready, _ = ray.wait(streams, num_returns=len(streams), timeout=WAIT, fetch_local=False)
+                ray.wait(streams, timeout=WAIT, fetch_local=False)
+                ready, _ = ray.wait(streams, num_returns=len(streams), timeout=0, fetch_local=False)
                 for stream in ready:
                     self._receive(stream)
                 self._warn(bool(ready))
