@@ -8,6 +8,7 @@ from gfgn.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gfgn.train.config import TrainConfig
+    from gfgn.train.distributed import Processes, processes, train_distributed
     from gfgn.train.evaluation import ClassReport, evaluate_classes
     from gfgn.train.loop import train_replicas, train_runs
     from gfgn.train.minibatch import train_minibatch
@@ -34,6 +35,7 @@ __all__ = [
     "ClassReport",
     "Estimate",
     "PairedTest",
+    "Processes",
     "Replica",
     "Run",
     "Status",
@@ -49,9 +51,11 @@ __all__ = [
     "holm",
     "keep_freed_memory",
     "paired_test",
+    "processes",
     "rank_intervals",
     "split_means",
     "summarize",
+    "train_distributed",
     "train_minibatch",
     "train_replicas",
     "train_runs",
@@ -61,6 +65,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "gfgn.train.config": "TrainConfig",
+        "gfgn.train.distributed": "Processes processes train_distributed",
         "gfgn.train.evaluation": "ClassReport evaluate_classes",
         "gfgn.train.loop": "train_replicas train_runs",
         "gfgn.train.minibatch": "train_minibatch",
