@@ -22,6 +22,7 @@ def launch(folder: Path, *arguments: str) -> dict[str, Any]:
     """The result of two processes that `torchrun` starts, and starts again once."""
     paths = [str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
+    environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # a new store for every start
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
     command = [*torchrun, "--nproc-per-node", "2", str(SCRIPT), str(folder), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

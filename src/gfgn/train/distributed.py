@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ from gfgn.train.minibatch.loop import METHODS, check_sampled, evaluate, make_run
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.settings import choose_device
 from gfgn.train.task import check_splits, make_task, with_features, with_sparse_features
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ def processes(device: str = "auto") -> Iterator[Processes]:
     if count == 1:
         yield Processes(device=device)
         return
+    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    if restarts and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # Restarted processes would find the addresses of those that have died, and wait for these.
+        _logger.warning("processes may fail to restart: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun")
     gpu = device.startswith("cuda")
     device = f"cuda:{os.environ['LOCAL_RANK']}" if gpu else device
     dist.init_process_group("nccl" if gpu else "gloo", device_id=torch.device(device) if gpu else None)
