@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 from gfgn.cli import app
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import ProgressCallback, Row, Store, grid, make_replicas, successive_halving, train_missing
-from gfgn.runs.cluster import Cluster
+from gfgn.runs.cluster import Cluster, _Call
 from gfgn.train import Replica, Status, TrainConfig
 
 LONG = STUDY.replace("max_epochs: 3, patience: 3", "max_epochs: 150, patience: 150")
@@ -115,6 +116,36 @@ def test_division_among_workers(nodes: list[Any], monkeypatch: pytest.MonkeyPatc
         cluster.device = "cuda"
         monkeypatch.setattr(cluster, "_nodes", lambda: [node | {"GPU": 2.0}, node])
         assert len(cluster.divide(job(replicas, data), data)[0]) == 2
+
+
+@needs_ray
+def test_lost_workers_again_and_again() -> None:
+    import ray
+
+    data = dimensions(60, degree=6, splits=2)
+    whole = job(make_replicas("gcn", grid(lr=(0.1, 0.2, 0.3)), range(2)), data)
+    started: list[Any] = []
+    cluster: Any = SimpleNamespace(ray=ray, divide=lambda job, dataset: ([job], 0), start=lambda job, _: Stream(job))
+
+    class Stream:
+        def __init__(self, job: Any) -> None:
+            started.append(job.replicas)
+
+    def lose(error: Exception, done: int = 0) -> None:
+        ((stream, task),) = call.running.items()
+        task.done.update(task.job.replicas[:done])
+        del call.running[stream]
+        call._restart(task, error)
+
+    call = _Call(cluster, whole, data, lambda row, history: None, lambda status: None)
+    lose(ray.exceptions.WorkerCrashedError(), done=2)
+    assert started[-1] == whole.replicas[2:]  # those that had finished do not train again
+    lose(ray.exceptions.OutOfMemoryError("full"))
+    assert started[-2:] == [whole.replicas[2:4], whole.replicas[4:]]
+    call.running.popitem()
+    lose(ray.exceptions.WorkerCrashedError())
+    with pytest.raises(ChildProcessError, match="4 workers were lost one after the other with 2 runs of gcn on dimen"):
+        lose(ray.exceptions.WorkerCrashedError())
 
 
 def job(replicas: list[Replica], data: Any) -> Any:

@@ -35,6 +35,7 @@ WARN_AFTER = 60.0  # seconds without a worker
 WORKER_BYTES = 1 << 30  # memory of a worker process without data: Python, PyTorch and compiled kernels
 NODE_VALUES = 32  # values per node, hidden unit and replica that layers keep, see `Trainer`
 EDGE_BYTES = 64  # of an edge in both orders
+VALUE_BYTES = 12  # of a feature, with its column if the matrix is sparse
 
 _logger = logging.getLogger("gfgn")
 
@@ -103,7 +104,8 @@ class Cluster:
     def divide(self, job: Job, dataset: Dataset) -> tuple[list[Job], int]:
         """The jobs of single tasks, and the memory that each needs. The GPU's is measured by the worker itself."""
         cached = max(1, CACHE_BYTES // (4 * HIDDEN * (dataset.num_nodes + 1)))  # as many as a CPU trains at a time
-        graph = 3 * (dataset.x.numel() * dataset.x.element_size() + EDGE_BYTES * dataset.graph.num_edges)
+        stored = dataset.x.values() if dataset.x.layout == torch.sparse_csr else dataset.x
+        graph = 3 * (VALUE_BYTES * stored.numel() + EDGE_BYTES * dataset.graph.num_edges)
         values = NODE_VALUES * HIDDEN * dataset.num_nodes * min(len(job.replicas), job.batch_size or cached)
         memory = WORKER_BYTES + graph + (4 * values if self.device == "cpu" else 0)
         memory = min(memory, max((int(node.get("memory", 0)) for node in self._nodes()), default=0))
@@ -211,7 +213,7 @@ class _Call:
             return
         runs = f"{count(len(left), 'run')} of {job.model} on {job.record.name}"
         if losses >= MOST_LOSSES:
-            raise RuntimeError(f"{losses} workers were lost one after the other with {runs}: {error}") from error
+            raise ChildProcessError(f"{losses} workers were lost one after the other with {runs}: {error}") from error
         _logger.warning(f"a worker was lost ({type(error).__name__}); {runs} train again")
         scarce = isinstance(error, self.cluster.ray.exceptions.OutOfMemoryError) and not job.search
         half = math.ceil(len(left) / 2) if scarce else len(left)
