@@ -164,5 +164,7 @@ def test_usage_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "--on must be ray or ray:ADDRESS, got 'slurm'" in message("--on", "slurm")
     assert "--minutes must not be given together with --on" in message("--on", "ray", "--minutes", "1")
     assert "address must be HOST:PORT, got 'ray://head:10001'" in message("--on", "ray:ray://head:10001")
+    if find_spec("ray") is not None:
+        assert "HOST:PORT of a cluster's head, got '127.0.0.1:1': " in message("--on", "ray:127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "ray", None)
     assert "pip install 'gfgn[ray]'" in message("--on", "ray")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import queue
+import socket
 import sys
 import threading
 import time
@@ -31,6 +32,7 @@ ROUNDS = 4  # tasks per CPU, at most, of a job with many runs: a few even out fa
 MOST_LOSSES = 4  # workers lost one after the other with the same runs, none of which finished
 STATUS_EVERY = 1.0  # seconds between two states of training that a task reports
 WAIT = 5.0  # seconds to wait for an event
+CONNECT = 10.0  # seconds to wait for the cluster's head
 WARN_AFTER = 60.0  # seconds without a worker
 WORKER_BYTES = 1 << 30  # memory of a worker process without data: Python, PyTorch and compiled kernels
 NODE_VALUES = 32  # values per node, hidden unit and replica that layers keep, see `Trainer`
@@ -61,6 +63,7 @@ class Cluster:
         if device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"device must be auto, cpu or cuda on a cluster, got {device!r}")
         self.ray = _import_ray()
+        _check_address(address)
         self._connected = not self.ray.is_initialized()
         if self._connected:
             self.ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
@@ -129,6 +132,17 @@ class Cluster:
     def _nodes(self) -> list[dict[str, float]]:
         """The resources of every machine of the cluster."""
         return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+
+
+def _check_address(address: str | None) -> None:
+    """Raises an error at once if nothing listens there: Ray itself tries for minutes."""
+    host, colon, port = (address or "").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT).close()
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"address must be HOST:PORT of a cluster's head, got {address!r}: {error}") from error
 
 
 @dataclass
