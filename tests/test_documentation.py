@@ -43,6 +43,7 @@ EPOCHS = 2  # that training takes at most
 NOT_RUN = {
     "gfgn compare my-graph/ --minutes 10": "takes ten minutes; tests/runs/test_budget.py covers it",
     "gfgn compare cora --track": "needs packages of extras; tests/runs/test_tracking.py covers it",
+    "gfgn compare cora --on ray": "needs a cluster; tests/runs/test_cluster.py covers it",
     "gfgn reproduce table1": "trains or reruns for minutes to hours; tests/paper covers it",
     "gfgn reproduce thesis": "trains for an hour; tests/paper/test_thesis.py covers its page",
     "gfgn reproduce mechanism": "trains for minutes; tests/paper/test_mechanism.py covers it",

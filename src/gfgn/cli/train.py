@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -62,6 +63,11 @@ def train(
     """
     start, console = time.perf_counter(), notes(quiet)
     with user_errors():
+        if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+            raise ValueError(
+                f"gfgn train must be one process, as it trains on the whole graph, got {processes} of torchrun; "
+                "gfgn.train.train_distributed trains on samples in several"
+            )
         if not 0 <= test < 1:
             raise ValueError(f"--test must be at least 0 and below 1, got {test}")
         given = options.all_settings(context, set_)

@@ -28,10 +28,10 @@ from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temper
 from gfgn.graph import Graph
 from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.grid import Configuration, make_replica
-from gfgn.runs.record import DatasetRecord
+from gfgn.runs.record import DatasetRecord, Row
 from gfgn.runs.search import SPACE, sample, successive_halving
 from gfgn.runs.store import Store
-from gfgn.runs.training import ProgressCallback, keep_runs
+from gfgn.runs.training import ProgressCallback, keep_rows
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Run
@@ -57,8 +57,11 @@ class _Fit:
         """The callbacks of `train_replicas`; none without a callback, as rows cost a hash of the data."""
         if self.callback is None:
             return {}
-        keep = keep_runs(self.store, DatasetRecord.of(self.dataset), config, self.device, self.callback)
-        return {"progress": keep, "status": self.callback.on_status}
+        keep, record = keep_rows(self.store, self.callback), DatasetRecord.of(self.dataset)
+        return {
+            "progress": lambda run: keep(Row.of(run, record, config, self.device), run.history),
+            "status": self.callback.on_status,
+        }
 
 
 class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -8,6 +8,7 @@ from gfgn.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gfgn.train.config import TrainConfig
+    from gfgn.train.distributed import Processes, processes, train_distributed
     from gfgn.train.evaluation import ClassReport, evaluate_classes
     from gfgn.train.layerwise import infer_layerwise
     from gfgn.train.loop import train_replicas, train_runs
@@ -35,6 +36,7 @@ __all__ = [
     "ClassReport",
     "Estimate",
     "PairedTest",
+    "Processes",
     "Replica",
     "Run",
     "Status",
@@ -51,9 +53,11 @@ __all__ = [
     "infer_layerwise",
     "keep_freed_memory",
     "paired_test",
+    "processes",
     "rank_intervals",
     "split_means",
     "summarize",
+    "train_distributed",
     "train_minibatch",
     "train_replicas",
     "train_runs",
@@ -63,6 +67,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "gfgn.train.config": "TrainConfig",
+        "gfgn.train.distributed": "Processes processes train_distributed",
         "gfgn.train.evaluation": "ClassReport evaluate_classes",
         "gfgn.train.layerwise": "infer_layerwise",
         "gfgn.train.loop": "train_replicas train_runs",

@@ -96,13 +96,13 @@ def train_minibatch(
         start = time.perf_counter()
         with fitting_threads(data), precision(config, data.y.device):
             prepared = with_features(data, find_model(model).applied(replica.options)["features"])
-            run = fit(model, *_prepare(model, prepared, replica), prepared, replica, config, reports)
+            run = fit(model, *prepare(model, prepared, replica), prepared, replica, config, reports)
         kept: dict[str, Any] = {"history": run.history if history else {}, "state": run.state if keep_state else None}
         reports.finish(index, replace(run, seconds=time.perf_counter() - start, **kept))
     return [reports.runs[index] for index in range(len(replicas))]
 
 
-def _prepare(model: str, data: Dataset, replica: Replica) -> tuple[nn.Module, Minibatches]:
+def prepare(model: str, data: Dataset, replica: Replica) -> tuple[nn.Module, Minibatches]:
     """The model with a replica's initial parameters, and its mini-batches."""
     entry, sampling = find_model(model), SAMPLING[model]
     own = [(name, value) for name, value in replica.options if name not in sampling]
@@ -145,8 +145,21 @@ def fit(
         if not best["alive"]:
             break
     net.load_state_dict(state)
-    test, loss = evaluate(net, task.test, data.metric)
-    diverged = int(best["best_epoch"]) < 0
+    tested = evaluate(net, task.test, data.metric)
+    return make_run(model, net, replica, best, history, tested, time.perf_counter() - start)
+
+
+def make_run(
+    model: str,
+    net: nn.Module,
+    replica: Replica,
+    best: Mapping[str, Tensor],
+    history: dict[str, list[float]],
+    tested: tuple[Tensor, Tensor],
+    seconds: float,
+) -> Run:
+    """The run of a net with the parameters of its best epoch; `tested` are its score and loss on the test nodes."""
+    (test, loss), diverged = tested, int(best["best_epoch"]) < 0
     return Run(
         replica=replica,
         model=model,
@@ -155,9 +168,9 @@ def fit(
         epoch=int(best["best_epoch"]),
         epochs=len(history["val"]),
         history=history,
-        seconds=time.perf_counter() - start,
+        seconds=seconds,
         num_parameters=sum(parameter.numel() for parameter in net.parameters()),
-        state=state,
+        state={name: value.detach().clone() for name, value in net.state_dict().items()},
     )
 
 

@@ -72,6 +72,7 @@ class ControlVariateBatches(NodeBatches):
 
     options = ("batch_size", "fanout")
     requires = ("layers", "hidden", "concat", "prepare")
+    keeps_state = True
 
     def __init__(
         self, net: Any, data: Dataset, train: Tensor, *, fanout: int = 2, batch_size: int = 512, seed: int = 0
