@@ -1,12 +1,13 @@
 """A graph on disk that is larger than what a process may use: packed, trained on and predicted within a limit.
 
-    python benchmarks/large.py --folder DIR [--nodes 10000000] [--edges 100000000] [--gib 8] [--level pair]
+    python benchmarks/large.py --folder DIR [--nodes 10000000] [--edges 100000000] [--gib 8] [--levels pair …]
 
 Tables are generated in DIR, which needs about 30 GB at the default sizes; the graph has about `--edges` edges, both
 directions counted. Every stage is a process of its own under `RLIMIT_DATA`: the kernel refuses it more private memory
 than `--gib`; training has a worker process, and each of the two gets half. Files are mapped and shared, so that the
-kernel can take their pages back. `peak_private_mib` is the largest private memory of the main process that was
-resident, `peak_resident_mib` counts its pages of files too. Every stage runs once.
+kernel can take their pages back. `peak_private_mib` is the largest private memory that was resident, of the process and
+its worker together; `peak_resident_mib` counts pages of files too, of the larger of the two. Every stage runs once,
+training and prediction once per level.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from pathlib import Path
 
 CLASSES, CHUNK, HIDDEN, HEADS, FANOUTS, BATCH = 8, 2**20, 64, 8, [10, 5], 1024
-STAGES = ("pack", "train", "predict")
+STAGES, LEVELS = ("pack", "train", "predict"), ("graph", "neighbor", "pair")
 
 
 def make(folder: Path, nodes: int, edges: int, features: int, train: float) -> None:
@@ -115,8 +116,16 @@ def predict(folder: Path, level: str) -> dict[str, object]:
 
 
 def private_mib() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+    """Resident private memory of this process and its children."""
+    pid, total = os.getpid(), 0
+    children = [line for task in Path("/proc/self/task").iterdir() for line in (task / "children").read_text().split()]
+    for process in (pid, *children):
+        try:
+            lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        except OSError:  # it has ended
+            continue
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+    return total / 1024
 
 
 def run_stage(name: str, folder: Path, level: str, gib: float) -> None:
@@ -135,7 +144,8 @@ def run_stage(name: str, folder: Path, level: str, gib: float) -> None:
     facts = {"pack": pack, "train": train, "predict": predict}[name](folder, level)
     facts |= {"seconds": time.perf_counter() - start, "peak_private_mib": peak[0]}
     done.set()
-    facts["peak_resident_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    every = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    facts["peak_resident_mib"] = max(resource.getrusage(who).ru_maxrss for who in every) / 1024
     print(json.dumps({"stage": name, "level": level, **facts}))
 
 
@@ -147,25 +157,25 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=208)
     parser.add_argument("--train", type=float, default=0.01, help="fraction of training nodes")
     parser.add_argument("--gib", type=float, default=8.0)
-    parser.add_argument("--level", default="pair", choices=("graph", "neighbor", "pair"))
+    parser.add_argument("--levels", nargs="+", default=LEVELS, choices=LEVELS)
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    folder, level, gib = arguments.folder, arguments.level, arguments.gib
+    folder, gib = arguments.folder, arguments.gib
     if arguments.stage:
-        run_stage(arguments.stage, folder, level, gib)
+        run_stage(arguments.stage, folder, arguments.levels[0], gib)
         return
     import common
 
     if not (folder / "edges.parquet").exists():
         make(folder, arguments.nodes, arguments.edges, arguments.features, arguments.train)
+    stages = [] if (folder / "store" / "store.json").exists() else [("pack", arguments.levels[0])]
+    stages += [(stage, level) for level in arguments.levels for stage in ("train", "predict")]
     rows = []
-    for stage in STAGES:
-        if stage == "pack" and (folder / "store" / "store.json").exists():
-            continue
-        command = [sys.executable, __file__, "--folder", str(folder), "--level", level, "--gib", str(gib)]
-        done = subprocess.run([*command, "--stage", stage], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    for stage, level in stages:
+        command = [sys.executable, __file__, "--folder", str(folder), "--levels", level, "--gib", str(gib)]
+        done = subprocess.run([*command, "--stage", stage], stdout=subprocess.PIPE, text=True)
         if done.returncode:
-            raise SystemExit(f"{stage} ended with {done.returncode}")
+            raise SystemExit(f"{stage} at level {level} ended with {done.returncode}")
         rows.append(json.loads(done.stdout.splitlines()[-1]))
         print(rows[-1], flush=True)
     common.write("large", "cpu", rows, gib=gib, features=arguments.features, fanouts=FANOUTS, batch=BATCH)
