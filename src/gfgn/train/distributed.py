@@ -29,6 +29,7 @@ from gfgn.train.checkpoint import CheckpointError
 from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig, initial_best, update_best_
 from gfgn.train.minibatch.batches import NodeBatches
+from gfgn.train.minibatch.levels import LevelBatches
 from gfgn.train.minibatch.loop import METHODS, check_sampled, evaluate, make_run, prepare
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.settings import choose_device
@@ -108,10 +109,13 @@ def train_distributed(
     The training nodes of an epoch, in a random order that all processes share, are divided into blocks of the method's
     `batch_size`. A step takes `blocks_per_step` of them, which the processes divide among them. A block has its own
     seed of samples and dropout, so that one process and several, with the same `blocks_per_step`, compute the same
-    losses up to rounding. Validation and test are those of `train_minibatch`, in the first process.
+    losses up to rounding. Buffers that a block changes, such as the running mean of a graph gate, become their mean
+    over the blocks of a step. Validation and test see the whole graph, in the first process. The data of a GFGN stay in
+    main memory: a GPU holds the blocks of a step, and in validation one chunk of one layer.
 
     Args:
-        model: A model that trains on samples of nodes: `"graphsage"`.
+        model: A model that trains on samples of nodes: `"gfgn-graph"`, `"gfgn-neighbor"`, `"gfgn-pair"` or
+            `"graphsage"`.
         data: The dataset.
         replica: The run to train.
         config: How to train, see `train_minibatch`.
@@ -134,7 +138,8 @@ def train_distributed(
         raise ValueError(f"checkpoint_every must be 1 or larger, got {checkpoint_every}")
     start = time.perf_counter()
     identity = _identity(model, data, replica, config, blocks_per_step)
-    data = with_sparse_features(data.to(own.device))
+    stays = issubclass(method, LevelBatches) and data.graph.batch is None
+    data = with_sparse_features(data.to("cpu" if stays else own.device))
     data = with_features(data, find_model(model).applied(replica.options)["features"])
     training = _Training(model, data, replica, config, own, blocks_per_step)
     path = None if checkpoint is None else Path(checkpoint) / f"run-{identity}.pt"
@@ -160,6 +165,38 @@ class _Blocks(nn.Module):
         return self.batches.loss(self.batches.batch(nodes, epoch, block))
 
 
+class _Buffers:
+    """The buffers of a net in a step: every block starts with the same ones, and the next step with their mean."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net, self.before = net, {name: value.clone() for name, value in net.named_buffers()}
+        self.mean = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in self.before.items()}
+
+    def reset(self) -> None:
+        """Before a block."""
+        self._set(self.before)
+
+    def add(self, weight: float) -> None:
+        """After a block, whose weights sum to 1 in a step."""
+        for name, value in self.net.named_buffers():
+            self.mean[name] += weight * value.detach().double()
+
+    def finish(self, own: Processes) -> None:
+        """After the last block of this process."""
+        for value in self.mean.values() if own.count > 1 else ():
+            dist.all_reduce(value)
+        self._set({name: _rounded(value, self.before[name].dtype) for name, value in self.mean.items()})
+
+    @torch.no_grad()
+    def _set(self, values: dict[str, Tensor]) -> None:
+        for name, value in self.net.named_buffers():
+            value.copy_(values[name])
+
+
+def _rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
+    return (value if dtype.is_floating_point else value.round()).to(dtype)
+
+
 class _Training:
     """The state of a run."""
 
@@ -168,6 +205,7 @@ class _Training:
     ) -> None:
         self.model, self.data, self.replica, self.config, self.own = model, data, replica, config, own
         self.net, batches = prepare(model, data, replica)
+        self.net.to(own.device)
         assert isinstance(batches, NodeBatches)
         self.batches, self.blocks_per_step = batches, blocks_per_step
         blocks = _Blocks(self.net, batches)
@@ -207,15 +245,18 @@ class _Training:
         # A process without a block of a shorter last step takes part with weight 0.
         mine = list(range(rank, len(blocks), count)) or [0]
         self.optimizer.zero_grad()
-        total = 0.0
+        total, buffers = 0.0, _Buffers(self.net)
         for number in mine:
             weight = blocks[number].numel() / nodes if rank < len(blocks) else 0.0
+            buffers.reset()
             seed = int(key_of(self.replica.seed, epoch, first + number)) >> 1
             with nullcontext() if self.shared is None or number == mine[-1] else self.shared.no_sync():
                 with seeded_dropout(seed):
                     loss = self.loss(blocks[number], epoch, first + number) * weight
                 (loss * count).backward()  # the mean over processes is the sum over blocks
+            buffers.add(weight)
             total += loss.item()
+        buffers.finish(self.own)
         self.optimizer.step()
         return total
 
@@ -238,7 +279,7 @@ class _Training:
     def save(self, path: Path) -> None:
         """Writes a checkpoint."""
         content = {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), "best": self.best}
-        content |= {"best_state": self.best_state, "history": self.history}
+        content |= {"best_state": self.best_state, "history": self.history, "buffers": dict(self.net.named_buffers())}
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as unfinished:
             torch.save(content, unfinished)
@@ -250,6 +291,8 @@ class _Training:
         try:
             content = torch.load(io.BytesIO(data), map_location=self.own.device, weights_only=True)
             self.net.load_state_dict(content["net"])
+            for name, value in self.net.named_buffers():  # those that are no part of the state, too
+                value.copy_(content["buffers"][name])
             self.optimizer.load_state_dict(content["optimizer"])
             self.best = {name: content["best"][name].cpu() for name in self.best}
             self.best_state = {name: content["best_state"][name] for name in self.best_state}

@@ -160,8 +160,8 @@ def _write_runs(
             np.save(scratch / f"{len(runs)}w.npy", weight)
         runs.append(
             (
-                np.load(scratch / f"{len(runs)}.npy", mmap_mode="r"),
-                None if weight is None else np.load(scratch / f"{len(runs)}w.npy", mmap_mode="r"),
+                np.load(scratch / f"{len(runs)}.npy", mmap_mode="r", allow_pickle=False),
+                None if weight is None else np.load(scratch / f"{len(runs)}w.npy", mmap_mode="r", allow_pickle=False),
             )
         )
         pending.clear()

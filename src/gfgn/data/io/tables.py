@@ -127,7 +127,8 @@ class Table:
             raw = [self._raw[index] for index in indices]
             texts = [name for name, index in zip(raw, indices, strict=True) if _is_text(self.types[self.names[index]])]
             coded = texts if size * self._longest_row(texts) > most_memory(self._size) else self._coded
-            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=coded)
+            # Pre-buffered row groups would stay in memory until the end.
+            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=coded, pre_buffer=False)
             for batch in file.iter_batches(size, columns=raw, use_threads=False):
                 batch.validate(full=True)  # a damaged file may decode to invalid UTF-8
                 if batch.num_rows:

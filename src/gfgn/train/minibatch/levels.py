@@ -68,9 +68,10 @@ class LevelBatches(NodeBatches):
     def batch(self, nodes: Tensor, epoch: int, step: int) -> LevelBatch:
         self.sampler.set_epoch(epoch)
         sample = self.sampler.sample(nodes, step)
-        graph = self.sampler.graph(sample).to(self.x.device, self.dtype)
-        x = take_rows(self.x, torch.from_numpy(sample.node).to(self.x.device))
-        return LevelBatch(x, graph, sample.nodes_per_hop, sample.edges_per_hop, self.y[nodes])
+        device = next(self.net.parameters()).device  # the data may be elsewhere
+        graph = self.sampler.graph(sample).to(device, self.dtype)
+        x = take_rows(self.x, torch.from_numpy(sample.node).to(self.x.device)).to(device)
+        return LevelBatch(x, graph, sample.nodes_per_hop, sample.edges_per_hop, self.y[nodes].to(device))
 
     def loss(self, batch: LevelBatch) -> Tensor:
         """The mean loss of the training nodes."""

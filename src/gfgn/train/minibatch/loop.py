@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from gfgn.data.dataset import Dataset
+from gfgn.nn.model import GFGN
 from gfgn.nn.registry import find_model, known_model
 from gfgn.ops.seeded import seeded_dropout
 from gfgn.train import metrics
 from gfgn.train.batch import HISTORY
 from gfgn.train.config import TrainConfig, initial_best, update_best_
+from gfgn.train.layerwise import infer_layerwise
 from gfgn.train.minibatch.batches import Minibatches
 from gfgn.train.minibatch.graphsage import NeighborBatches
 from gfgn.train.minibatch.graphsaint import SaintBatches
@@ -192,8 +194,14 @@ def _train_epoch(
 
 @torch.no_grad()
 def evaluate(net: nn.Module, part: Part, metric: str) -> tuple[Tensor, Tensor]:
-    """`[1]` score and `[1]` loss of a model on the nodes of a part, on the CPU in float64."""
+    """`[1]` score and `[1]` loss of a model on the nodes of a part, on the CPU in float64.
+
+    A GFGN on another device than the part, which may be larger than that device, computes layer by layer.
+    """
     net.eval()
-    logits = net(part.x, part.graph).unsqueeze(0)
+    if isinstance(net, GFGN) and next(net.parameters()).device != part.x.device:
+        logits = infer_layerwise(net, part.x, part.graph).unsqueeze(0)
+    else:
+        logits = net(part.x, part.graph).unsqueeze(0)
     score, loss = metrics.evaluate(metric, logits, part.y, part.masks, part.weights())
     return score.double().cpu(), loss.double().cpu()
