@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from torch_geometric.data import Data
 from gfgn import GFGN, Graph
 from gfgn.data import DataError, GraphStore, pack, pack_tables, read
 from gfgn.data.io.stream import sort_edges
+from gfgn.data.io.tables import Table
 from gfgn.graph import merge_edges, symmetrize
 from gfgn.sampling import NeighborLoader, NeighborSampler
 from gfgn.train import infer_layerwise
@@ -128,3 +131,17 @@ def test_errors_name_the_folder_and_the_column(tmp_path: Path) -> None:
         DataError, match=r"column 'f1' holds 1 missing or infinite values in rows 1 to 50, expected num"
     ):
         pack_tables(folder / "nodes.parquet", folder / "edges.parquet", tmp_path / "new")
+
+
+def test_reading_a_table_keeps_nothing(tmp_path: Path) -> None:
+    """What has been read of a Parquet file is freed, row group by row group."""
+    rows, groups = 20_000, 40
+    columns = {f"f{k}": np.random.default_rng(k).normal(size=rows) for k in range(5)}
+    with pq.ParquetWriter(tmp_path / "nodes.parquet", pa.table(columns).schema) as writer:
+        for _ in range(groups):
+            writer.write_table(pa.table(columns))
+    size, before = (tmp_path / "nodes.parquet").stat().st_size, pa.total_allocated_bytes()
+    table, most = Table(tmp_path / "nodes.parquet", "nodes.parquet", size), 0
+    for _ in table.batches(list(columns), 10_000):
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < size / 4

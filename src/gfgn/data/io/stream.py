@@ -73,6 +73,7 @@ def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> tup
     row = 0
     for columns in table.batches([*roles.features, *others], NODE_BATCH):
         rows = slice(row, row + len(columns[0]))
+        block = np.empty((len(columns[0]), len(roles.features)), np.float32)  # the file is written row by row
         for k, (name, column) in enumerate(zip(roles.features, columns, strict=False)):
             values = _numbers(column)
             if values is None or not np.isfinite(values).all():
@@ -81,7 +82,8 @@ def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> tup
                 )
                 where = f"{table.label}: column {name!r} holds {problem} in rows {row + 1} to {rows.stop}"
                 raise DataError(f"{where}, expected numbers; drop it, or read the graph without streaming")
-            x[rows, k] = values
+            block[:, k] = values
+        x[rows] = block
         rest = columns[len(roles.features) :]
         if roles.label:
             y[rows] = _label_codes(rest[0], classes, table.label, roles.label)
