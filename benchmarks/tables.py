@@ -216,9 +216,8 @@ def sampler() -> str:
     found: dict[str, dict[str, Row]] = {}
     for machine, problem in problems("sampler"):
         fanouts = " × ".join(map(str, problem["fanouts"]))
-        found.setdefault(f"{problem['batch']:,} seeds, fan-out {fanouts}, {machine}", {})[problem["contender"]] = (
-            problem
-        )
+        title = f"{problem['batch']:,} seeds, fan-out {fanouts}, {machine}"
+        found.setdefault(title, {}).setdefault(problem["contender"], problem)  # the first, measured with its peers
     rows = []
     for title, by_name in found.items():
         if "gfgn" not in by_name:
