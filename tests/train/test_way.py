@@ -42,7 +42,7 @@ def test_parts_predict_the_memory_of_the_whole(model: str, data: Dataset, monkey
 
 def test_the_way_and_its_reason(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     way = memory.choose_way("gfgn-pair", data, Replica(), "cpu")
-    assert (way.sampled, way.reason) == (False, f"{data.name}: every step takes the whole graph")
+    assert (way.sampled, way.reason) == (False, f"{data.name}: every step takes the whole graph, which is small")
     monkeypatch.setattr(memory, "NODES", 500)
     needed = memory.epoch_memory("gfgn-pair", data, Replica(), "cpu")
     for free, sampled in ((2 * needed, False), (needed, True)):

@@ -45,7 +45,9 @@ def choose_way(model: str, data: Dataset, replica: Replica, device: str, togethe
     Their memory is measured: an epoch is trained on two parts of the graph, and grows with the number of nodes from
     there on. A graph that is no larger than these parts is not measured.
     """
-    if data.num_nodes <= 2 * NODES or data.graph.batch is not None:
+    if data.graph.batch is not None:
+        return Way(False, f"{data.name}: every step takes whole graphs")
+    if data.num_nodes <= 2 * NODES:
         return Way(False, f"{data.name}: every step takes the whole graph, which is small")
     needed, free = together * epoch_memory(model, data, replica, device), free_memory(device)
     facts = f"an epoch needs {_gib(needed)}, measured on parts of it, and {_gib(free)} are free on {device}"
