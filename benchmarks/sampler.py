@@ -34,38 +34,38 @@ def with_scipy(graph: Graph, fanouts: Sequence[int]) -> Contender:
     size = (graph.num_nodes, graph.num_nodes)
     matrix = scipy.sparse.csr_array((np.ones(graph.num_edges, np.int8), rows.idx.numpy(), rows.ptr.numpy()), shape=size)
 
-    def sample(seeds: torch.Tensor, step: int) -> int:
-        generator, frontier, count = np.random.default_rng(step), seeds.numpy(), 0
-        seen = np.zeros(graph.num_nodes, bool)
-        seen[frontier] = True
-        for fanout in fanouts:
-            part = matrix[frontier]
-            row = np.repeat(np.arange(frontier.size), np.diff(part.indptr))
-            order = np.lexsort((generator.random(row.size), row))
-            rank = np.arange(row.size) - part.indptr[row]
-            source = part.indices[order[rank < fanout]]
-            count += source.size
-            new = np.unique(source)
-            frontier = new[~seen[new]]
-            seen[frontier] = True
-        return count
+    def draw(frontier: np.ndarray, fanout: int, generator: np.random.Generator) -> np.ndarray:
+        part = matrix[frontier]
+        row = np.repeat(np.arange(frontier.size), np.diff(part.indptr))
+        order = np.lexsort((generator.random(row.size), row))
+        rank = np.arange(row.size) - part.indptr[row]
+        return part.indices[order[rank < fanout]]
 
-    return sample
+    return hop_by_hop(graph, fanouts, draw)
 
 
 def with_numpy(graph: Graph, fanouts: Sequence[int]) -> Contender:
     """Draws with replacement by indexing alone, the fastest way without compiled code; repeated edges stay."""
     ptr, idx = graph.by_target.ptr.numpy(), graph.by_target.idx.numpy()
 
+    def draw(frontier: np.ndarray, fanout: int, generator: np.random.Generator) -> np.ndarray:
+        degree = ptr[frontier + 1] - ptr[frontier]
+        frontier, degree = frontier[degree > 0], degree[degree > 0]
+        drawn = (generator.random((frontier.size, fanout)) * degree[:, None]).astype(np.int64)
+        return idx[(ptr[frontier][:, None] + drawn).ravel()]
+
+    return hop_by_hop(graph, fanouts, draw)
+
+
+def hop_by_hop(graph: Graph, fanouts: Sequence[int], draw: Callable[..., np.ndarray]) -> Contender:
+    """Draws the sources of every hop's new nodes; the sample is the number of edges."""
+
     def sample(seeds: torch.Tensor, step: int) -> int:
         generator, frontier, count = np.random.default_rng(step), seeds.numpy(), 0
         seen = np.zeros(graph.num_nodes, bool)
         seen[frontier] = True
         for fanout in fanouts:
-            degree = ptr[frontier + 1] - ptr[frontier]
-            frontier, degree = frontier[degree > 0], degree[degree > 0]
-            drawn = (generator.random((frontier.size, fanout)) * degree[:, None]).astype(np.int64)
-            source = idx[(ptr[frontier][:, None] + drawn).ravel()]
+            source = draw(frontier, fanout, generator)
             count += source.size
             new = np.unique(source)
             frontier = new[~seen[new]]

@@ -64,7 +64,7 @@ def launch(graph: Path, out: Path, *paths: Path) -> str:
     return done.stderr
 
 
-def check(found: dict[str, Any], expected: dict[str, Any]) -> None:
+def assert_losses_of_one(found: dict[str, Any], expected: dict[str, Any]) -> None:
     (history,), (of_one,) = found["history_"], expected["history_"]
     assert len(of_one["train_loss"]) == 12
     assert of_one["train_loss"][-1] < of_one["train_loss"][0]
@@ -75,7 +75,7 @@ def check(found: dict[str, Any], expected: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_two_processes_have_the_losses_of_one(graph: Path, alone: dict[str, Any], tmp_path: Path) -> None:
     launch(graph, tmp_path / "model")
-    check(fitted(tmp_path / "model"), alone)
+    assert_losses_of_one(fitted(tmp_path / "model"), alone)
 
 
 @pytest.mark.slow
@@ -83,4 +83,4 @@ def test_a_killed_process(graph: Path, alone: dict[str, Any], tmp_path: Path) ->
     (tmp_path / "sitecustomize.py").write_text(KILL)
     said = launch(graph, tmp_path / "model", tmp_path)
     assert "Signal 9 (SIGKILL)" in said or "exitcode: -9" in said
-    check(fitted(tmp_path / "model"), alone)
+    assert_losses_of_one(fitted(tmp_path / "model"), alone)
