@@ -1,6 +1,9 @@
 """Graph stores: the same graph from memory and from tables, in bounded memory, and batches that are read from files."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from gfgn import GFGN, Graph
-from gfgn.data import DataError, GraphStore, pack, pack_tables, read
+from gfgn.data import DataError, GraphStore, dimensions, pack, pack_tables, read
 from gfgn.data.io.stream import sort_edges
 from gfgn.data.io.tables import Table
 from gfgn.graph import merge_edges, symmetrize
@@ -131,6 +134,44 @@ def test_errors_name_the_folder_and_the_column(tmp_path: Path) -> None:
         DataError, match=r"column 'f1' holds 1 missing or infinite values in rows 1 to 50, expected num"
     ):
         pack_tables(folder / "nodes.parquet", folder / "edges.parquet", tmp_path / "new")
+
+
+def damaged(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        if name == "store.json":
+            facts = json.loads((folder / name).read_text())
+            (folder / name).write_text(json.dumps(change(facts)))
+        else:
+            np.save(folder / name, change(np.load(folder / name)))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damaged("store.json", lambda facts: [facts]), r"store\.json has another format, expected 1"),
+        (damaged("store.json", lambda facts: {"format": 1}), r"store\.json is damaged, expected name, num_classes"),
+        (damaged("store.json", lambda facts: facts | {"name": 3}), r"store\.json is damaged"),
+        (damaged("store.json", lambda facts: facts | {"weighted": True}), r"weight\.npy cannot be read"),
+        (lambda folder: (folder / "x.npy").write_bytes(b"\x93NUMPY"), r"x\.npy cannot be read"),
+        (lambda folder: (folder / "y.npy").write_bytes(b""), r"y\.npy cannot be read"),
+        (damaged("idx.npy", lambda idx: idx.astype(np.int64)), r"idx\.npy has another type, int64 with 1 dim"),
+        (damaged("idx.npy", lambda idx: idx + 10**6), r"idx\.npy must have sources from 0 to 59"),
+        (damaged("idx.npy", lambda idx: idx - 1), r"idx\.npy must have sources"),
+        (damaged("idx.npy", lambda idx: idx[:-1]), r"ptr\.npy must ascend from 0 to \d+, the number of edges"),
+        (damaged("ptr.npy", lambda ptr: np.where(ptr == ptr[3], ptr[-1], ptr)), r"ptr\.npy must ascend"),
+        (damaged("ptr.npy", lambda ptr: ptr[:0]), r"ptr\.npy must ascend"),
+        (damaged("x.npy", lambda x: x[:-1]), r"x\.npy has 59 rows, expected 60"),
+        (damaged("parts.npy", lambda parts: parts[:, :-1]), r"parts\.npy has 59 columns, expected 60"),
+    ],
+)
+def test_a_damaged_store(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
+    pack(dimensions(60), tmp_path / "store")
+    GraphStore.open(tmp_path / "store")
+    damage(tmp_path / "store")
+    with pytest.raises(DataError, match=message):
+        GraphStore.open(tmp_path / "store")
 
 
 def test_reading_a_table_keeps_nothing(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,16 @@ from gfgn.data.splits import Split
 FORMAT, FACTS = 1, "store.json"
 ROWS = 2**16  # rows that are written at a time
 Array = NDArray[Any]
+ARRAYS = {  # the kinds of values that each array may have, and its number of dimensions
+    "ptr": ("i8", (1,)),
+    "idx": ("i4", (1,)),
+    "weight": ("f4", (1,)),
+    "x": ("f4", (2,)),
+    "y": ("i8 b1", (1, 2)),
+    "parts": ("i1", (2,)),
+}
+_FACTS = {"name": str, "num_classes": int, "metric": str, "feature_names": list, "class_names": list, "weighted": bool}
+TYPES = (_FACTS, _FACTS | {"class_names": type(None)})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,24 +59,20 @@ class GraphStore:
 
     @staticmethod
     def open(folder: Path | str) -> GraphStore:
-        """Opens the folder that `pack` or `gfgn datasets pack` wrote."""
+        """Opens the folder that `pack` or `gfgn datasets pack` wrote. The edges are read once, to check them."""
         folder = Path(folder)
         try:
             facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(f"{folder} is not a graph store, expected a folder with {FACTS}: {error}") from None
-        if facts.pop("format", None) != FORMAT:
+        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
             raise DataError(f"{folder / FACTS} has another format, expected {FORMAT}")
-        weighted = facts.pop("weighted")
-        arrays: dict[str, Any] = {name: _open(folder, name) for name in ("ptr", "idx", "x", "y", "parts")}
-        store = GraphStore(**facts, **arrays, weight=_open(folder, "weight") if weighted else None)
-        nodes, edges = store.num_nodes, store.num_edges
-        for name in ("x", "y"):
-            if arrays[name].shape[0] != nodes:
-                raise DataError(f"{folder}/{name}.npy has {arrays[name].shape[0]} rows, expected {nodes}")
-        if int(store.ptr[-1]) != edges:
-            raise DataError(f"{folder}/ptr.npy ends with {int(store.ptr[-1])}, expected {edges}, the number of edges")
-        return store
+        if {name: type(value) for name, value in facts.items()} not in TYPES:
+            raise DataError(f"{folder / FACTS} is damaged, expected {', '.join(TYPES[0])}, got {', '.join(facts)}")
+        names = ARRAYS if facts.pop("weighted") else {name: ARRAYS[name] for name in ARRAYS if name != "weight"}
+        arrays: dict[str, Any] = {"weight": None} | {name: _open(folder, name) for name in names}
+        _check(folder, arrays)
+        return GraphStore(**facts, **arrays)
 
     @property
     def num_nodes(self) -> int:
@@ -169,12 +175,37 @@ def write_facts(
     replace_text(folder / FACTS, json.dumps(facts) + "\n")
 
 
+def _check(folder: Path, arrays: dict[str, Any]) -> None:
+    """Compiled code reads the edges without looking: offsets and sources outside of the graph must not get there."""
+    for name, (kinds, dimensions) in ARRAYS.items():
+        array = arrays[name]
+        if array is not None and (array.dtype.str[1:] not in kinds.split() or array.ndim not in dimensions):
+            raise DataError(f"{folder}/{name}.npy has another type, {array.dtype} with {array.ndim} dimensions")
+    ptr, idx, nodes = arrays["ptr"], arrays["idx"], arrays["ptr"].size - 1
+    if nodes < 0 or ptr[0] != 0 or ptr[-1] != idx.size or any(np.any(np.diff(part) < 0) for part in _blocks(ptr, 1)):
+        raise DataError(f"{folder}/ptr.npy must ascend from 0 to {idx.size}, the number of edges")
+    if any(part.min() < 0 or part.max() >= nodes for part in _blocks(idx)):
+        raise DataError(f"{folder}/idx.npy must have sources from 0 to {nodes - 1}")
+    sizes = {"x": nodes, "y": nodes, "weight": idx.size}
+    for name, size in sizes.items():
+        if arrays[name] is not None and arrays[name].shape[0] != size:
+            raise DataError(f"{folder}/{name}.npy has {arrays[name].shape[0]} rows, expected {size}")
+    if arrays["parts"].shape[1] != nodes:
+        raise DataError(f"{folder}/parts.npy has {arrays['parts'].shape[1]} columns, expected {nodes}")
+
+
+def _blocks(array: Array, overlap: int = 0) -> Iterator[Array]:
+    for low in range(0, array.size, 64 * ROWS):
+        yield array[low : low + 64 * ROWS + overlap]
+
+
 def _open(folder: Path, name: str) -> Array:
     path = folder / f"{name}.npy"
     try:
-        values: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError:  # an array of no values cannot be mapped
-        values = np.load(path, allow_pickle=False)
-    except OSError as error:
+        try:
+            values: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError:  # an array of no values cannot be mapped
+            values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     return values
