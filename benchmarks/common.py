@@ -51,7 +51,7 @@ def device_name(device: str) -> str:
 
 def environment(device: str) -> dict[str, str]:
     versions = {"device": device_name(device), "python": platform.python_version()}
-    for package in ("torch", "torch-geometric", "triton", "numba", "numpy"):
+    for package in ("torch", "torch-geometric", "triton", "llvmlite", "numpy"):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

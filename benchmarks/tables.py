@@ -211,15 +211,71 @@ def study_profile() -> str:
     return markdown(["processor time", *by_level], rows)
 
 
+def sampler() -> str:
+    """The time of a batch beside the peers', which take the same seeds."""
+    found: dict[str, dict[str, Row]] = {}
+    for machine, problem in problems("sampler"):
+        fanouts = " × ".join(map(str, problem["fanouts"]))
+        title = f"{problem['batch']:,} seeds, fan-out {fanouts}, {machine}"
+        found.setdefault(title, {}).setdefault(problem["contender"], problem)  # the first, measured with its peers
+    rows = []
+    for title, by_name in found.items():
+        if "gfgn" not in by_name:
+            continue
+        own = by_name["gfgn"]
+        cells = [title, time(own["milliseconds"]), f"{own['edges_per_second'] / 1e6:.1f}M"]
+        for peer in ("scipy", "pyg_k_hop"):
+            ratio = by_name[peer]["milliseconds"] / own["milliseconds"] if peer in by_name else None
+            cells.append(times(ratio))
+        rows.append(cells)
+    header = ["a batch", "gfgn", "edges per second", "time of SciPy's row slicing", "of PyG's `k_hop_subgraph`"]
+    return markdown(header, rows)
+
+
+def large() -> str:
+    rows = []
+    for machine, problem in problems("large"):
+        stage = problem["stage"] if problem["stage"] == "pack" else f"{problem['stage']}, level {problem['level']}"
+        spent = problem.get("epoch_seconds", problem["seconds"])
+        memories = [f"{problem[name] / 1024:.1f} GiB" for name in ("peak_private_mib", "peak_resident_mib")]
+        rows.append([f"{stage}, {machine}", f"{spent:,.0f} s", *memories])
+    return markdown(["stage", "time", "peak of private memory", "with pages of files"], rows)
+
+
+def sampled() -> str:
+    by_level: dict[str, dict[str, Row]] = {}
+    for _, problem in problems("sampled"):
+        by_level.setdefault(problem["level"], {})[problem["way"]] = problem
+    rows = []
+    for level, ways in by_level.items():
+        whole, samples = ways["whole graph"], ways["samples"]
+        cells = [f"{way['test']:.2f}% ({way['epochs']:.0f} epochs)" for way in (whole, samples)]
+        rows.append([level, *cells, f"{samples['difference']:+.2f}"])
+    return markdown(["level", "whole graph", "samples", "difference, points"], rows)
+
+
+def layerwise() -> str:
+    rows = []
+    for _, problem in problems("layerwise"):
+        errors = (f"{problem[name]:.0e}" for name in ("relative_error", "probability_error"))
+        rows.append([problem["level"], f"{problem['largest_logit']:.1f}", f"{problem['logit_error']:.0e}", *errors])
+    header = ["level", "largest logit", "largest difference of a logit", "relative to the largest logit"]
+    return markdown([*header, "of a probability"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "batch-invariance": batch_invariance,
+    "large": large,
     "layer": layer,
     "layer-forms": layer_forms,
+    "layerwise": layerwise,
     "attention": attention,
     "pair_aggregate": lambda: operator("pair_aggregate"),
     "propagate": lambda: operator("propagate"),
     "building": building,
     "exponents": exponents,
+    "sampled": sampled,
+    "sampler": sampler,
     "study-profile": study_profile,
 }
 

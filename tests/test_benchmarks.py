@@ -151,3 +151,11 @@ def test_every_table_is_on_a_page(benchmarks: Benchmarks) -> None:
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
     names = [match[1] for match in benchmarks.tables.BLOCK.findall(pages)]
     assert set(names) == set(benchmarks.tables.TABLES)
+
+
+def test_samplers_of_peers_draw_as_many_edges(benchmarks: Benchmarks, graph: Graph) -> None:
+    sampler, seeds = benchmarks.sampler, torch.arange(0, 60, 2)
+    expected = int(graph.row_lengths[seeds].clamp(max=3).sum())
+    assert sampler.with_gfgn(graph, [3])(seeds, 0) == sampler.with_scipy(graph, [3])(seeds, 0) == expected
+    connected = int((graph.row_lengths[seeds] > 0).sum())
+    assert sampler.with_numpy(graph, [3])(seeds, 0) == 3 * connected

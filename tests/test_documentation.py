@@ -24,6 +24,7 @@ import pytest
 import typer
 import yaml
 from estimator.tables import write_tables
+from torch.distributed.run import parse_args
 from torch_geometric.datasets import Planetoid
 from typer.testing import CliRunner
 
@@ -43,6 +44,7 @@ EPOCHS = 2  # that training takes at most
 NOT_RUN = {
     "gfgn compare my-graph/ --minutes 10": "takes ten minutes; tests/runs/test_budget.py covers it",
     "gfgn compare cora --track": "needs packages of extras; tests/runs/test_tracking.py covers it",
+    "gfgn compare cora --on ray": "needs a cluster; tests/runs/test_cluster.py covers it",
     "gfgn reproduce table1": "trains or reruns for minutes to hours; tests/paper covers it",
     "gfgn reproduce thesis": "trains for an hour; tests/paper/test_thesis.py covers its page",
     "gfgn reproduce mechanism": "trains for minutes; tests/paper/test_mechanism.py covers it",
@@ -122,7 +124,7 @@ class Reader:
         assert fits, f"{expression} is {shape}, not [{', '.join(stated)}]"
 
     def console(self, block: Block) -> None:
-        programs = {"gfgn": self.gfgn, "make": find_target, "pip": find_requirements}
+        programs = {"gfgn": self.gfgn, "make": find_target, "pip": find_requirements, "torchrun": find_module}
         for number, line in enumerate(block.text.splitlines(), block.line + 1):
             where = f"{block.page}:{number}"
             assert line.startswith("$ "), f"{where}: a line must be a command after `$ `, got {line!r}"
@@ -206,6 +208,14 @@ def recipe(target: str) -> list[list[str]]:
     rule = re.search(rf"^{re.escape(target)}:.*\n((?:\t.*\n)+)", text, flags=re.M)
     assert rule is not None, f"the Makefile has no target {target}"
     return [shlex.split(line) for line in re.findall(r"^\t\$\(BIN\)/(gfgn .*)$", rule[1], flags=re.M)]
+
+
+def find_module(command: list[str]) -> str:
+    """Checks the options of `torchrun` and of the command that it starts; tests/cli/test_torchrun.py runs one."""
+    given = parse_args(command[1:])
+    assert (given.module, given.training_script) == (True, "gfgn")
+    parse(["gfgn", *given.training_script_args])
+    return ""
 
 
 def find_requirements(command: list[str]) -> str:
@@ -372,7 +382,8 @@ def test_the_models_page_lists_the_registry() -> None:
         ("python", "import torch\nx, y = torch.ones(2, 3)  # x: [3]; y: [1, 3]", r"y is \[3\], not \[1, 3\]"),
         ("python", "1 + 1, (2, 0.5)  # 2, (2, 0.25)", "not equal"),
         ("console", "gfgn models", "must be a command after"),
-        ("console", "$ unknown", "must be of gfgn, make, pip, got unknown"),
+        ("console", "$ unknown", "must be of gfgn, make, pip, torchrun, got unknown"),
+        ("console", "$ torchrun -m gfgn train --unknown", "No such option"),
         ("console", "$ gfgn unknown", "No such command"),
         ("console", "$ gfgn compare --unknown", "No such option"),
         ("console", "$ gfgn compare --splits many", "valid integer"),

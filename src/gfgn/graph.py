@@ -67,6 +67,7 @@ class Graph:
         given_order: `edge_position`, or `None` if the edges were given in the order of `by_target`.
         batch: `[N]`, the graph that each node belongs to, or `None` for a single graph.
         num_targets: Number of targets of a bipartite graph, which are its first nodes; `None` for any other graph.
+        num_seeds: Number of nodes that a sample was drawn for, which are its first ones; `None` for a whole graph.
     """
 
     num_nodes: int
@@ -83,6 +84,7 @@ class Graph:
     given_order: Tensor | None
     batch: Tensor | None
     num_targets: int | None = None
+    num_seeds: int | None = None
 
     # --- constructors -----------------------------------------------------------------------------
 
@@ -271,6 +273,25 @@ class Graph:
         """
         return _bipartite(edge_index, size, edge_weight, batch, batch_size, duplicates, dtype)
 
+    @staticmethod
+    def from_sample(batch: Data) -> Graph:
+        """Builds the graph of a batch of `gfgn.sampling.NeighborLoader`, with the weights of its edges: `norm` and
+        `row_norm` are those of the whole graph, corrected for the sampling."""
+        missing = [name for name in ("norm", "row_norm", "batch_size") if getattr(batch, name, None) is None]
+        if missing:
+            raise ValueError(f"batch must come from gfgn.sampling.NeighborLoader, got one without {', '.join(missing)}")
+        graph = Graph.from_edge_index(batch.edge_index, batch.num_nodes, dtype=batch.norm.dtype)
+        norm, row_norm = torch.zeros_like(graph.norm), torch.zeros_like(graph.row_norm)
+        norm[graph.edge_position], row_norm[graph.edge_position] = batch.norm, batch.row_norm
+        return dataclasses.replace(
+            graph,
+            norm=norm,
+            row_norm=row_norm,
+            reverse_norm=norm[graph.transpose],
+            reverse_row_norm=row_norm[graph.transpose],
+            num_seeds=batch.batch_size,
+        )
+
     # --- derived tensors --------------------------------------------------------------------------
 
     @property
@@ -330,7 +351,10 @@ class Graph:
         changes: dict[str, Any] = _normalization(
             graph.by_target, graph.by_source, graph.transpose, weight, dtype, symmetric
         )
-        if graph.num_targets is not None:
+        if graph.num_seeds is not None:  # the weights of a sample are not those of its own degrees
+            names = ("degree", "norm", "row_norm", "reverse_norm", "reverse_row_norm")
+            changes = {name: getattr(graph, name).to(dtype) for name in names}
+        elif graph.num_targets is not None:
             changes = _bipartite_normalization(graph.by_target, graph.transpose, weight, dtype)
         return dataclasses.replace(graph, weight=weight, **changes)
 
@@ -817,6 +841,7 @@ def first_edges(graph: Graph, num_nodes: int, num_edges: int) -> Graph:
         transpose=transpose,
         given_order=number[position],
         batch=None if graph.batch is None else graph.batch[:num_nodes],
+        num_seeds=graph.num_seeds,
     )
 
 

@@ -39,6 +39,9 @@ NAMES = {
     "WeakIdKeyDictionary": "torch.utils.weak.WeakIdKeyDictionary",
     "TorchDispatchMode": "torch.utils._python_dispatch.TorchDispatchMode",
     "schema_arguments": "torch.ops.aten.rand.generator._schema.arguments",
+    "call_on_cpu": "torch.ops.aten.rand.generator.redispatch",
+    "call_on_cpu, the kernel": "torch._C.DispatchKey.CPU",
+    "call_on_cpu, the kernels": "torch._C.DispatchKeySet",
     "default_generator, of a CPU": "torch.default_generator",
     "default_generator, of MPS": "torch.mps._get_default_mps_generator",
 }
@@ -168,7 +171,7 @@ def test_no_other_module_uses_private_names_of_pytorch() -> None:
 
 
 @pytest.mark.skipif(not PROJECT.exists(), reason="not a checkout of the repository")
-@pytest.mark.parametrize("name", ["torch", "numba"])
+@pytest.mark.parametrize("name", ["torch", "llvmlite"])
 def test_installed_version_is_in_the_supported_range(name: str) -> None:
     dependencies = map(Requirement, tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dependencies"])
     (requirement,) = (one for one in dependencies if one.name == name)

@@ -12,7 +12,7 @@ from gfgn.paper.analyses import ANALYSES
 
 MODULES = (
     *("analyses", "spectral", "motivation", "parameters", "scores", "mechanism", "thesis", "cornell"),
-    *("claims", "evidence", "rules"),
+    *("claims", "evidence", "rules", "rules.accuracy", "rules.gates", "rules.method"),
 )
 
 

@@ -31,8 +31,8 @@ def make_rows(generator: np.random.Generator, sigma: float, seeds: int = 10, **h
 
 def make_cell(generator: np.random.Generator, sigma: float = 0.01, dataset: str = "toy") -> CellRuns:
     chosen, others = make_rows(generator, sigma), make_rows(generator, sigma, 1, lr=0.5)
-    spreads = {(c, m): spread_of(chosen, m, NODES) for c in (True, False) for m in MEASURES}
-    return CellRuns(Cell(dataset, "gfgn-graph"), dataset, TrainConfig(5, 5), tuple(chosen), tuple(others), spreads)
+    nodes = dict.fromkeys(MEASURES, NODES)
+    return CellRuns(Cell(dataset, "gfgn-graph"), dataset, TrainConfig(5, 5), tuple(chosen), tuple(others), nodes)
 
 
 def test_the_spread_is_that_of_seeds_not_of_splits() -> None:
@@ -104,23 +104,31 @@ def test_a_sample_has_every_cell_and_no_run_twice() -> None:
     sizes = {"small": WORK // 12, "large": 10 * WORK}
     picks = draw_sample(cells, sizes, 1, False)
     small, large = ([pick for pick in picks if pick.runs.data == name] for name in ("small", "large"))
-    assert [len(small), len(large)] == [12 + 1, 1 + 1]  # at random, and the one that stands out
-    assert sum(pick.random for pick in small) == 12
+    assert [len(small), len(large)] == [12 + 2, 1 + 2]  # at random, and those that stand out
+    assert sum(pick.what_for == "sample" for pick in small) == 12
     for runs in cells["small"]:
-        own = [pick for pick in small if pick.runs is runs and pick.random]
+        own = [pick for pick in small if pick.runs is runs and pick.what_for == "sample"]
         assert [pick.chosen for pick in own] == [True, False, True, True]
         assert len({pick.row.replica.split for pick in own if pick.chosen}) == 3
     assert picks == draw_sample(cells, sizes, 1, False)
     assert picks != draw_sample(cells, sizes, 2, False)
     full = draw_sample(cells, sizes, 1, True)
     for runs in cells["large"]:
-        assert sorted(pick.chosen for pick in full if pick.runs is runs and pick.random) == [False, True, True]
+        assert sorted(pick.chosen for pick in full if pick.runs is runs and pick.what_for == "sample") == [
+            False,
+            True,
+            True,
+        ]
 
 
 def test_the_run_that_stands_out_is_in_the_sample() -> None:
     runs = make_cell(np.random.default_rng(0))
     forged = replace(runs.chosen[57], test=runs.chosen[57].test + 0.08)
-    runs = replace(runs, chosen=(*runs.chosen[:57], forged, *runs.chosen[58:]))
+    honest, runs = runs, replace(runs, chosen=(*runs.chosen[:57], forged, *runs.chosen[58:]))
+    elsewhere = [each.spread_elsewhere(forged, True, "test") for each in (honest, runs)]
+    assert elsewhere[0] == elsewhere[1]
+    assert runs.spreads[True, "test"].sigma > 1.1 * elsewhere[0].sigma  # which would hide it
+    assert elsewhere[0].degrees == 9 * 9
     for seed in range(5):
         picks = draw_sample({"toy": [runs]}, {"toy": 10 * WORK}, seed, False)
         assert forged.key in {pick.row.key for pick in picks}

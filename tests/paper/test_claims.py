@@ -12,8 +12,8 @@ from runs.stores import row
 
 from gfgn.data.datasets.catalog import DATASETS
 from gfgn.paper.claims import CLAIMS, FAILS, HOLDS, OPEN, UNDECIDED, Verdict, effort, first_edition, judge, page, write
-from gfgn.paper.evidence import LEVELS, RAW, CellKey, Evidence, Missing, Runs, read_evidence, read_rows
-from gfgn.paper.rules import ASSORTATIVE, BASELINES, DISASSORTATIVE, NINE, PPI_BASELINES, SCORED, WITHOUT_GEOM
+from gfgn.paper.evidence import LEVELS, RAW, CellKey, Draws, Evidence, Missing, read_evidence, read_rows
+from gfgn.paper.rules.finding import ASSORTATIVE, BASELINES, DISASSORTATIVE, NINE, PPI_BASELINES, SCORED, WITHOUT_GEOM
 from gfgn.paper.studies import load_study
 from gfgn.runs.record import DatasetRecord
 from gfgn.runs.table import write_runs
@@ -32,12 +32,13 @@ def judged(name: str, evidence: Evidence) -> Verdict:
     return verdict
 
 
-def cell(mean: float, splits: int = 4, wobble: float = 0.01) -> Runs:
+def cell(mean: float, splits: int = 4, wobble: float = 0.01, draws: int = 1) -> Draws:
     """Runs with a given mean and a small spread, the same for every cell."""
-    return [(split, seed, mean + wobble * (split - (splits - 1) / 2)) for split in range(splits) for seed in range(2)]
+    scores = [mean + wobble * (split - (splits - 1) / 2) for split in range(splits)]
+    return [[(split, seed, score) for split, score in enumerate(scores) for seed in range(2)]] * draws
 
 
-def table1() -> dict[CellKey, Runs]:
+def table1() -> dict[CellKey, Draws]:
     """Table 1 as published, but for Cora, where a level and GCN share the best score."""
     runs = {
         ("table1", name, model, None): cell(PUBLISHED[model][name])
@@ -48,9 +49,9 @@ def table1() -> dict[CellKey, Runs]:
     return runs | {("table1", "cora", "gfgn-graph", None): cell(PUBLISHED["gcn"]["cora"] + 0.01)}
 
 
-def other_studies() -> dict[CellKey, Runs]:
+def other_studies() -> dict[CellKey, Draws]:
     """The other studies, constructed such that all claims of the paper are true."""
-    runs: dict[CellKey, Runs] = {}
+    runs: dict[CellKey, Draws] = {}
     for model in (*LEVELS, *WITHOUT_GEOM):
         runs["arxiv", "ogbn-arxiv", model, None] = cell(PUBLISHED[model]["ogbn-arxiv"])
     ppi = load_study("table2").published.scores
@@ -68,6 +69,10 @@ def other_studies() -> dict[CellKey, Runs]:
             runs["lambda", name, level, 0.0] = cell(75)
             for lam in (1.0, 2.0, 10.0):
                 runs["lambda", name, level, lam] = cell(86 - slope * lam)
+    for level in LEVELS:
+        for name in NINE:
+            for form, score in (("dimension", 84.0), ("scalar", 82.0), ("constant", 80.0)):
+                runs["thesis", name, level, form] = cell(score)
     return runs
 
 
@@ -123,10 +128,10 @@ def shifted(study: str, points: float, **where: object) -> Change:
 
     def change(evidence: Evidence) -> Evidence:
         runs = dict(evidence.runs)
-        for key, cell_runs in evidence.runs.items():
+        for key, draws in evidence.runs.items():
             named = dict(zip(KEYS, key, strict=True))
             if named["study"] == study and all(named[name] in values for name, values in wanted.items()):
-                runs[key] = [(split, seed, score + points) for split, seed, score in cell_runs]
+                runs[key] = [[(split, seed, score + points) for split, seed, score in own] for own in draws]
         return dataclasses.replace(evidence, runs=runs)
 
     return change
@@ -217,6 +222,11 @@ COUNTEREXAMPLES: dict[str, Change] = {
     "trends-neighbor": with_gate("gfgn-neighbor", "pubmed", spread=0.5),
     "trends-pair": with_gate("gfgn-pair", "cora", mean=0.1),
     **{f"mechanism-{level.removeprefix('gfgn-')}": with_correlation(level, 0.1) for level in LEVELS},
+    **{
+        f"{claim}-{level.removeprefix('gfgn-')}": shifted("thesis", -1.8, model=level, at=form, dataset=NINE[:5])
+        for claim, form in (("thesis", "dimension"), ("learned", "scalar"))
+        for level in LEVELS
+    },
     "lambda-mlp": shifted("lambda", 20, model="mlp", dataset="cora"),
     "lambda-large": shifted("lambda", 40, model=LEVELS, dataset="cora", at=10.0),
     "lambda-stable": shifted("lambda", -30, model="gfgn-neighbor", at=10.0),
@@ -261,14 +271,14 @@ def test_arithmetic_claims_need_no_evidence_and_repeat() -> None:
 # --- what makes a claim undecided -------------------------------------------------------------------------------------
 
 
-def noisy(mean: float, spread: float) -> Runs:
-    return [(split, 0, mean + spread * (split - 4.5) * (-1) ** split) for split in range(10)]
+def noisy(mean: float, spread: float) -> Draws:
+    return [[(split, 0, mean + spread * (split - 4.5) * (-1) ** split) for split in range(10)]]
 
 
 def test_a_wide_interval_does_not_confirm_a_figure(truth: Evidence) -> None:
     """The first edition was content if the interval reached the figure."""
-    texas: dict[CellKey, Runs] = {("table1", "texas", model, None): noisy(83.3, 2.0) for model in LEVELS}
-    texas["table1", "texas", "gcn", None] = [(split, 0, 64.0) for split in range(10)]
+    texas: dict[CellKey, Draws] = {("table1", "texas", model, None): noisy(83.3, 2.0) for model in LEVELS}
+    texas["table1", "texas", "gcn", None] = noisy(64.0, 0.0)
     verdict = judged("gain-texas", dataclasses.replace(truth, runs={**truth.runs, **texas}))
     assert verdict.values["low"] < 30.2 < verdict.values["high"]
     assert verdict.verdict == UNDECIDED
@@ -296,9 +306,8 @@ def test_claims_are_one_family(truth: Evidence) -> None:
     """A claim that holds alone need not among others; adjusted p-values are Holm's."""
     runs = dict(truth.runs)
     for other, gap in (("gfgn-neighbor", 1.0), ("gfgn-pair", 1.0)):
-        base = [(split, 0, 85.0) for split in range(10)]
-        runs["table1", "wisconsin", other, None] = base
-        runs["table1", "wisconsin", "gfgn-graph", None] = [(k, 0, v + gap) for (k, _, v) in noisy(85.0, 0.22)]
+        runs["table1", "wisconsin", other, None] = noisy(85.0, 0.0)
+        runs["table1", "wisconsin", "gfgn-graph", None] = noisy(85.0 + gap, 0.22)
     evidence = dataclasses.replace(truth, runs=runs)
     alone = judged("graph-on-wisconsin", evidence)
     assert alone.verdict == HOLDS
@@ -330,12 +339,70 @@ def test_settings_that_disagree_decide_nothing(truth: Evidence) -> None:
     assert judged("scores-above-cora", both).verdict == FAILS
 
 
+@pytest.mark.parametrize(
+    ("gains", "expected"),
+    [
+        ([2.0] * 5 + [0.0] * 4, HOLDS),
+        ([0.3] * 9, FAILS),  # nothing to speak of
+        ([-2.0] * 5 + [2.0] * 4, FAILS),
+        ([2.0] * 4 + [0.0] * 4 + [None], UNDECIDED),  # the last graph is not shown to be either
+    ],
+)
+def test_the_thesis_is_about_most_graphs(gains: list[float | None], expected: str, truth: Evidence) -> None:
+    runs = dict(truth.runs)
+    for name, gain in zip(NINE, gains, strict=True):
+        runs["thesis", name, "gfgn-pair", "dimension"] = noisy(80.0 + (gain or 0.5), 0.5 if gain is None else 0.01)
+        runs["thesis", name, "gfgn-pair", "scalar"] = noisy(80.0, 0.0)
+    known = dataclasses.replace(truth, runs=runs)
+    assert judged("thesis-pair", known).verdict == expected
+    del runs["thesis", "flickr", "gfgn-pair", "scalar"]
+    missing = judged("thesis-pair", dataclasses.replace(truth, runs=runs))
+    assert (missing.verdict, missing.measured) == (OPEN, "missing: thesis: gfgn-pair on flickr with scalar")
+    assert judged("thesis-graph", dataclasses.replace(truth, runs=runs)).verdict == HOLDS
+
+
+@pytest.mark.parametrize(("own", "other", "expected"), [(0.0, 0.02, UNDECIDED), (0.5, 0.5, HOLDS), (0.0, 0.01, HOLDS)])
+def test_a_form_that_could_be_trained_further_is_not_behind(
+    own: float, other: float, expected: str, truth: Evidence
+) -> None:
+    capped = {("thesis", name, "gfgn-pair", "dimension"): own for name in NINE}
+    capped |= {("thesis", name, "gfgn-pair", "scalar"): other for name in NINE}
+    verdict = judged("thesis-pair", dataclasses.replace(truth, capped=capped))
+    assert (verdict.verdict, verdict.uncapped) == (expected, HOLDS)
+
+
+def test_draws_of_random_edges_are_a_source_of_error() -> None:
+    """A gain that is the same on every split, but not on every draw of random edges."""
+    base, names = cell(80.0, draws=3), ("gcn", *LEVELS)
+    runs: dict[CellKey, Draws] = {("noise-draws", "cora", name, 1.0): base for name in names}
+    runs["noise-draws", "cora", "gfgn-pair", 1.0] = [
+        [(split, seed, score + 3.5 + shift) for split, seed, score in own]
+        for own, shift in zip(base, (-2.0, 0.0, 2.0), strict=True)
+    ]
+    evidence = Evidence(runs, larger={"noise": "noise-draws"})
+    gap = evidence.gap("noise-draws", "cora", "gfgn-pair", "gcn", 1.0)
+    assert gap.mean == pytest.approx(3.5)
+    assert gap.error == pytest.approx(2 / math.sqrt(3))
+    verdict = judged("noise-cora", evidence)
+    assert (verdict.verdict, verdict.claim.study) == (UNDECIDED, "noise-draws")
+    one = {key: draws[1:2] for key, draws in runs.items()}
+    assert judged("noise-cora", dataclasses.replace(evidence, runs=one)).verdict == HOLDS
+
+
+def test_losses_are_by_draw() -> None:
+    """Without random edges there is one draw, which every draw with them is compared with."""
+    runs: dict[CellKey, Draws] = {("noise-draws", "cora", "gcn", 0.0): [[(0, 0, 80.0), (1, 0, 82.0)]]}
+    runs["noise-draws", "cora", "gcn", 1.0] = [[(0, 0, 70.0), (1, 0, 71.0)], [(0, 0, 60.0), (1, 0, 61.0)]]
+    lost = Evidence(runs).lost("noise-draws", "cora", "gcn", 0.0, 1.0)
+    assert lost == [[(0, 0, 10.0), (1, 0, 11.0)], [(0, 0, 20.0), (1, 0, 21.0)]]
+
+
 def test_the_plain_correction_is_wider(truth: Evidence) -> None:
     """Two similar models, whose difference is small compared with that of the splits."""
     runs = dict(truth.runs)
-    runs["table1", "flickr", "gfgn-pair", None] = [(k, 0, v) for k, _, v in noisy(91.9, 0.5)]
+    (own,) = runs["table1", "flickr", "gfgn-pair", None] = noisy(91.9, 0.5)
     for other in LEVELS[:2]:
-        runs["table1", "flickr", other, None] = [(k, 0, v - 0.2 + 0.1 * (k % 3)) for k, _, v in noisy(91.9, 0.5)]
+        runs["table1", "flickr", other, None] = [[(k, 0, v - 0.2 + 0.1 * (k % 3)) for k, _, v in own]]
     verdict = judged("pair-on-flickr", dataclasses.replace(truth, runs=runs))
     assert (verdict.verdict, verdict.plain) == (HOLDS, UNDECIDED)
 
@@ -355,8 +422,10 @@ def test_measured_figures(truth: Evidence) -> None:
 
 def test_relative_gains_have_the_error_of_both_scores() -> None:
     """If GCN's score doubles with that of the level, the gain in % is the same on every split and has no error."""
-    runs = {("table1", "texas", level, None): [(k, 0, 30.0 + 3 * k) for k in range(5)] for level in LEVELS}
-    runs["table1", "texas", "gcn", None] = [(k, 0, 20.0 + 2 * k) for k in range(5)]
+    runs: dict[CellKey, Draws] = {
+        ("table1", "texas", level, None): [[(k, 0, 30.0 + 3 * k) for k in range(5)]] for level in LEVELS
+    }
+    runs["table1", "texas", "gcn", None] = [[(k, 0, 20.0 + 2 * k) for k in range(5)]]
     gain = Evidence(runs).relative_gap("table1", "texas", "gfgn-graph", "gcn")
     assert gain.mean == pytest.approx(50)
     assert gain.error == pytest.approx(0, abs=1e-9)
@@ -373,7 +442,7 @@ def test_arithmetic_of_table_1() -> None:
 
 
 def test_an_mlp_is_mentioned_if_measured(truth: Evidence) -> None:
-    runs: Mapping[CellKey, Runs] = {**truth.runs, **{("table1", name, "mlp", None): cell(99) for name in NINE}}
+    runs: Mapping[CellKey, Draws] = {**truth.runs, **{("table1", name, "mlp", None): cell(99) for name in NINE}}
     known = STRONGER["ranks"](dataclasses.replace(truth, runs=runs))
     assert judged("ranks", known).verdict == HOLDS  # the paper's claim is about its own baselines
     assert (
@@ -386,22 +455,22 @@ def test_an_mlp_is_mentioned_if_measured(truth: Evidence) -> None:
 
 def test_differences_are_over_common_runs() -> None:
     first, second = [(0, 0, 3.0), (1, 0, 5.0), (2, 0, 100.0)], [(0, 0, 1.0), (1, 0, 1.0), (3, 0, 0.0)]
-    assert Evidence().paired("cora", first, second).mean == pytest.approx(3)
+    assert Evidence().paired("cora", [first], [second]).mean == pytest.approx(3)
     for other in ([(7, 0, 1.0)], [(0, 0, 1.0)]):  # one split has no interval
         with pytest.raises(Missing, match="runs on the same two or more splits of cora"):
-            Evidence().paired("cora", first, other)
+            Evidence().paired("cora", [first], [other])
 
 
 def test_a_single_split_is_compared_over_seeds() -> None:
     first, second = ([(0, seed, mean + seed) for seed in range(4)] for mean in (3.0, 1.0))
-    gap = Evidence().paired("ppi", first, second)
+    gap = Evidence().paired("ppi", [first], [second])
     assert gap.mean == pytest.approx(2)
     assert gap.error == pytest.approx(math.sqrt(2 * (5 / 3) / 4))
 
 
 def test_intervals_are_corrected_for_overlapping_splits() -> None:
     first, second = [(split, 0, float(split)) for split in range(4)], [(split, 0, 0.0) for split in range(4)]
-    gap, other = (Evidence().paired(name, first, second) for name in ("cora", "minesweeper"))
+    gap, other = (Evidence().paired(name, [first], [second]) for name in ("cora", "minesweeper"))
     assert gap.interval() == pytest.approx(difference(first, second, 0.25)[2:4])
     assert gap.error < other.error  # of which a quarter are test nodes
 
@@ -502,6 +571,6 @@ def test_splits_without_a_correlation_do_not_count(truth: Evidence) -> None:
 
 
 def test_a_cell_with_diverged_runs_is_no_evidence() -> None:
-    evidence = Evidence({("table1", "cora", "gcn", None): [(0, 0, 80.0), (1, 0, math.nan)]})
+    evidence = Evidence({("table1", "cora", "gcn", None): [[(0, 0, 80.0), (1, 0, math.nan)]]})
     with pytest.raises(Missing, match="table1: gcn on cora, where 1 of 2 runs diverged"):
         evidence.mean("table1", "cora", "gcn")

@@ -1,13 +1,14 @@
 """`results/claims` follows from the committed runs, and a forged number does not go unnoticed."""
 
 import dataclasses
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from gfgn.paper.claims import CLAIMS, GRAPHS, as_json, judge, measure_graphs, page, sources
+from gfgn.paper.claims import CLAIMS, GRAPHS, as_json, judge, measure_graphs, page, sources, tally
 from gfgn.paper.evidence import Evidence, read_evidence, read_graphs, read_study
 from gfgn.paper.studies import load_study
 from gfgn.runs.results import Results
@@ -27,6 +28,16 @@ def test_the_committed_claims_follow_from_the_committed_runs(evidence: Evidence)
     verdicts = judge(evidence)
     assert as_json(verdicts, sources(RESULTS)) == COMMITTED
     assert page(verdicts) == (RESULTS / "claims" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("README.md", "Of the paper's {} claims, {}"), ("docs/reproduce.md", "Of {} statements of the paper, {}")],
+)
+def test_texts_have_the_counts_of_the_committed_claims(name: str, sentence: str) -> None:
+    words = [claim["verdict"] for claim in json.loads(COMMITTED)["claims"]]
+    text = " ".join((RESULTS.parent / name).read_text(encoding="utf-8").split())
+    assert sentence.format(len(words), tally(words)) in text
 
 
 @pytest.mark.skipif("GFGN_DATA" not in os.environ, reason="needs the data")

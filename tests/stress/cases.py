@@ -136,6 +136,7 @@ def gfgn(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Result:
     """Runs the command in this process; any exception but `SystemExit` would be a traceback."""
     from gfgn.cli import main
 
+    capsys.readouterr()  # not of this call
     before, sys.argv = sys.argv, ["gfgn", *map(str, arguments)]
     try:
         main()

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t
 
 from gfgn.train.draws import difference_draws, summarize_draws
-from gfgn.train.statistics import TEST_SHARE, difference, summarize
+from gfgn.train.statistics import TEST_SHARE, estimate_difference, summarize
 
 Runs = list[tuple[int, int, float]]
 
@@ -26,7 +26,10 @@ def crossed(rng: np.random.Generator, splits: int, draws: int, by_split: float, 
 def test_one_draw_is_the_summary_of_its_runs() -> None:
     one, other = (table(np.random.default_rng(k).normal(size=(1, 4, 3))) for k in (0, 1))
     assert summarize_draws(one, 0.2) == summarize(one[0], 0.2)
-    assert difference_draws(one, other, 0.2) == difference(one[0], other[0], 0.2)
+    for canceling in (True, False):
+        assert difference_draws(one, other, 0.2, canceling=canceling) == estimate_difference(
+            one[0], other[0], 0.2, canceling=canceling
+        )
 
 
 @pytest.mark.parametrize("share", [0.0, None])
@@ -50,10 +53,19 @@ def test_differences_are_paired_by_draw() -> None:
     other = scores - 1 + 0.01 * rng.normal(size=scores.shape)
     gap = difference_draws(table(scores), table(other))
     assert gap.mean == pytest.approx((scores - other).mean())
-    assert 0 < gap.high - gap.low < 0.05
-    assert gap.runs == scores.size
+    assert 0 < gap.error < 0.01
     same = difference_draws(table(scores), table(scores))
-    assert (same.mean, same.low, same.high) == (0, 0, 0)
+    assert (same.mean, same.error) == (0, 0)
+
+
+def test_differences_cover_the_choice_of_draws() -> None:
+    """Against the textbook formula for two crossed factors; degrees of freedom are rounded down."""
+    rng = np.random.default_rng(5)
+    scores, other = crossed(rng, 6, 4, 1.0, 2.0), crossed(rng, 6, 4, 1.0, 2.0)
+    gap, cells = difference_draws(table(scores), table(other), 0.25, canceling=False), (scores - other).mean(axis=2)
+    split, draw = cells.mean(axis=0).var(ddof=1) * (1 / 6 + 0.25), cells.mean(axis=1).var(ddof=1) / 4
+    freedom = (split + draw) ** 2 / (split**2 / 5 + draw**2 / 3)
+    assert gap == pytest.approx((cells.mean(), math.sqrt(split + draw), math.floor(freedom) + 1))
 
 
 @pytest.mark.parametrize(("by_split", "by_draw"), [(1.0, 0.0), (0.2, 2.0), (1.0, 1.0)])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gfgn.data import Dataset
     from gfgn.runs import Comparison, Store, Tracker
+    from gfgn.runs.training import Engine
 
 STORE, TABLE, REPORT = "runs.sqlite", "runs.csv", "report.html"
 MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
@@ -54,6 +55,7 @@ def compare(
     config: options.Config = None,
     write_config: options.WriteConfig = None,
     trust_code: options.TrustCode = False,
+    on: options.On = None,
     out: Out = OUT,
     device: Device = "auto",
     json: options.Json = False,
@@ -78,7 +80,11 @@ def compare(
         settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}
         requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
         trackers = context.with_resource(options.trackers(track, track_per))  # until results have been printed
-        outcome = train_and_report(datasets, requests, out, device, console, minutes, trackers)
+        if on is not None and minutes is not None:
+            raise ValueError("--minutes must not be given together with --on, whose workers it cannot measure")
+        engine = context.with_resource(options.engine(on, device))
+        own = device if on is None else "auto"  # what this process itself computes on
+        outcome = train_and_report(datasets, requests, out, own, console, minutes, trackers, engine)
     if json:
         options.print_json(_to_json(outcome, time.perf_counter() - start))
     else:
@@ -116,6 +122,7 @@ def train_and_report(
     console: Console,
     minutes: float | None = None,
     trackers: Sequence[Tracker] = (),
+    engine: Engine | None = None,
 ) -> Outcome:
     """Trains what the store in `out` lacks and writes the report.
 
@@ -142,7 +149,7 @@ def train_and_report(
         try:
             if minutes is not None:
                 plans = _plans_in_time(store, datasets, requests, minutes, device, console)
-            trained, kept = _train(store, datasets, plans, device, console, trackers)
+            trained, kept = _train(store, datasets, plans, device, console, trackers, engine)
         finally:
             store.to_csv(out / TABLE)
         comparisons, stored = [read_comparison(store, plan) for plan in plans], read_comparisons(store)
@@ -182,12 +189,14 @@ def _train(
     device: str,
     console: Console,
     trackers: Sequence[Tracker],
+    engine: Engine | None,
 ) -> tuple[int, int]:
     """Trains what the store lacks, dataset by dataset; the number of runs trained, and of those that were there."""
     from gfgn.literal import literal
     from gfgn.report.progress import RunProgress, expected_work
     from gfgn.runs import CallbackList, explain
     from gfgn.runs.comparison import read_comparison, run_comparison
+    from gfgn.runs.training import Job
     from gfgn.train import keep_freed_memory
 
     total = sum(plan.plan(model).count for plan in plans for model in plan.models)
@@ -195,7 +204,7 @@ def _train(
     try:
         with progress.bars, keep_freed_memory():
             for dataset, plan in zip(datasets, plans, strict=True):
-                run_comparison(store, dataset, plan, device, CallbackList(progress, *trackers))
+                run_comparison(store, dataset, plan, device, CallbackList(progress, *trackers), engine or Job.run)
     except KeyboardInterrupt:
         runs = f"{progress.trained} finished runs are kept in {store.path}"
         fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)

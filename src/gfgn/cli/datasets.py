@@ -1,14 +1,14 @@
-"""`gfgn datasets`: lists the named datasets; `gfgn datasets describe` shows statistics of one, or of a user's graph."""
+"""`gfgn datasets`: lists the named datasets; `describe` describes one, or a user's graph; `pack` stores it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gfgn.cli.app import app, echo, print_table, user_errors
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
-datasets = typer.Typer(help="List the named datasets, or describe one of them or a graph of your own.")
+datasets = typer.Typer(help="List the named datasets; describe or pack one of them, or a graph of your own.")
 app.add_typer(datasets, name="datasets")
 
 
@@ -50,3 +50,34 @@ def describe(
                 description_figure(description).savefig(unfinished, format="png", dpi=160)
     lines = [f"histograms: {png}"] if png is not None else histograms(description)
     echo("\n".join([*statistics(description, DATASETS.get(data.lower())), "", *lines]))
+
+
+@datasets.command()
+@takes_graph
+def pack(
+    data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
+    *,
+    reading: ReadOptions,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Read the tables in batches: numeric features only, not scaled.")
+    ] = False,
+    edges_in_memory: Annotated[int, typer.Option(help="With --stream: edges that are sorted at a time.")] = 2**24,
+) -> None:
+    """Write a graph into a folder of memory-mapped arrays, for training on samples of graphs larger than memory."""
+    from rich.console import Console
+
+    from gfgn.data.store import pack as pack_dataset
+
+    with user_errors():
+        if not stream:
+            store = pack_dataset(open_data(data, reading, Console(stderr=True)), folder)
+        else:
+            from gfgn.data.io.read import find_tables
+            from gfgn.data.io.stream import pack_tables
+
+            nodes, edges = find_tables(Path(data))
+            options: dict[str, Any] = {name: getattr(reading, name) for name in ("id", "label", "split", "drop")}
+            options |= {"undirected": not reading.directed, "edges_in_memory": edges_in_memory}
+            store = pack_tables(nodes, edges, folder, **options)
+    echo(f"{folder}: {store}")

@@ -19,8 +19,15 @@ from gfgn.literal import INVISIBLE
 
 if TYPE_CHECKING:
     from gfgn.runs import Tracker
+    from gfgn.runs.training import Engine
 
-NOT_SAVED = ("config", "write_config", "check", "trust_code")  # parameters of commands that a config file does not hold
+NOT_SAVED = (
+    "config",
+    "write_config",
+    "check",
+    "trust_code",
+    "on",
+)  # parameters of commands that a config file does not hold
 META = "settings"  # key of the settings of the config file in the context
 
 
@@ -72,6 +79,9 @@ Track = Annotated[
         metavar="TRACKER",
         help="Also send runs to tensorboard[:DIR], mlflow[:URI] or wandb[:PROJECT]; may be given repeatedly.",
     ),
+]
+On = Annotated[
+    str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Train on the machines of a Ray cluster.")
 ]
 Per = StrEnum("Per", ["run", "configuration"])
 TrackPer = Annotated[Per, typer.Option("--track-per", help="What a tracked run is: a run, or all of a configuration.")]
@@ -198,6 +208,27 @@ def open_in_browser(path: Path) -> None:
 
     if not webbrowser.open(path.resolve().as_uri()):
         echo(f"gfgn: no browser could be opened for {path}", err=True)
+
+
+@contextmanager
+def engine(on: str | None, device: str) -> Iterator[Engine]:
+    """What `--on` names to train runs: this process by default, or a Ray cluster, whose workers train on `device`."""
+    from gfgn.runs.training import Job
+
+    if on is None:
+        yield Job.run
+        return
+    name, _, address = on.partition(":")
+    if name != "ray":
+        raise ValueError(f"--on must be ray or ray:ADDRESS, got {on!r}")
+    from gfgn.runs.cluster import Cluster
+
+    try:
+        cluster = Cluster(address or None, device)
+    except (ImportError, ConnectionError) as error:
+        fail(str(error))
+    with cluster:
+        yield cluster
 
 
 def _saved(name: str | None) -> bool:

@@ -34,6 +34,7 @@ def reproduce(
     limit_minutes: Annotated[float | None, typer.Option(help="Stop after this time; run again to continue.")] = None,
     trust_code: options.TrustCode = False,
     batch_size: Annotated[int | None, typer.Option(help="Largest number of runs that train together.")] = None,
+    on: options.On = None,
     track: options.Track = None,
     track_per: options.TrackPer = options.Per.run,
 ) -> None:
@@ -52,18 +53,21 @@ def reproduce(
 
     if not check and (full or seed is not None):
         fail(f"{'--full' if full else '--seed'} is for --check, got it without")
+    if on is not None and (check or tables):
+        fail(f"--on is for training, got it with {'--check' if check else '--tables'}")
     if trust_code:
         find_modules_here()
     part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "trust_code": trust_code}
-    settings: dict[str, Any] = {"device": device, "limit_minutes": limit_minutes, "batch_size": batch_size}
+    own = device if on is None else "auto"  # what this process itself computes on
+    settings: dict[str, Any] = {"device": own, "limit_minutes": limit_minutes, "batch_size": batch_size}
     settings["reuse"] = reuse or []
     try:
         with user_errors(), keep_freed_memory():
             if check:
                 code = print_checked(check_study(name, out, **part, full=full, seed=seed, device=device))
             else:
-                with options.trackers(track, track_per) as trackers:
-                    settings["callback"] = CallbackList(*trackers)
+                with options.trackers(track, track_per) as trackers, options.engine(on, device) as engine:
+                    settings |= {"callback": CallbackList(*trackers), "engine": engine}
                     code = print_outcome(run_study(name, out, **part, **settings, train=not tables))
     except KeyboardInterrupt:
         fail("interrupted; finished runs are kept, run again to continue", 130)

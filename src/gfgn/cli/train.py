@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gfgn.train import Status
 
 Level = StrEnum("Level", ["auto", "graph", "neighbor", "pair"])
+CHECKPOINTS = "checkpoints"  # in the folder of the model, until it is finished
 VALIDATION = 0.2  # of the labelled nodes that are not for testing
 
 
@@ -60,7 +63,8 @@ def train(
 
     Nodes without a label take part through their features and edges; `gfgn predict` then predicts their labels.
     """
-    start, console = time.perf_counter(), notes(quiet)
+    first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun has started
+    start, console = time.perf_counter(), notes(quiet or not first)
     with user_errors():
         if not 0 <= test < 1:
             raise ValueError(f"--test must be at least 0 and below 1, got {test}")
@@ -75,8 +79,10 @@ def train(
         dataset = open_data(data, reading, console, check, num_splits=1, fractions=fractions)
         if check:
             return
-        trackers = context.with_resource(options.trackers(track, track_per))  # until results have been printed
-        classifier = _train(dataset, parameters, minutes, console, trackers)
+        trackers = context.with_resource(options.trackers(track if first else None, track_per))  # until all is printed
+        classifier = _train(dataset, parameters, minutes, console, trackers, out / CHECKPOINTS)
+        if not first:
+            return
         result = _finish(classifier, dataset, reading, out)
     seconds = time.perf_counter() - start
     if json:
@@ -89,21 +95,19 @@ def train(
 
 def _parameters(given: list[str]) -> dict[str, Any]:
     """The parameters of `GFGNClassifier` that `--set` names, such as `lr=0.01` or `hidden_channels=128`."""
-    import inspect
+    import typing
 
     from gfgn.estimator import GFGNClassifier
 
-    signature = inspect.signature(GFGNClassifier.__init__)
     own = ("level", "replicas", "trials", "class_weights", "device", "random_state", "scale", "directed", "metric")
-    known = {
-        name: part.default for name, part in signature.parameters.items() if name not in ("self", "val_fraction", *own)
-    }
+    hints = typing.get_type_hints(GFGNClassifier.__init__)
+    known = {name: kind for name, kind in hints.items() if name not in ("return", "val_fraction", *own)}
     values = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or name.strip() not in known:
             raise ValueError(f"--set must be NAME=VALUE with one of {', '.join(known)}, got {text!r}")
-        values[name.strip()] = options.parse_value(text, value.strip(), type(known[name.strip()]))
+        values[name.strip()] = options.parse_value(text, value.strip(), known[name.strip()])
     return values
 
 
@@ -113,13 +117,14 @@ def _train(
     minutes: float | None,
     console: Console,
     trackers: Sequence[Tracker],
+    checkpoints: Path,
 ) -> GFGNClassifier:
     import numpy as np
 
     from gfgn.estimator import GFGNClassifier
     from gfgn.estimator.classifier import LEVELS, as_input
     from gfgn.runs import CallbackList
-    from gfgn.train import keep_freed_memory
+    from gfgn.train import keep_freed_memory, processes
 
     if not dataset.splits:
         raise ValueError(f"DATA must have labels to train on, {dataset.name!r} has none")
@@ -130,9 +135,12 @@ def _train(
         parameters["trials"] = _trials_in_time(dataset, levels, minutes, parameters, console)
     classifier = GFGNClassifier(**parameters)
     classes = np.array(dataset.class_names or [str(k) for k in range(dataset.num_classes)])
-    with console.status("training") as spinner, keep_freed_memory():
+    seed = int(parameters["random_state"])
+    with processes(parameters["device"]) as own, console.status("training") as spinner, keep_freed_memory():
         callback = CallbackList(_make_progress(console, spinner), *trackers)
-        classifier._fit_dataset(as_input(dataset), classes, int(parameters["random_state"]), callback)
+        classifier._fit_dataset(as_input(dataset), classes, seed, callback, own, checkpoints)
+    if own.rank > 0:
+        return classifier
     classifier.feature_names_in_ = np.array([column.name for column in classifier.encoder_.columns], dtype=object)
     return classifier
 
@@ -187,6 +195,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
     evaluation = evaluate(classifier, dataset)
     classifier._describe(name=dataset.name, reading=columns, **evaluation.facts())
     classifier.save(out)
+    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
     report = write_model_report(classifier, dataset, evaluation, out)
     files = {"model": str(out), "card": str(out / "README.md"), "report": str(report)}
     return {

@@ -27,12 +27,15 @@ if TYPE_CHECKING:
         remove_random_edges,
     )
     from gfgn.data.io.read import Reading, describe_reading, read, read_with_notes
+    from gfgn.data.io.stream import pack_tables
     from gfgn.data.splits import Split, random_splits
+    from gfgn.data.store import GraphStore, pack
 
 __all__ = [
     "DATASETS",
     "DataError",
     "Dataset",
+    "GraphStore",
     "Reading",
     "Split",
     "add_feature_noise",
@@ -46,6 +49,8 @@ __all__ = [
     "edge_homophily",
     "load",
     "node_homophily",
+    "pack",
+    "pack_tables",
     "random_splits",
     "read",
     "read_with_notes",
@@ -61,6 +66,8 @@ __getattr__ = lazy_names(
         "gfgn.data.diagnosis": "adjusted_homophily degree_profile describe edge_homophily node_homophily smoothness",
         "gfgn.data.generators": "add_feature_noise add_random_edges contextual_sbm dimensions remove_random_edges",
         "gfgn.data.io.read": "Reading describe_reading read read_with_notes",
+        "gfgn.data.io.stream": "pack_tables",
         "gfgn.data.splits": "Split random_splits",
+        "gfgn.data.store": "GraphStore pack",
     },
 )

@@ -26,20 +26,27 @@ from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
 from gfgn.estimator.labels import draw_validation, read_labels, read_validation
 from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temperature, map_confidence, temper
 from gfgn.graph import Graph
+from gfgn.ops.features import take_rows
 from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.grid import Configuration, make_replica
-from gfgn.runs.record import DatasetRecord
+from gfgn.runs.record import DatasetRecord, Row
 from gfgn.runs.search import SPACE, sample, successive_halving
 from gfgn.runs.store import Store
-from gfgn.runs.training import ProgressCallback, keep_runs
+from gfgn.runs.training import ProgressCallback, keep_rows
+from gfgn.sampling.neighbors import NeighborSampler
 from gfgn.train.config import TrainConfig
+from gfgn.train.distributed import Processes, train_distributed
 from gfgn.train.loop import train_replicas
-from gfgn.train.replica import Run
+from gfgn.train.memory import Way, choose_way
+from gfgn.train.replica import Replica, Run
 from gfgn.train.settings import choose_device
 from gfgn.train.task import with_sparse_features
 
 LEVELS = ("graph", "neighbor", "pair")
 FIRST = 2  # networks per level, at most, that the choice of a level goes by
+GATE_NODES = 2**14  # training nodes that `smoothing_scores_` are from if training is on samples
+BATCH_SIZE = 1024  # of training on samples
+BLOCKS = 4  # of a step on samples, which up to as many processes divide among them
 _logger = logging.getLogger(__name__)
 
 
@@ -52,13 +59,19 @@ class _Fit:
     device: str
     store: Store
     callback: ProgressCallback | None
+    own: Processes
+    checkpoint: Path | None
+    batch_size: int | None  # of training on samples
 
     def reports(self, config: TrainConfig) -> dict[str, Any]:
         """The callbacks of `train_replicas`; none without a callback, as rows cost a hash of the data."""
         if self.callback is None:
             return {}
-        keep = keep_runs(self.store, DatasetRecord.of(self.dataset), config, self.device, self.callback)
-        return {"progress": keep, "status": self.callback.on_status}
+        keep, record = keep_rows(self.store, self.callback), DatasetRecord.of(self.dataset)
+        return {
+            "progress": lambda run: keep(Row.of(run, record, config, self.device), run.history),
+            "status": self.callback.on_status,
+        }
 
 
 class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -90,6 +103,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             values; `"none"`.
         directed: Whether edges keep their direction; otherwise the opposite of every edge is added.
         val_fraction: Fraction of the labelled nodes for validation, unless `val_mask` is given.
+        batch_size: Training nodes per step, each with a sample of its neighborhood. By default a step takes the whole
+            graph while that fits into memory, which is measured, else samples for `BATCH_SIZE` nodes.
+        fanout: Neighbors per node and layer of a sample.
         trials: Number of random settings of `lr`, `weight_decay`, `dropout` and `lam` to try by successive halving; by
             default the given ones are used.
         device: `"cpu"`, `"cuda"`, `"mps"` or `"auto"`, CUDA if available.
@@ -141,6 +157,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         scale: str = "standard",
         directed: bool = False,
         val_fraction: float = 0.2,
+        batch_size: int | None = None,
+        fanout: int = 10,
         trials: int | None = None,
         device: str = "auto",
         random_state: Any = None,
@@ -161,6 +179,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self.scale = scale
         self.directed = directed
         self.val_fraction = val_fraction
+        self.batch_size = batch_size
+        self.fanout = fanout
         self.trials = trials
         self.device = device
         self.random_state = random_state
@@ -215,16 +235,45 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         classes: NDArray[Any],
         seed: int,
         callback: ProgressCallback | None = None,
+        own: Processes | None = None,
+        checkpoint: Path | None = None,
     ) -> Self:
-        """Trains each network on one of the splits of a dataset, by turns."""
+        """Trains each network on one of the splits of a dataset, by turns.
+
+        `own` is this process of several; the first one alone is fitted in the end. Training on samples continues from
+        checkpoints in a folder.
+        """
         self._check_parameters()
-        start = time.perf_counter()
+        start, own = time.perf_counter(), own or Processes(device=choose_device(self.device))
+        size = self._choose_batch_size(dataset, own)
         with Store(":memory:") as store:
-            runs, configuration = self._choose(_Fit(dataset, seed, choose_device(self.device), store, callback))
-        self._keep(dataset, runs, configuration, classes)
+            runs, configuration = self._choose(_Fit(dataset, seed, own.device, store, callback, own, checkpoint, size))
+        if own.rank > 0:
+            return self
+        self._keep(dataset, runs, configuration, classes, sampled=size is not None)
         self.n_features_in_ = len(self.encoder_.columns)
         self._facts["seconds"] = round(time.perf_counter() - start, 2)
         return self
+
+    def _choose_batch_size(self, dataset: Dataset, own: Processes) -> int | None:
+        """`batch_size`, or one where the whole graph does not fit into memory; says which way was taken and why."""
+        if self.batch_size is not None:
+            way = Way(True, f"{dataset.name}: steps take samples, as batch_size={self.batch_size} asks for")
+        elif own.count > 1:
+            way = Way(True, f"{dataset.name}: steps take samples, which {own.count} processes divide among them")
+        else:
+            configuration = self._configuration()
+            together = min(self.replicas, FIRST, torch.get_num_threads()) if own.device == "cpu" else 1
+            model = "gfgn-pair" if self.level == "auto" else f"gfgn-{self.level}"
+            way = choose_way(model, dataset, make_replica(configuration, 0, 0), own.device, together)
+        if own.rank == 0:
+            _logger.info(way.reason)
+        if not way.sampled:
+            return None
+        for name, none in (("trials", None), ("class_weights", False)):
+            if (value := getattr(self, name)) != none:
+                raise ValueError(f"{name} must be {none} for training on samples, got {value!r} ({way.reason})")
+        return self.batch_size or BATCH_SIZE
 
     def _choose(self, fit: _Fit) -> tuple[list[Run], Configuration]:
         """Trains the first networks of every level and the others of the best one: its networks and configuration."""
@@ -255,27 +304,52 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         splits = len(fit.dataset.splits)
         replicas = [make_replica(configuration, k % splits, fit.seed + k) for k in networks]
         config = TrainConfig(max_epochs, self.patience, class_weights=self.class_weights)
-        options = {"keep_state": True, "gates": False, "device": fit.device, **fit.reports(config)}
-        runs = train_replicas(f"gfgn-{level}", fit.dataset, replicas, **asdict(config), **options)
+        if fit.batch_size is None:
+            options = {"keep_state": True, "gates": False, "device": fit.device, **fit.reports(config)}
+            runs = train_replicas(f"gfgn-{level}", fit.dataset, replicas, **asdict(config), **options)
+        else:
+            runs = [self._train_on_samples(fit, f"gfgn-{level}", replica, config) for replica in replicas]
         for run in runs:
             if run.diverged:
                 raise ValueError(f"training diverged with lr={run.replica.lr}: use a smaller lr, or scale='standard'")
         return runs
 
+    def _train_on_samples(self, fit: _Fit, model: str, replica: Replica, config: TrainConfig) -> Run:
+        """One network. A step has blocks that several processes divide among them, as many for one process."""
+        assert fit.batch_size is not None
+        blocks, reports = max(BLOCKS, fit.own.count), fit.reports(config)
+        sampling = (("batch_size", -(-fit.batch_size // blocks)), ("fanout", self.fanout))
+        replica = replace(replica, options=tuple(sorted((*replica.options, *sampling))))
+        options: dict[str, Any] = {"blocks_per_step": blocks, "checkpoint": fit.checkpoint}
+        options["status"] = reports.get("status")
+        run = train_distributed(model, fit.dataset, replica, config, fit.own, **options)
+        if "progress" in reports:
+            reports["progress"](run)
+        return run
+
+    def _configuration(self) -> Configuration:
+        """The given hyperparameters."""
+        given = {"lr": self.lr, "weight_decay": self.weight_decay, "dropout": self.dropout, "lam": self.lam}
+        return given | self._architecture()
+
+    def _architecture(self) -> Configuration:
+        # A learned bias, because the mean of a standardized feature, which the gates read, is 0.
+        return {"hidden": self.hidden_channels, "layers": self.num_layers, "heads": self.heads, "gate_bias": 0.0}
+
     def _tune(self, fit: _Fit, level: str) -> Configuration:
         """The given hyperparameters, or the best of `trials` random ones."""
-        given = {"lr": self.lr, "weight_decay": self.weight_decay, "dropout": self.dropout, "lam": self.lam}
-        # A learned bias, because the mean of a standardized feature, which the gates read, is 0.
-        options = {"hidden": self.hidden_channels, "layers": self.num_layers, "heads": self.heads, "gate_bias": 0.0}
         if self.trials is None:
-            return given | options
+            return self._configuration()
+        options = self._architecture()
         configurations = [drawn | options for drawn in sample(SPACE, self.trials, fit.seed)]
         config = TrainConfig(self.max_epochs, self.patience, class_weights=self.class_weights)
         splits = range(min(len(fit.dataset.splits), FIRST))
         search = (fit.store, fit.dataset, f"gfgn-{level}", configurations, splits, [fit.seed])
         return successive_halving(*search, config=config, device=fit.device, callback=fit.callback).best
 
-    def _keep(self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any]) -> None:
+    def _keep(
+        self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any], sampled: bool
+    ) -> None:
         """Sets what `fit` has learned."""
         states = [run.state for run in runs if run.state is not None]
         names = ("hidden", "layers", "heads", "gate_bias")
@@ -294,7 +368,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self.best_params_ = {name: value for name, value in configuration.items() if name not in names}
         self.history_ = [run.history for run in runs]
         self.val_score_ = float(np.mean([run.val for run in runs]))
-        self.smoothing_scores_ = gates_by_dimension(dataset, "graph", lam=self._members.lam).cpu().numpy()
+        read = sampled_neighbors(dataset, self.fanout) if sampled else dataset
+        self.smoothing_scores_ = gates_by_dimension(read, "graph", lam=self._members.lam).cpu().numpy()
         self._calibrate(dataset)
         parts = {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()}
         self._facts: dict[str, Any] = {
@@ -320,7 +395,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _check_parameters(self) -> None:
         if self.level not in ("auto", *LEVELS):
             raise ValueError(f"level must be 'auto', 'graph', 'neighbor' or 'pair', got {self.level!r}")
-        for name in ("replicas", "trials"):
+        for name in ("replicas", "trials", "batch_size"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int | np.integer) or value < 1):
                 raise ValueError(f"{name} must be an integer, 1 or larger, got {value!r}")
@@ -507,3 +582,15 @@ def as_input(dataset: Dataset) -> Dataset:
     columns = tuple(Column(name) for name in dataset.feature_names)
     zeros, ones, sparse = (0,) * len(columns), (1.0,) * len(columns), dataset.x.layout == torch.sparse_csr
     return replace(dataset, encoder=FeatureEncoder(columns, "none", zeros, ones, zeros, dataset.num_nodes, sparse))
+
+
+def sampled_neighbors(dataset: Dataset, fanout: int) -> Dataset:
+    """Some training nodes of the first split with a sample of their neighbors, for a network of one layer."""
+    nodes = torch.nonzero(dataset.splits[0].train).view(-1)
+    nodes = nodes[torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(0))[:GATE_NODES]]
+    sampler = NeighborSampler.from_graph(dataset.graph, [fanout])
+    sample = sampler.sample(nodes)
+    kept, train = torch.from_numpy(sample.node), torch.arange(sample.node.size) < nodes.numel()
+    none, graph = torch.zeros_like(train), sampler.graph(sample).to(dataset.graph.dtype)
+    x, y = take_rows(dataset.x, kept), dataset.y[kept]
+    return replace(dataset, graph=graph, x=x, y=y, splits=[Split(train, none, none)], node_ids=None)

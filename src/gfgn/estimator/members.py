@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,11 +15,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from gfgn.graph import Graph
+from gfgn.nn.model import GFGN
 from gfgn.nn.registry import MODELS
 from gfgn.ops.seeded import seeded
+from gfgn.train.layerwise import infer_layerwise
 
 Floats = NDArray[np.float64]
 ENOUGH = 1000  # validation nodes for an isotonic regression
+LARGE = 2**20  # nodes and edges above which networks predict layer by layer, in chunks
 SMALLEST = 1e-12  # probability, so that its logarithm is finite
 
 
@@ -58,7 +62,8 @@ class Members:
     @torch.no_grad()
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         """`[R, N, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
-        return torch.stack(list(self._outputs(x, graph)))
+        large = x.size(0) + graph.num_edges > LARGE and graph.batch is None
+        return torch.stack(list(self._outputs_layerwise(x, graph) if large else self._outputs(x, graph)))
 
     @torch.no_grad()
     def embeddings(self, x: Tensor, graph: Graph) -> Tensor:
@@ -78,6 +83,12 @@ class Members:
         for k in range(self.count):
             state = {name: value[k].to(x.device, torch.float64) for name, value in self.states.items()}
             yield functional_call(module, state, (x, graph))
+
+    def _outputs_layerwise(self, x: Tensor, graph: Graph) -> Iterator[Tensor]:
+        module = copy.deepcopy(self.module).to(x.device, torch.float64)
+        for k in range(self.count):
+            module.load_state_dict({name: value[k].double() for name, value in self.states.items()})
+            yield infer_layerwise(cast(GFGN, module), x, graph, edges_per_chunk=LARGE)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """`[R, N, C]`: the probabilities of each network."""

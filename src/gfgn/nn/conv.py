@@ -13,7 +13,7 @@ from torch_geometric.nn.inits import glorot
 
 from gfgn import ops
 from gfgn.graph import Graph, as_bipartite, as_graph
-from gfgn.nn.levels import GATE_FORMS, LEVELS, POOLS, Lam, Pool
+from gfgn.nn.levels import GATE_FORMS, LEVELS, POOLS, Lam, Pool, pool_nodes
 from gfgn.nn.messages import build_messages
 from gfgn.ops.registration import is_plain
 from gfgn.ops.remember import is_captured, state_of
@@ -56,6 +56,10 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         gate_form: `"dimension"`, the paper's, one gate per dimension; `"scalar"`, one learned gate for all dimensions
             of all heads, which reads all of them: the equations above with a vector of `heads * out_channels` (twice
             as many for a concatenation) in place of `W_s`; `"constant"`, `s = λ/2` without anything to learn.
+        momentum: Graph level, on samples (see `Graph.from_sample`): the gate reads a running mean of the pooled seeds
+            of all batches in training, in which the present batch has this weight (at first, all have the same); in
+            evaluation mode the running mean alone. `None` pools the seeds of the batch alone. On a whole graph,
+            the pooled value is always exact.
         validate: Whether `forward` raises for features that are not finite. They are read once, and again after a
             change in place; on a GPU, that waits for them. What other modules computed with gradients is not checked.
 
@@ -79,6 +83,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             `[1, heads * d or 2 * heads * d, 1]`, for a constant one a buffer of that shape with zeros.
         bias: `[heads * out_channels]` (`[out_channels]` if `concat=False`), or `None`.
         gate_bias: `[heads * out_channels]`, `[1]` for a scalar gate, or `None`.
+        running_pool: `[1, heads * out_channels]`, with `momentum`: the running mean of the pooled seeds.
     """
 
     _class_inspector: ClassVar[Any]
@@ -89,6 +94,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
     gate: Tensor
     bias: nn.Parameter | None
     gate_bias: nn.Parameter | None
+    running_pool: Tensor
+    num_batches: Tensor
 
     def __init__(
         self,
@@ -104,6 +111,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         dropout: float | Tensor = 0.0,
         pool: str = "mean",
         gate_form: str = "dimension",
+        momentum: float | None = None,
         validate: bool = True,
     ) -> None:
         super().__init__(aggr=None)
@@ -136,6 +144,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         self.dropout = dropout
         self.pool = pool
         self.gate_form = gate_form
+        self.momentum: float | None = None
         self.validate = validate
         width = heads * out_channels
         self.lin = self.lin_src = self.lin_dst = None
@@ -157,10 +166,15 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         self.initial_gate_bias = gate_bias
         gates = width if gate_form == "dimension" else 1
         self.register_parameter("gate_bias", None if gate_bias is None else nn.Parameter(torch.empty(gates)))
+        if momentum is not None:
+            self.keep_running_pool(momentum)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Re-initializes all parameters: Glorot for `W` and each head's `W_s`, 0 for the bias, `gate_bias` as given."""
+        if self.momentum is not None:
+            self.running_pool.zero_()
+            self.num_batches.zero_()
         for lin in (self.lin, self.lin_src, self.lin_dst):
             if lin is not None:
                 lin.reset_parameters()
@@ -212,9 +226,19 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             z = self.transform(x)
         else:
             z, graph = self._stacked(x, edge_index, edge_weight, batch, batch_size, size)
+        out, scores = self.combine(z, graph, return_scores=return_scores)
+        return out if scores is None or not return_scores else (out, scores)
+
+    def combine(
+        self, z: Tensor, graph: Graph, pool: Pool | None = None, return_scores: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Output and scores from `z = HW` of all nodes; `pool` replaces the layer's own."""
         gate = (self.gate, self.gate_bias, self.lam)
         aggregate = self._sum_messages if self._explain or self._has_hooks() else LEVELS[self.level].aggregate
-        out, scores = aggregate(z, *gate, graph, self.pool, return_scores)
+        if pool is None:
+            running = self.momentum is not None and graph.num_seeds is not None
+            pool = self._pool_running if running else self.pool
+        out, scores = aggregate(z, *gate, graph, pool, return_scores)
         if graph.num_targets is not None:
             out = out[: graph.num_targets]
             scores = scores[: graph.num_targets] if self.level == "neighbor" and scores is not None else scores
@@ -222,7 +246,7 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
         if (bias := self.bias) is not None:
             out = out + (ops.expand_rows(bias, out.size(0)) if is_batched(bias) else bias)
-        return out if scores is None or not return_scores else (out, scores)
+        return out, scores
 
     def transform(self, x: Tensor) -> Tensor:
         """`z = HW` of all heads; `x` may be sparse CSR and is dropped in training."""
@@ -235,6 +259,31 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
         if lin.in_channels == -1:
             lin(torch.empty(0, x.size(1), dtype=x.dtype, device=x.device))  # initializes the lazy weight
         return ops.linear(x, lin.weight, None, self.dropout, self.training)
+
+    def keep_running_pool(self, momentum: float, persistent: bool = True) -> None:
+        """Makes a graph gate read a running mean on samples, see `momentum`; other levels stay as they are.
+
+        `persistent` says whether it is part of the state dict.
+        """
+        if not 0 < momentum <= 1:
+            raise ValueError(f"momentum must be above 0 and at most 1, or None, got {momentum!r}")
+        if self.level != "graph":
+            return
+        self.momentum = momentum
+        mean = torch.zeros(1, self.heads * self.out_channels, device=self.gate.device)
+        self.register_buffer("running_pool", mean, persistent)
+        self.register_buffer("num_batches", torch.zeros((), dtype=torch.int64, device=self.gate.device), persistent)
+
+    def _pool_running(self, z: Tensor, graph: Graph) -> Tensor:
+        """The running mean of the pooled seeds; gradients flow to the present batch."""
+        if not self.training:
+            return self.running_pool.to(z.dtype)
+        assert self.momentum is not None
+        self.num_batches += 1
+        weight = self.num_batches.to(z.dtype).reciprocal().clamp(min=self.momentum)
+        pooled = torch.lerp(self.running_pool.to(z.dtype), pool_nodes(z, graph, self.pool), weight)
+        self.running_pool = pooled.detach().to(self.running_pool.dtype)
+        return pooled
 
     # --- bipartite graphs -------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from gfgn import ops
 from gfgn.graph import Graph
 
 Lam: TypeAlias = float | Tensor
-Pool: TypeAlias = str
+Pool: TypeAlias = str | Callable[[Tensor, Graph], Tensor]  # a function only at graph level
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,14 @@ class Level:
 
 
 def pool_nodes(z: Tensor, graph: Graph, pool: Pool) -> Tensor:
-    """Pools the nodes of each graph, or its targets if it is bipartite: `[num_graphs, D]`, 0 for a graph without
-    nodes."""
+    """Pools the nodes of each graph, its targets if it is bipartite, or the seeds of a sample: `[num_graphs, D]`, 0 for
+    a graph without nodes."""
+    if not isinstance(pool, str):
+        return pool(z, graph)
     batch = graph.batch
-    if graph.num_targets is not None:
-        z, batch = z[: graph.num_targets], None if batch is None else batch[: graph.num_targets]
+    first = graph.num_targets if graph.num_seeds is None else graph.num_seeds
+    if first is not None:
+        z, batch = z[:first], None if batch is None else batch[:first]
     if batch is None:  # a plain reduction
         if pool == "max":
             return z.amax(0, keepdim=True) if z.size(0) else z.new_zeros(1, z.size(1))
@@ -59,7 +62,7 @@ def graph_level(
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` per graph."""
     plain = pool == "mean" and gate_bias is None and not return_scores and _is_per_dimension(z, gate)
-    if plain and graph.batch is None and graph.num_targets is None:
+    if plain and graph.batch is None and graph.num_targets is None and graph.num_seeds is None:
         return ops.gated_graph(z, gate, graph, lam), None
     logit = add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias)
     s = for_columns(z, lam * ops.activate(logit, "sigmoid"))
@@ -71,6 +74,7 @@ def neighbor_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s_i) z_i + s_i Σ_j Â_ij z_j` with `s_i = λ σ([z_i ‖ Pool_{j∈N(i)}(z_j)] W_s)`."""
+    assert isinstance(pool, str)
     plain = gate_bias is None and not return_scores and _is_per_dimension(z, gate)
     if pool == "mean":
         if plain:

@@ -49,6 +49,7 @@ class GFGN(ResettableModule):
         bias: Whether layers have a bias.
         gate_bias: See `GFGNConv`.
         gate_form: See `GFGNConv`.
+        momentum: See `GFGNConv`.
         validate: See `GFGNConv`.
 
     Shapes:
@@ -78,6 +79,7 @@ class GFGN(ResettableModule):
         bias: bool = True,
         gate_bias: float | None = None,
         gate_form: str = "dimension",
+        momentum: float | None = None,
         validate: bool = True,
         input_dropout: float | Tensor | None = None,
     ) -> None:
@@ -98,7 +100,7 @@ class GFGN(ResettableModule):
         self.act = None if act == "none" else activation_resolver(act, **(act_kwargs or {}))
 
         options: dict[str, Any] = {"level": level, "lam": lam, "pool": pool, "bias": bias}
-        options |= {"gate_bias": gate_bias, "gate_form": gate_form, "validate": False}
+        options |= {"gate_bias": gate_bias, "gate_form": gate_form, "momentum": momentum, "validate": False}
         sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
         rates = [dropout if input_dropout is None else input_dropout, *[dropout] * (num_layers - 1)]
         outputs = [(hidden_channels // heads, heads)] * num_layers

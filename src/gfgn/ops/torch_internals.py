@@ -23,6 +23,7 @@ as_plain_tensors = torch._C.DisableTorchFunctionSubclass  # subclasses of tensor
 without_function_modes = (
     torch._C.DisableTorchFunction
 )  # calls inside it go to PyTorch at once, past modes and subclasses
+_on_cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack  # suspends the innermost functorch transform
 
 
@@ -128,3 +129,8 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dtyp
 def coo_entries(x: Tensor) -> tuple[Tensor, Tensor]:
     """Indices and values of a sparse COO tensor as they are stored: repeated entries are not merged."""
     return x._indices(), x._values()
+
+
+def call_on_cpu(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls the CPU kernel of an operator from inside a `TorchDispatchMode`, which the kernel's own calls reach."""
+    return op.redispatch(_on_cpu, *args, **kwargs)

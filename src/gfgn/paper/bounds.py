@@ -7,9 +7,10 @@ changes. `σ`, the standard deviation of that distribution, is pooled over the s
 - `2 σ²` for a rerun minus its record, and
 - `(1 + 1 / m) σ²` for a rerun minus the mean of the `m` recorded seeds of its split.
 
-Differences over their standard deviations are compared with quantiles of Student's t: for single runs (`run_bound`),
-and for sums over the reruns of a cell, a model, a dataset or all (`Group`). `FALSE_ALARM` is divided by the number of
-comparisons, so that honest results fail a check with at most this probability.
+Differences over their standard deviations are compared with quantiles of Student's t: for single runs (`run_bound`,
+with the σ of the other splits, which a single forged run cannot widen), and for sums over the reruns of a cell, a
+model, a dataset or all (`Group`). `FALSE_ALARM` is divided by the number of comparisons, so that honest results fail a
+check with at most this probability.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import yaml
 
 from gfgn.data.dataset import Dataset
 from gfgn.paper import rules
-from gfgn.paper.evidence import STUDIES, TABLES, Evidence, Missing, read_evidence, read_graphs
+from gfgn.paper.evidence import RUNS, TABLES, Evidence, Missing, find_studies, read_evidence, read_graphs
 from gfgn.paper.inference import Decision
 from gfgn.paper.outputs import markdown_table, write_csv, write_text
 from gfgn.paper.titles import title_of
@@ -39,9 +39,9 @@ class Claim(NamedTuple):
     claim: str
     published: str  # the paper's own figure
     rule: str  # the criterion in words
-    check: str  # the function of `gfgn.paper.rules` that applies it
+    check: str  # the rule of `gfgn.paper.rules` that applies it
     arguments: Mapping[str, Any]
-    study: str  # the study whose runs decide it, or ""
+    study: str  # the study whose runs decide it, or ""; see `find_studies`
 
 
 class Verdict(NamedTuple):
@@ -81,6 +81,7 @@ CLAIMS = tuple(_read(Path(__file__).with_name("claims.yaml")))
 
 def judge(evidence: Evidence, claims: Sequence[Claim] = CLAIMS) -> list[Verdict]:
     """Returns the verdicts on claims, which are one family of tests, and what they would be with other rules."""
+    claims = [claim._replace(study=evidence.larger.get(claim.study, claim.study)) for claim in claims]
     findings = [_find(claim, evidence) for claim in claims]
     plain, uncapped = (
         [word for word, _ in _words([_find_again(*each, other) for each in zip(claims, findings, strict=True)])]
@@ -119,10 +120,9 @@ def _words(findings: Sequence[rules.Finding | Missing]) -> list[tuple[str, float
 
 def _find(claim: Claim, evidence: Evidence) -> rules.Finding | Missing:
     try:
-        finding: rules.Finding = getattr(rules, claim.check)(evidence, **claim.arguments)
+        return rules.apply(claim.check, claim.study, evidence, claim.arguments)
     except Missing as missing:
         return missing
-    return finding
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def write(out: Path, verdicts: Sequence[Verdict]) -> list[Path]:
 
 def sources(folder: Path) -> dict[str, str]:
     """Returns the SHA-256 of every file of a folder of results that the verdicts rest on."""
-    names = [*(f"{study}/runs.csv.gz" for study in STUDIES), *TABLES]
+    names = [*(f"{study}/{RUNS}" for study in find_studies(folder)), *TABLES]
     paths = {name: folder / name for name in names}
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if path.is_file()}
 
@@ -213,7 +213,6 @@ def as_json(verdicts: Sequence[Verdict], files: Mapping[str, str]) -> str:
 
 def page(verdicts: Sequence[Verdict]) -> str:
     """Returns the page in Markdown."""
-    counts = Counter(v.verdict for v in verdicts)
     tests = sum(v.p is not None for v in verdicts)
     groups: dict[str, list[Verdict]] = {}
     for v in verdicts:
@@ -222,8 +221,7 @@ def page(verdicts: Sequence[Verdict]) -> str:
     return f"""# The claims of the paper
 
 Written by `gfgn reproduce claims` from the runs in the folders next to this one. Of {len(verdicts)} claims,
-{counts[HOLDS]} hold, {counts[FAILS]} do not hold, {counts[UNDECIDED]} are undecided and {counts[OPEN]} are not measured
-yet.
+{tally(v.verdict for v in verdicts)}.
 
 ## How to read it
 
@@ -254,6 +252,15 @@ yet.
 
 [claims.json](claims.json) has the same content with all numbers; [{GRAPHS}]({GRAPHS}) has the properties of the graphs.
 """
+
+
+def tally(words: Iterable[str]) -> str:
+    """Returns the number of claims by verdict, in words."""
+    counts = Counter(words)
+    return (
+        f"{counts[HOLDS]} hold, {counts[FAILS]} do not hold, {counts[UNDECIDED]} are undecided and {counts[OPEN]} are "
+        "not measured yet"
+    )
 
 
 def _group(study: str, verdicts: Sequence[Verdict]) -> str:

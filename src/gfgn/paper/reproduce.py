@@ -16,6 +16,7 @@ from gfgn.runs.study_file import did_you_mean
 from gfgn.runs.study_files import CHOSEN, RUNS, TIMES, chosen_csv, read_times, write_study_files
 from gfgn.runs.study_runner import LOG, Log, Outcome, run_study
 from gfgn.runs.table import RunsError, read_runs
+from gfgn.runs.training import Job
 from gfgn.train.settings import choose_device
 
 PAGE = "README.md"
@@ -54,6 +55,8 @@ def reproduce(
         raise ValueError(f"name must be one of {', '.join(names())} or a YAML file, got {str(name)!r}{hint}")
     analysis = ANALYSES.get(str(name))
     if analysis is not None and str(name) not in study_names():
+        if settings.pop("engine", Job.run) is not Job.run:
+            raise ValueError(f"engine must be that of this process for {str(name)!r}, an analysis without a study")
         part = _part(str(name), **settings)
         files = analysis(out, root=root, device=device, progress=log, **part)
         if str(name) in FOLDERS and (out / RUNS).is_file():

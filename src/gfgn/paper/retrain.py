@@ -2,8 +2,9 @@
 
 The sample is drawn by a seed that nobody knows beforehand. Each graph gets the same work, so that small graphs get many
 runs and none is left out. Runs of the chosen configuration and of others take turns, since the selection could be
-forged by the others. On each graph the run that differs most from its like is trained too: a single forged run stands
-out. Where a cell is suspicious, but not beyond its bound, more of its runs are trained and all are judged once more.
+forged by the others. On each graph the runs that differ most from their like are trained too, one of a chosen
+configuration and one of another: a single forged run stands out. Where a cell is suspicious, but not beyond its bound,
+more of its runs are trained and all are judged once more.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice, zip_longest
 from operator import itemgetter
 from statistics import fmean
@@ -55,20 +57,49 @@ SECONDS = {
 
 @dataclass(frozen=True)
 class CellRuns:
-    """The runs of a complete cell: of the chosen configuration, and of the others in its grid."""
+    """The runs of a complete cell on one draw of its data.
+
+    Attributes:
+        data: Name of its data in the runs, which says which draw of random edges it is.
+        chosen, others: The runs of the chosen configuration, and of the others in the grid.
+        nodes: Number of nodes of a split by measure.
+    """
 
     cell: Cell
-    data: str  # name of its data in the runs
+    data: str
     config: TrainConfig
     chosen: tuple[Row, ...]
     others: tuple[Row, ...]
-    spreads: Mapping[tuple[bool, str], Spread] = field(repr=False)  # by whether chosen, and measure
+    nodes: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return f"{self.data} {self.cell.model}" + ("" if self.cell.at is None else f" ({self.cell.at})")
 
     def like(self, row: Row, chosen: bool) -> list[Row]:
         """The recorded seeds of a run's configuration and split, without those that diverged."""
         split, same = row.replica.split, configuration(row)
         rows = self.chosen if chosen else self.others
         return [r for r in rows if r.replica.split == split and not r.diverged and configuration(r) == same]
+
+    @cached_property
+    def spreads(self) -> dict[tuple[bool, str], Spread]:
+        """The spread over seeds, by whether of the chosen configuration, and measure."""
+        keys = [(chosen, measure) for chosen in (True, False) for measure in MEASURES]
+        return {key: spread_of(self._pool(key[0]), key[1], self.nodes[key[1]]) for key in keys if self._pool(key[0])}
+
+    def spread_elsewhere(self, row: Row, chosen: bool, measure: str) -> Spread:
+        """The spread over seeds on other splits than that of a run, which a forged run cannot widen."""
+        others = [each for each in self._pool(chosen) if each.replica.split != row.replica.split]
+        return spread_of(others, measure, self.nodes[measure]) if others else self.spreads[chosen, measure]
+
+    def _pool(self, chosen: bool) -> list[Row]:
+        """The runs that a spread is computed from. With one seed, it is the whole grid for all of them."""
+        if not (chosen and len({row.replica.seed for row in self.chosen}) > 1):
+            first = {row.replica.seed for row in self.others} or {row.replica.seed for row in self.chosen}
+            rows = [*self.others, *(row for row in self.chosen if row.replica.seed in first)]
+        else:
+            rows = list(self.chosen)
+        return [row for row in rows if not row.diverged]
 
 
 def find_cells(results: Results, cells: Iterable[Cell], facts: Mapping[str, Facts]) -> dict[str, list[CellRuns]]:
@@ -84,36 +115,27 @@ def find_cells(results: Results, cells: Iterable[Cell], facts: Mapping[str, Fact
             if not chosen or name not in facts:
                 continue
             known = {row.key for row in chosen}
-            grid = [row for row in trained[name, cell.model, plan.config] if row.replica in tuning]
+            grid = (row for row in trained[name, cell.model, plan.config] if row.replica in tuning)
             others = tuple(row for row in grid if row.key not in known)
-            spreads = _spreads(chosen, grid, facts[name])
-            runs = CellRuns(cell, name, plan.config, chosen, others, spreads)
+            nodes = {measure: min(getattr(facts[name], measure)) for measure in MEASURES}
+            runs = CellRuns(cell, name, plan.config, chosen, others, nodes)
             found.setdefault(cell.dataset, []).append(runs)
     return found
-
-
-def _spreads(chosen: Sequence[Row], grid: Sequence[Row], facts: Facts) -> dict[tuple[bool, str], Spread]:
-    """The spreads of the chosen configuration and of the others; with one seed, that of the grid is used for both."""
-    spreads = {}
-    for measure in MEASURES:
-        nodes = min(getattr(facts, measure))
-        one_seed = len({row.replica.seed for row in chosen}) == 1
-        for is_chosen, rows in ((True, grid if one_seed and grid else chosen), (False, grid)):
-            if own := [row for row in rows if not row.diverged]:
-                spreads[is_chosen, measure] = spread_of(own, measure, nodes)
-    return spreads
 
 
 # --- the sample -------------------------------------------------------------------------------------------------------
 
 
 class Pick(NamedTuple):
-    """A run to train again: of the chosen configuration or not, at random or because it stands out."""
+    """A run to train again, and what for: the `"sample"`, because its cell is `"suspicious"` or it is an `"outlier"`.
+
+    Groups of cells hold the sample alone, and no group holds outliers: these were not drawn at random.
+    """
 
     runs: CellRuns
     row: Row
     chosen: bool
-    random: bool
+    what_for: str = "sample"
 
 
 def draw_sample(cells: Mapping[str, Sequence[CellRuns]], sizes: Mapping[str, int], seed: int, full: bool) -> list[Pick]:
@@ -133,7 +155,9 @@ def draw_sample(cells: Mapping[str, Sequence[CellRuns]], sizes: Mapping[str, int
         known = {pick.row.key for pick in drawn}
         outliers = sorted((each for one in runs for each in _outliers(one)), key=lambda each: -each[0])
         rest = [pick for _, pick in outliers if pick.row.key not in known]
-        picks += drawn + rest[: len(runs) if full else 1]
+        picks += drawn
+        for chosen in (True, False):  # apart, since poor configurations have the largest outliers
+            picks += [pick for pick in rest if pick.chosen == chosen][: len(runs) if full else 1]
     return picks
 
 
@@ -145,7 +169,7 @@ def _turns(runs: CellRuns, generator: random.Random) -> Iterator[Pick]:
         for source in (chosen, others, chosen):
             for row in islice(source, 1):
                 left -= 1
-                yield Pick(runs, row, source is chosen, True)
+                yield Pick(runs, row, source is chosen)
 
 
 def _shuffled(rows: Sequence[Row], generator: random.Random) -> list[Row]:
@@ -163,7 +187,9 @@ def _outliers(runs: CellRuns) -> Iterator[tuple[float, Pick]]:
         own = [row for row in rows if not row.diverged]
         if own:
             left = [residuals(own, measure)[0] / runs.spreads[chosen, measure].sigma for measure in MEASURES]
-            yield from ((max(map(abs, z)), Pick(runs, row, chosen, False)) for row, *z in zip(own, *left, strict=True))
+            yield from (
+                (max(map(abs, z)), Pick(runs, row, chosen, "outlier")) for row, *z in zip(own, *left, strict=True)
+            )
 
 
 def draw_further(compared: Compared, sizes: Mapping[str, int], seed: int) -> list[Pick]:
@@ -172,7 +198,7 @@ def draw_further(compared: Compared, sizes: Mapping[str, int], seed: int) -> lis
     for runs, chosen in compared.suspicious:
         rest = [row for row in (runs.chosen if chosen else runs.others) if row.key not in compared.keys]
         number = max(1, FURTHER_WORK // sizes[runs.cell.dataset])
-        picks += [Pick(runs, row, chosen, True) for row in _shuffled(rest, generator)[:number]]
+        picks += [Pick(runs, row, chosen, "suspicious") for row in _shuffled(rest, generator)[:number]]
     return picks
 
 
@@ -183,27 +209,22 @@ def train_again(
     picks: Sequence[Pick], data: Mapping[str, Dataset], sizes: Mapping[str, int], device: str, log: Log
 ) -> list[tuple[Pick, Run]]:
     """Trains the picked runs, cell by cell, and logs each with the time that is left."""
-    groups: dict[Cell, list[Pick]] = {}
+    groups: dict[tuple[Cell, str], list[Pick]] = {}  # by cell and draw of random edges
     for pick in picks:
-        groups.setdefault(pick.runs.cell, []).append(pick)
-    costs = {cell: sizes[cell.dataset] * sum(pick.row.epochs for pick in own) for cell, own in groups.items()}
+        groups.setdefault((pick.runs.cell, pick.runs.data), []).append(pick)
+    costs = {key: sizes[key[0].dataset] * sum(pick.row.epochs for pick in own) for key, own in groups.items()}
     rate, done, start = SECONDS.get(torch.device(device).type, SECONDS["cpu"]), 0, time.monotonic()
     made: list[tuple[Pick, Run]] = []
-    graphs = count(len({pick.runs.data for pick in picks}), "graph")
-    log(f"{count(len(picks), 'run')} of {count(len(groups), 'cell')} on {graphs} train on {device_name(device)}")
-    for cell, own in groups.items():
-        left = duration(rate * (sum(costs.values()) - done))
-        log(f"{_name(cell)}: {count(len(own), 'run')}; about {left} left")
-        runs = own[0].runs
-        trained = train_runs(cell.model, data[runs.data], [pick.row.replica for pick in own], runs.config, device)
-        made += zip(own, trained, strict=True)
-        done += costs[cell]
+    cells, graphs = count(len(groups), "cell"), count(len({pick.runs.data for pick in picks}), "graph")
+    log(f"{count(len(picks), 'run')} of {cells} on {graphs} train on {device_name(device)}")
+    for key, own in groups.items():
+        left, runs = duration(rate * (sum(costs.values()) - done)), own[0].runs
+        log(f"{runs}: {count(len(own), 'run')}; about {left} left")
+        replicas = [pick.row.replica for pick in own]
+        made += zip(own, train_runs(runs.cell.model, data[runs.data], replicas, runs.config, device), strict=True)
+        done += costs[key]
         rate = (time.monotonic() - start) / max(1, done)
     return made
-
-
-def _name(cell: Cell) -> str:
-    return f"{cell.dataset} {cell.model}" + ("" if cell.at is None else f" ({cell.at})")
 
 
 # --- comparison -------------------------------------------------------------------------------------------------------
@@ -233,9 +254,11 @@ def compare(made: Sequence[tuple[Pick, Run]], runs: int, device: str) -> Compare
             continue
         compared.by_bound += 1
         compared.problems += _too_far(pick, run, runs)
-        if pick.random and not (row.diverged or run.diverged):
+        if pick.what_for != "outlier" and not (row.diverged or run.diverged):
             kind = "chosen configuration" if pick.chosen else "other configurations"
-            groups = (f"{_name(cell)}, {kind}", f"all of {cell.model}", f"all on {cell.dataset}", "all runs")
+            groups = [f"{pick.runs}, {kind}"]
+            if pick.what_for == "sample":
+                groups += [f"all of {cell.model}", f"all on {cell.dataset}", "all runs"]
             of_cells[groups[0]] = pick.runs, pick.chosen
             for measure in MEASURES:
                 difference = _difference(pick, run, measure)
@@ -255,7 +278,7 @@ def compare(made: Sequence[tuple[Pick, Run]], runs: int, device: str) -> Compare
 def _difference(pick: Pick, run: Run, measure: str) -> Difference:
     like = pick.runs.like(pick.row, pick.chosen)
     gap = getattr(run, measure) - fmean(getattr(row, measure) for row in like)
-    block = (pick.runs.cell, configuration(pick.row), pick.row.replica.split)
+    block = (str(pick.runs), configuration(pick.row), pick.row.replica.split)
     return Difference(gap, pick.runs.spreads[pick.chosen, measure], len(like), block)
 
 
@@ -286,6 +309,6 @@ def _too_far(pick: Pick, run: Run, runs: int) -> Iterator[str]:
         yield f"{_describe(pick, run)}; {pick.row.num_parameters:,} parameters, now {run.num_parameters:,}"
     elif not run.diverged:
         for measure, word in MEASURES.items():
-            bound = run_bound(pick.runs.spreads[pick.chosen, measure], runs)
+            bound = run_bound(pick.runs.spread_elsewhere(pick.row, pick.chosen, measure), runs)
             if abs(getattr(run, measure) - getattr(pick.row, measure)) > bound:
                 yield f"{_describe(pick, run)}; {word} scores may differ by at most {100 * bound:.2f}"

@@ -11,8 +11,9 @@ from typing import Any
 from gfgn.data.dataset import Dataset
 from gfgn.runs.comparison import ComparisonPlan, make_plan
 from gfgn.runs.grid import make_replicas
+from gfgn.runs.race import FACTOR
 from gfgn.runs.record import digest
-from gfgn.runs.search import FACTOR, default_rungs
+from gfgn.runs.search import default_rungs
 from gfgn.runs.store import Store
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import fit_classical

@@ -21,7 +21,7 @@ from gfgn.runs.record import DatasetRecord, Row, count_codes, further_settings, 
 from gfgn.runs.search import SPACE, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store, damaged
-from gfgn.runs.training import ProgressCallback
+from gfgn.runs.training import Engine, Job, ProgressCallback
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import check_classical, find_network
 from gfgn.train.config import TrainConfig
@@ -269,11 +269,17 @@ def compare(
 
 
 def run_comparison(
-    store: Store, dataset: Dataset, plan: ComparisonPlan, device: str = "cpu", callback: ProgressCallback | None = None
+    store: Store,
+    dataset: Dataset,
+    plan: ComparisonPlan,
+    device: str = "cpu",
+    callback: ProgressCallback | None = None,
+    engine: Engine = Job.run,
 ) -> Comparison:
     """Trains the runs of a comparison that the store lacks; `plan` belongs to `dataset`."""
     _keep_plan(store, plan)
-    run_plans(store, dataset, [plan.plan(model) for model in plan.models], device, callback=callback)
+    plans = [plan.plan(model) for model in plan.models]
+    run_plans(store, dataset, plans, device, callback=callback, engine=engine)
     return read_comparison(store, plan)
 
 

@@ -15,7 +15,7 @@ from gfgn.runs.record import DatasetRecord, Row, import_own
 from gfgn.runs.search import default_rungs, search_key, successive_halving
 from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
-from gfgn.runs.training import ProgressCallback, train_missing
+from gfgn.runs.training import Engine, Job, ProgressCallback, train_missing
 from gfgn.train.config import TrainConfig
 from gfgn.train.draws import summarize_draws
 from gfgn.train.minibatch import is_sampled
@@ -168,16 +168,18 @@ def run_plans(
     *,
     callback: ProgressCallback | None = None,
     batch_size: int | None = None,
+    engine: Engine = Job.run,
 ) -> list[Result]:
     """Trains the runs that the store lacks of several plans on one dataset and returns one result per plan.
 
     Plans with the same model and training configuration are trained together, all their runs in one batch, or in
-    batches of at most `batch_size` runs.
+    batches of at most `batch_size` runs. `engine` trains them: this process, or a `gfgn.runs.cluster.Cluster`.
     """
     for plan in plans:
         import_own(plan.model)
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
     options: dict[str, Any] = {"device": device, "callback": callback, "batch_size": batch_size}
+    options["engine"] = engine
 
     def train(plan: Plan, replicas: Iterable[Replica]) -> None:
         distinct = list(dict.fromkeys(replicas))

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.streams import Stream
-from gfgn.runs.grid import Configuration, make_replica, make_replicas
+from gfgn.runs.grid import Configuration, make_replicas
+from gfgn.runs.race import FACTOR, Race
 from gfgn.runs.record import DEFAULT_CONFIG, HYPER, DatasetRecord, digest, identify
 from gfgn.runs.selection import Selection, select
 from gfgn.runs.store import Store
-from gfgn.runs.training import ProgressCallback, keep_runs, train_missing
+from gfgn.runs.training import Engine, Job, ProgressCallback, keep_rows, train_missing
 from gfgn.train.config import TrainConfig
-from gfgn.train.loop import train_replicas
-from gfgn.train.replica import Replica, Run
+from gfgn.train.replica import Replica
 
 FIRST_RUNG = 10  # no run is stopped before this epoch: earlier scores say little
-FACTOR = 2  # one configuration in this many continues at each rung
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,7 @@ def successive_halving(
     device: torch.device | str = "cpu",
     callback: ProgressCallback | None = None,
     batch_size: int | None = None,
+    engine: Engine = Job.run,
 ) -> Selection:
     """Trains configurations side by side and stops the worse half of them at each rung.
 
@@ -145,22 +145,13 @@ def successive_halving(
     record, replicas = DatasetRecord.of(dataset), make_replicas(model, configurations, splits, seeds)
     if not replicas:
         raise ValueError("configurations, splits and seeds must hold at least one each, got none of one of them")
-    race = Race(replicas)
     if rungs is None:
-        rungs = default_rungs(len(race.racing), config.max_epochs)
+        rungs = default_rungs(len(Race(replicas).racing), config.max_epochs)
     search = search_key(record, model, replicas, config, rungs)
     if None in store.find(record, model, replicas, config, search):
         callback = callback or ProgressCallback()
-        keep = keep_runs(store, record, config, device, callback, search)
-
-        def progress(run: Run) -> None:
-            race.note([run.replica], [run.val])
-            keep(run)
-
-        settings: dict[str, Any] = {"rungs": rungs, "prune": race if rungs else None, "batch_size": batch_size}
-        settings |= {"progress": progress, "status": callback.on_status, "device": device}
-        settings["history"] = callback.needs_history
-        train_replicas(model, dataset, replicas, **asdict(config), **settings)
+        job = Job(model, tuple(replicas), record, config, callback.needs_history, batch_size, tuple(rungs), search)
+        engine(job, dataset, device, keep_rows(store, callback), callback.on_status)
     return select([row for row in store.find(record, model, replicas, config, search) if row is not None])
 
 
@@ -181,37 +172,3 @@ def default_rungs(count: int, max_epochs: int) -> list[int]:
             break
         rungs.append(rung)
     return rungs[::-1]
-
-
-class Race:
-    """Decides which runs continue at a rung: all runs of one configuration in `FACTOR`, the best ones."""
-
-    def __init__(self, replicas: Sequence[Replica]) -> None:
-        self.racing: dict[Replica, list[Replica]] = {}  # the runs of each configuration that has not been stopped
-        for replica in replicas:
-            self.racing.setdefault(_configuration(replica), []).append(replica)
-        self._best: dict[Replica, float] = {}
-
-    def note(self, replicas: Sequence[Replica], scores: Sequence[float]) -> None:
-        """Records the best validation scores so far; a finished run keeps its last one."""
-        self._best.update(zip(replicas, scores, strict=True))
-
-    def __call__(self, epoch: int, replicas: Sequence[Replica], scores: Sequence[float]) -> list[bool]:
-        """Whether each run continues."""
-        self.note(replicas, scores)
-        runs = [_Scored(replica, self._best[replica]) for group in self.racing.values() for replica in group]
-        order = [make_replica(candidate.configuration) for candidate in select(runs).candidates]
-        kept = order[: math.ceil(len(order) / FACTOR)]
-        self.racing = {configuration: self.racing[configuration] for configuration in kept}
-        return [_configuration(replica) in self.racing for replica in replicas]
-
-
-@dataclass(frozen=True)
-class _Scored:
-    replica: Replica
-    val: float
-    dropped: bool = False
-
-
-def _configuration(replica: Replica) -> Replica:
-    return make_replica(replica.configuration)

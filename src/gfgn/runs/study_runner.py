@@ -18,13 +18,13 @@ import torch
 from gfgn.data.dataset import Dataset
 from gfgn.runs.grid import make_replicas
 from gfgn.runs.plan import Plan, group_plans, run_plans
-from gfgn.runs.record import Row, count_codes, device_name
+from gfgn.runs.record import Row, count_codes
 from gfgn.runs.results import Results
 from gfgn.runs.store import Store
 from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS, STORE, TIMES, Time, add_time, write_study_files
 from gfgn.runs.table import read_runs
-from gfgn.runs.training import CallbackList, ProgressCallback
+from gfgn.runs.training import CallbackList, Engine, Job, ProgressCallback
 from gfgn.runs.views import View
 from gfgn.train.replica import Status
 
@@ -68,6 +68,7 @@ def run_study(
     reuse: Sequence[Path] = (),
     root: Path | None = None,
     callback: ProgressCallback | None = None,
+    engine: Engine = Job.run,
     log: Log = LOG,
     write: Write = lambda results, out, ended: write_study_files(results, out),
 ) -> Outcome:
@@ -81,6 +82,7 @@ def run_study(
         reuse: Folders of other studies, whose runs are taken where this one lacks them; `Outcome.reused` says which.
         root: Folder of all datasets, see `gfgn.data.load`.
         callback: Receives progress events, such as a tracker.
+        engine: Trains the runs: this process, on `device`, or a `gfgn.runs.cluster.Cluster`.
     """
     cells, outcome = select_cells(study, models, datasets), Outcome()
     if limit_minutes is not None and not limit_minutes > 0:
@@ -88,7 +90,8 @@ def run_study(
     if not train and not (out / STORE).is_file() and not any((folder / RUNS).is_file() for folder in (out, *reuse)):
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     progress = _Progress(outcome, limit_minutes, log)
-    options = {"callback": CallbackList(progress, callback or ProgressCallback()), "batch_size": batch_size}
+    options: dict[str, Any] = {"batch_size": batch_size, "engine": engine}
+    options["callback"] = CallbackList(progress, callback or ProgressCallback())
     with Store(out / STORE) as store:
         outcome.reused = _fill(store, study, out, reuse, log)
         try:
@@ -127,7 +130,7 @@ class _Progress(ProgressCallback):
 
     def __init__(self, outcome: Outcome, limit_minutes: float | None, log: Log) -> None:
         self.outcome, self.log = outcome, log
-        self._label = ""
+        self.device = self._label = ""  # of the last run
         self._logged = self._written = time.monotonic()
         self._end = None if limit_minutes is None else self._logged + 60 * limit_minutes
 
@@ -149,6 +152,7 @@ class _Progress(ProgressCallback):
 
     def on_run_end(self, row: Row) -> None:
         self.outcome.made += 1
+        self.device = row.device
 
     def on_status(self, status: Status) -> None:
         now, left = time.monotonic(), status.seconds_left
@@ -220,7 +224,7 @@ def _train(
         made, seconds = progress.outcome.made - before, time.perf_counter() - start
         if made:
             date = datetime.now(UTC).isoformat(timespec="seconds")
-            add_time(times, Time(data.name, model, made, seconds, device_name(device), date))
+            add_time(times, Time(data.name, model, made, seconds, progress.device, date))
 
 
 def _check_graph(store: Store, data: Dataset, out: Path) -> None:

@@ -1,20 +1,66 @@
-"""Training of the runs that a store lacks, with progress events."""
+"""Training of the runs that a store lacks, with progress events. `Job` is what an engine trains, here or elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from gfgn.data.dataset import Dataset
+from gfgn.runs.race import Race
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, import_own
 from gfgn.runs.store import Store
 from gfgn.train.config import TrainConfig
-from gfgn.train.loop import train_runs
+from gfgn.train.loop import train_replicas, train_runs
 from gfgn.train.replica import Replica, Run, Status
 
 History = Mapping[str, Sequence[float]]  # losses and scores of a run, one value per epoch, see `Run.history`
+OnRun = Callable[[Row, History], None]  # receives a finished run
+OnStatus = Callable[[Status], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs of one model on one dataset.
+
+    Attributes:
+        record: The facts about the dataset.
+        history: Whether to keep the losses and scores of every epoch.
+        batch_size: Largest number of runs that train together; `None` for as many as fit into memory.
+        rungs: Epochs at which a search stops the worse half of its configurations.
+        search: Hash of that search; empty for runs that are all trained to the end.
+    """
+
+    model: str
+    replicas: tuple[Replica, ...]
+    record: DatasetRecord
+    config: TrainConfig
+    history: bool = False
+    batch_size: int | None = None
+    rungs: tuple[int, ...] = ()
+    search: str = ""
+
+    def run(self, dataset: Dataset, device: torch.device | str, on_run: OnRun, on_status: OnStatus) -> None:
+        """Trains the runs in this process."""
+        race = Race(self.replicas)
+
+        def progress(run: Run) -> None:
+            race.note([run.replica], [run.val])
+            on_run(Row.of(run, self.record, self.config, device, self.search), run.history)
+
+        options: dict[str, Any] = {"status": on_status, "history": self.history, "batch_size": self.batch_size}
+        options["progress"] = progress
+        if self.search:
+            options |= {"rungs": self.rungs, "prune": race if self.rungs else None, "device": device}
+            train_replicas(self.model, dataset, self.replicas, **asdict(self.config), **options)
+        else:
+            train_runs(self.model, dataset, self.replicas, self.config, device, **options)
+
+
+# Trains a job and reports its runs; `Job.run` does so in this process, on the given device.
+Engine = Callable[[Job, Dataset, torch.device | str, OnRun, OnStatus], None]
 
 
 class ProgressCallback:
@@ -81,6 +127,7 @@ def train_missing(
     *,
     callback: ProgressCallback | None = None,
     batch_size: int | None = None,
+    engine: Engine = Job.run,
 ) -> list[Row]:
     """Trains the runs that the store lacks and returns one row per replica, in order.
 
@@ -91,30 +138,21 @@ def train_missing(
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
     missing = store.missing(record, model, replicas, config)
     if missing:
-        options: dict[str, Any] = {"status": callback.on_status, "history": callback.needs_history}
-        options |= {"progress": keep_runs(store, record, config, device, callback), "batch_size": batch_size}
-        train_runs(model, dataset, missing, config, device, **options)
+        job = Job(model, tuple(missing), record, config, callback.needs_history, batch_size)
+        engine(job, dataset, device, keep_rows(store, callback), callback.on_status)
     rows = [row for row in store.find(record, model, replicas, config) if row is not None]
     if len(rows) < len(replicas):
         raise RuntimeError(f"the store {store.path} lacks runs that were just trained: was it changed meanwhile?")
     return rows
 
 
-def keep_runs(
-    store: Store,
-    record: DatasetRecord,
-    config: TrainConfig,
-    device: torch.device | str,
-    callback: ProgressCallback,
-    search: str = "",
-) -> Callable[[Run], None]:
+def keep_rows(store: Store, callback: ProgressCallback) -> OnRun:
     """A function that adds a finished run to the store and then reports it."""
 
-    def keep(run: Run) -> None:
-        row = Row.of(run, record, config, device, search)
+    def keep(row: Row, history: History) -> None:
         new = store.add([row])
         callback.on_run_end(row)
         if new and callback.needs_history:
-            callback.on_history(row, run.history)
+            callback.on_history(row, history)
 
     return keep

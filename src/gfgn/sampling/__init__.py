@@ -1,6 +1,7 @@
-"""Samplers of graphs, compiled with Numba: neighborhoods of nodes and subgraphs."""
+"""Samplers of graphs: neighborhoods of nodes and subgraphs."""
 
+from gfgn.sampling.loader import NeighborLoader
 from gfgn.sampling.neighbors import NeighborSampler
 from gfgn.sampling.subgraphs import EdgeSampler, NodeSampler, WalkSampler
 
-__all__ = ["EdgeSampler", "NeighborSampler", "NodeSampler", "WalkSampler"]
+__all__ = ["EdgeSampler", "NeighborLoader", "NeighborSampler", "NodeSampler", "WalkSampler"]

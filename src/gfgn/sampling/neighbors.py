@@ -1,7 +1,9 @@
-"""`NeighborSampler`: a few neighbors of each node, without replacement, for PyG's loaders."""
+"""`NeighborSampler`: a few neighbors of each node, and the weights that make sums over them unbiased."""
 
 from __future__ import annotations
 
+import copy
+from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,13 +11,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, SamplerOutput
 from torch_geometric.sampler.base import NegativeSampling
 
+from gfgn.data.store import GraphStore
 from gfgn.graph import Graph
-from gfgn.sampling.counter import compiled, derive, key_of, uniform
+from gfgn.ops.cpu.compiler import as_pointers, inlined
+from gfgn.ops.cpu.machine import kernel
+from gfgn.ops.cpu.threads import for_each_task, run_tasks
+from gfgn.ops.cpu.vectors import read, write
+from gfgn.sampling.counter import derived, drawn, key_of, mix_bits, signed
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+NODES_PER_TASK = 512
+int64: Any = np.int64  # in kernels a number like others
 
 
 class Sample(NamedTuple):
@@ -27,71 +39,250 @@ class Sample(NamedTuple):
     edge: Ints  # the index of each edge in the graph
     nodes_per_hop: list[int]
     edges_per_hop: list[int]
+    scale: Floats  # of each edge: the sum of `scale · f(edge)` into a node has the mean Σ f(edge) over all its edges
+    tree: Ints  # the seed that each node was sampled for, an index into the seeds; 0 unless disjoint
 
 
-@compiled
-def choose(key: Any, size: int, count: int, chosen: Any) -> None:
-    """Writes `count` distinct numbers below `size` into `chosen`, every subset equally likely (Floyd's algorithm)."""
-    for k in range(count):
-        top = size - count + k
-        number = int(uniform(key, k) * (top + 1))
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+# `nodes`: whose edges are drawn; `trees`: the numbers that, if `disjoint`, their draws depend on as well; `slots`:
+# where the room for the edges of each node begins in `edges` and `scale`; `counts`: how many edges there are.
+Draw = namedtuple(
+    "Draw",
+    "ptr weight nodes trees slots counts edges scale number fanout key replace weighted disjoint",
+)
+
+
+@inlined
+def take_all(op: Any, first: int, size: int, slot: int) -> Any:
+    for k in range(size):
+        write(first + k, op.edges, slot + k)
+        write(1.0, op.scale, slot + k)
+    return size
+
+
+@inlined
+def draw_distinct(op: Any, key: int, first: int, size: int, slot: int) -> Any:
+    """`fanout` distinct edges, every subset equally likely (Floyd's algorithm)."""
+    for k in range(op.fanout):
+        top = size - op.fanout + k
+        number = int64(drawn(key, k) * (top + 1))
         for before in range(k):
-            if chosen[before] == number:
+            if read(op.edges, slot + before) == first + number:
                 number = top
                 break
-        chosen[k] = number
+        write(first + number, op.edges, slot + k)
+        write(size * 1.0 / op.fanout, op.scale, slot + k)
+    return op.fanout + 0
 
 
-@compiled
-def sample_edges(ptr: Any, nodes: Any, fanout: int, key: Any) -> Any:
-    """Samples up to `fanout` in-edges of each node (all if −1): their number per node, and their indices."""
-    counts = np.empty(nodes.size, np.int64)
-    total = 0
-    for k in range(nodes.size):
-        size = ptr[nodes[k] + 1] - ptr[nodes[k]]
-        counts[k] = size if fanout < 0 else min(size, fanout)
-        total += counts[k]
-    edges = np.empty(total, np.int64)
-    filled = 0
-    for k in range(nodes.size):
-        node, count = nodes[k], counts[k]
-        first, size = ptr[node], ptr[node + 1] - ptr[node]
-        chosen = edges[filled : filled + count]
-        if count == size:
-            chosen[:] = np.arange(size)
+@inlined
+def sorted_draws(op: Any, key: int, total: float, slot: int) -> None:
+    """Writes `fanout` numbers from 0 to `total` into `scale`, in ascending order."""
+    for k in range(op.fanout):
+        value = drawn(key, k) * total
+        place = slot + k
+        while place > slot and read(op.scale, place - 1) > value:
+            write(read(op.scale, place - 1), op.scale, place)
+            place -= 1
+        write(value, op.scale, place)
+
+
+@inlined
+def draw_repeatedly(op: Any, key: int, first: int, size: int, slot: int) -> Any:
+    """`fanout` edges with replacement; one that is drawn several times is there once, with the sum of its scales."""
+    sorted_draws(op, key, size * 1.0, slot)
+    count, before = 0, -1
+    for k in range(op.fanout):
+        number = min(int64(read(op.scale, slot + k)), size - 1)
+        if number == before:
+            write(read(op.scale, slot + count - 1) + size * 1.0 / op.fanout, op.scale, slot + count - 1)
         else:
-            choose(derive(key, node), size, count, chosen)
-        chosen += first
-        filled += count
-    return counts, edges
+            write(first + number, op.edges, slot + count)
+            write(size * 1.0 / op.fanout, op.scale, slot + count)
+            count, before = count + 1, number
+    return count
 
 
-@compiled
-def number_nodes(idx: Any, edges: Any, local: Any, known: int) -> Any:
-    """Numbers the sources of `edges` that have no number in `local` yet: the numbers of all, and the new nodes."""
-    row = np.empty(edges.size, np.int64)
-    new = np.empty(edges.size, np.int64)
-    count = 0
-    for k in range(edges.size):
-        node = idx[edges[k]]
-        if local[node] < 0:
-            local[node] = known + count
-            new[count] = node
+@inlined
+def draw_repeatedly_by_weight(op: Any, key: int, first: int, size: int, slot: int) -> Any:
+    """`fanout` edges with replacement, in proportion to their weights; see `draw_repeatedly`."""
+    total = 0.0
+    for k in range(size):
+        total += read(op.weight, first + k)
+    sorted_draws(op, key, total, slot)
+    count, taken, running = 0, 0, 0.0
+    for k in range(size):
+        weight, times = 1.0 * read(op.weight, first + k), 0
+        running += weight
+        while taken < op.fanout and read(op.scale, slot + taken) < running:
+            taken, times = taken + 1, times + 1
+        if times > 0:
+            write(first + k, op.edges, slot + count)
+            write(times * total / (op.fanout * weight), op.scale, slot + count)
             count += 1
-        row[k] = local[node]
-    return row, new[:count]
+    return count
+
+
+@inlined
+def draw_distinct_by_weight(op: Any, key: int, first: int, size: int, slot: int) -> Any:
+    """Priority sampling: the `fanout` edges with the largest `w / u`, `u` uniform in `(0, 1]`.
+
+    With τ, the next largest one, `max(w, τ)` is an unbiased estimate of `w` where the edge is taken and 0 elsewhere.
+    """
+    count = 0  # of at most one more than are taken, in descending order
+    for k in range(size):
+        priority = read(op.weight, first + k) / (1.0 - drawn(key, k))
+        if priority > 0.0 and (count <= op.fanout or priority > read(op.scale, slot + op.fanout)):
+            place = slot + min(count, op.fanout)
+            while place > slot and read(op.scale, place - 1) < priority:
+                write(read(op.scale, place - 1), op.scale, place)
+                write(read(op.edges, place - 1), op.edges, place)
+                place -= 1
+            write(priority, op.scale, place)
+            write(first + k, op.edges, place)
+            count = min(count + 1, op.fanout + 1)
+    threshold = read(op.scale, slot + op.fanout) if count > op.fanout else 0.0
+    taken = min(count, op.fanout)
+    for k in range(taken):
+        weight = 1.0 * read(op.weight, read(op.edges, slot + k))
+        write(max(1.0, threshold / weight), op.scale, slot + k)
+    return taken
+
+
+@inlined
+def draw_for_nodes(op: Any, task: int) -> None:
+    for k in range(task * NODES_PER_TASK, min((task + 1) * NODES_PER_TASK, op.number)):
+        node, slot = read(op.nodes, k), read(op.slots, k)
+        first, count = read(op.ptr, node), 0
+        size = read(op.ptr, node + 1) - first
+        key = op.key + 0
+        if op.disjoint:
+            key = derived(key, read(op.trees, k))
+        key = derived(key, node)
+        if size == 0 or op.fanout < 0 or (size <= op.fanout and not op.replace):
+            count = take_all(op, first, size, slot)
+        elif op.weighted:
+            if op.replace:
+                count = draw_repeatedly_by_weight(op, key, first, size, slot)
+            else:
+                count = draw_distinct_by_weight(op, key, first, size, slot)
+        elif op.replace:
+            count = draw_repeatedly(op, key, first, size, slot)
+        else:
+            count = draw_distinct(op, key, first, size, slot)
+        write(count, op.counts, k)
+
+
+@kernel
+def draw_kernel(arguments: Any, tasks: Any) -> None:
+    for_each_task(draw_for_nodes, as_pointers(arguments), as_pointers(tasks))
+
+
+# `known`: distinct codes with the numbers 0, 1, …; `codes`: those to number. `keys`, `values`: a hash table of `slots`
+# entries, a power of 2, with −1 for a free key. `numbers`, `new`: the result; `found`: how many are new.
+Numbering = namedtuple("Numbering", "known codes keys values numbers new found num_known num_codes slots")
+
+
+@inlined
+def place_of(op: Any, code: int) -> Any:
+    """Where a code is in the table, or where it goes."""
+    place = mix_bits(code) & (op.slots - 1)
+    while read(op.keys, place) != code and read(op.keys, place) >= 0:
+        place = (place + 1) & (op.slots - 1)
+    return place
+
+
+@inlined
+def number_codes(op: Any, _: int) -> None:
+    for k in range(op.num_known):
+        place = place_of(op, read(op.known, k))
+        write(read(op.known, k), op.keys, place)
+        write(k, op.values, place)
+    found = 0
+    for k in range(op.num_codes):
+        code = read(op.codes, k)
+        place = place_of(op, code)
+        if read(op.keys, place) < 0:
+            write(code, op.keys, place)
+            write(op.num_known + found, op.values, place)
+            write(code, op.new, found)
+            found += 1
+        write(read(op.values, place), op.numbers, k)
+    write(found, op.found, 0)
+
+
+@kernel
+def number_kernel(arguments: Any, tasks: Any) -> None:
+    for_each_task(number_codes, as_pointers(arguments), as_pointers(tasks))
+
+
+def sample_edges(
+    ptr: Ints,
+    nodes: Ints,
+    fanout: int,
+    key: int,
+    *,
+    weight: NDArray[Any] | None = None,
+    trees: Ints | None = None,
+    replace: bool = False,
+) -> tuple[Ints, Ints, Floats]:
+    """Samples `fanout` in-edges of each node (all if −1): their number per node, their indices and their scales.
+
+    `weight` has the weight of every edge, `trees` one number per node that its draws depend on.
+    """
+    size = ptr[nodes + 1] - ptr[nodes]
+    room = size if fanout < 0 else np.minimum(size, fanout) if not replace else np.minimum(size * fanout, fanout)
+    if weight is not None and not replace and fanout >= 0:
+        room = np.minimum(size, fanout + 1)  # for the threshold
+    slots = np.cumsum(room) - room
+    total = int(room.sum())
+    counts, edges, scale = np.empty(nodes.size, np.int64), np.empty(total, np.int64), np.empty(total)
+    none = np.empty(0)
+    flags = replace, weight is not None, trees is not None
+    arrays = (
+        ptr,
+        none if weight is None else weight,
+        nodes,
+        nodes if trees is None else trees,
+        slots,
+        counts,
+        edges,
+        scale,
+    )
+    op = Draw(*arrays, nodes.size, fanout, signed(key), *flags)
+    run_tasks(draw_kernel, op, -(-nodes.size // NODES_PER_TASK))
+    filled = int(counts.sum())
+    if filled < total:
+        kept = np.arange(filled) + np.repeat(slots - (np.cumsum(counts) - counts), counts)
+        edges, scale = edges[kept], scale[kept]
+    return counts, edges, scale
+
+
+def number_nodes(known: Ints, codes: Ints) -> tuple[Ints, Ints]:
+    """Numbers `codes`, which are not negative: those in `known` by their index there, others, the new ones, as they
+    appear from `known.size` on. Returns the numbers and the new codes."""
+    slots = 1 << int(2 * (known.size + codes.size) + 1).bit_length()
+    keys, values = np.full(slots, -1, np.int64), np.empty(slots, np.int64)
+    numbers, new, found = np.empty(codes.size, np.int64), np.empty(codes.size, np.int64), np.zeros(1, np.int64)
+    op = Numbering(known, codes, keys, values, numbers, new, found, known.size, codes.size, slots)
+    run_tasks(number_kernel, op, 1)
+    return numbers, new[: found[0]]
+
+
+# --- the sampler ------------------------------------------------------------------------------------------------------
 
 
 class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
-    """Samples up to `fanouts[h]` in-neighbors of every node of hop `h`, without replacement.
+    """Samples `fanouts[h]` in-neighbors of every node of hop `h`.
 
-    It works with PyG's loaders, whose own samplers need packages that PyPI has no wheels for:
+    It works with PyG's `NodeLoader`; `NeighborLoader` also gives each batch the weights of its edges:
 
-        sampler = NeighborSampler.from_edge_index(data.edge_index, data.num_nodes, fanouts=[25, 10])
+        sampler = NeighborSampler.from_graph(graph, fanouts=[25, 10])
         loader = NodeLoader(data, node_sampler=sampler, input_nodes=data.train_mask, batch_size=512, shuffle=True)
 
-    The sample of a node depends on the seed, the epoch (`set_epoch`), the hop and the node only: neither on the other
-    nodes of its batch nor on the number of workers.
+    The sample of a node depends on the seed, the epoch (`set_epoch`), the hop and the node (if disjoint, also on the
+    seed node) only: neither on the other nodes of its batch nor on the number of threads or workers.
 
     Args:
         ptr: `[N + 1]`, offsets of each target's edges.
@@ -99,63 +290,148 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
         fanouts: Neighbors per node, one number per hop; −1 takes all.
         seed: Seed of the samples.
         edge_id: `[E]`, edge ids in the output; by default the index of the edge.
+        edge_weight: `[E]`, the weights `A`; 1 by default.
+        probability: `[E]`, how often an edge is drawn in relation to the others of its target, finite and not negative,
+            such as `graph.weight`; an edge with 0 is not drawn. Equal by default.
+        replace: Whether edges are drawn with replacement, always `fanouts[h]` times. An edge that is drawn several
+            times is in the sample once, with the sum of its weights.
+        disjoint: Whether every seed has nodes and draws of its own.
     """
 
     def __init__(
-        self, ptr: Tensor, idx: Tensor, fanouts: Sequence[int], seed: int = 0, edge_id: Tensor | None = None
+        self,
+        ptr: Tensor | Ints,
+        idx: Tensor | NDArray[Any],
+        fanouts: Sequence[int],
+        seed: int = 0,
+        edge_id: Tensor | None = None,
+        *,
+        edge_weight: Tensor | NDArray[Any] | None = None,
+        probability: Tensor | NDArray[Any] | None = None,
+        replace: bool = False,
+        disjoint: bool = False,
     ) -> None:
         super().__init__()
         if not fanouts or any(fanout < -1 or fanout == 0 for fanout in fanouts):
             raise ValueError(f"fanouts must be positive numbers or -1, one or more, got {list(fanouts)}")
-        self.ptr: Ints = ptr.cpu().numpy().astype(np.int64)
-        self.idx: Ints = idx.cpu().numpy().astype(np.int64)
+        self.ptr: Ints = _array(ptr).astype(np.int64, copy=False)
+        self.idx = _array(idx)
         self.fanouts = tuple(fanouts)
         self.seed = seed
-        self.epoch = 0
         self.edge_id = edge_id
+        self.edge_weight = None if edge_weight is None else _array(edge_weight)
+        self.probability = None if probability is None else _check_probability(_array(probability), self.idx.size)
+        self.replace, self.disjoint = replace, disjoint
+        self.degree = _degrees(self.ptr, self.edge_weight)
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # worker processes that persist see it, too
 
     @classmethod
-    def from_graph(cls, graph: Graph, fanouts: Sequence[int], seed: int = 0) -> NeighborSampler:
+    def from_graph(cls, graph: Graph, fanouts: Sequence[int], seed: int = 0, **options: Any) -> NeighborSampler:
         """A sampler of a graph; edge ids are indices into `graph.edge_index`."""
-        return cls(graph.by_target.ptr, graph.by_target.idx, fanouts, seed)
+        rows = graph.by_target
+        return cls(rows.ptr, rows.idx, fanouts, seed, edge_weight=graph.weight, **options)
+
+    @classmethod
+    def from_store(cls, store: GraphStore, fanouts: Sequence[int], seed: int = 0, **options: Any) -> NeighborSampler:
+        """A sampler of a graph in files, of which it reads what it samples."""
+        return cls(store.ptr, store.idx, fanouts, seed, edge_weight=store.weight, **options)
 
     @classmethod
     def from_edge_index(
-        cls, edge_index: Tensor, num_nodes: int, fanouts: Sequence[int], seed: int = 0
+        cls,
+        edge_index: Tensor,
+        num_nodes: int,
+        fanouts: Sequence[int],
+        seed: int = 0,
+        *,
+        edge_weight: Tensor | None = None,
+        probability: Tensor | None = None,
+        **options: Any,
     ) -> NeighborSampler:
-        """A sampler of the edges of a PyG `Data`; repeated edges and self-loops are kept."""
-        target, order = torch.sort(edge_index[1].cpu(), stable=True)
-        ptr = torch.zeros(num_nodes + 1, dtype=torch.int64)
-        torch.cumsum(torch.bincount(target, minlength=num_nodes), 0, out=ptr[1:])
-        return cls(ptr, edge_index[0].cpu()[order], fanouts, seed, edge_id=order)
+        """A sampler of the edges of a PyG `Data`; the layers' `A`: without self-loops, repeated edges are one, whose id
+        is that of the last. `edge_weight` and `probability` have one value per given edge."""
+        graph = Graph.from_edge_index(edge_index.cpu(), num_nodes, edge_weight)
+        position = graph.edge_position
+        given = torch.nonzero(position >= 0).view(-1)
+        edge_id = torch.empty(graph.num_edges, dtype=torch.int64)
+        edge_id[position[given]] = given
+        chance = None
+        if probability is not None:
+            values = probability.cpu().double()
+            chance = values.new_zeros(graph.num_edges).index_add(0, position[given], values[given])
+        return cls.from_graph(graph, fanouts, seed, edge_id=edge_id, probability=chance, **options)
+
+    def all_neighbors(self) -> NeighborSampler:
+        """A sampler of the same graph that takes all neighbors of one hop."""
+        made = copy.copy(self)
+        made.fanouts, made.replace, made.disjoint, made.probability = (-1,), False, False, None
+        return made
+
+    @property
+    def num_nodes(self) -> int:
+        return self.ptr.size - 1
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that samples depend on."""
+        return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that samples depend on."""
-        self.epoch = epoch
+        self._epoch.fill_(epoch)
 
     def sample(self, nodes: Tensor, *numbers: int) -> Sample:
-        """Samples the neighborhood of distinct `nodes`; it also depends on `numbers`, such as the step."""
+        """Samples the neighborhood of `nodes`, distinct unless disjoint; it also depends on `numbers`, such as the
+        step."""
         seeds: Ints = nodes.cpu().numpy().astype(np.int64)
-        local = np.full(self.ptr.size - 1, -1, np.int64)
-        local[seeds] = np.arange(seeds.size)
-        if not np.array_equal(local[seeds], np.arange(seeds.size)):
-            raise ValueError(f"nodes must be distinct, got {seeds.size} with {np.unique(seeds).size} distinct ones")
-        frontier, all_nodes, sampled = seeds, [seeds], []
-        known, first = seeds.size, 0
+        if seeds.size and not (seeds.min() >= 0 and seeds.max() < self.num_nodes):
+            bad = seeds.min() if seeds.min() < 0 else seeds.max()
+            raise ValueError(f"nodes must be 0 to {self.num_nodes - 1}, got {bad}")
+        offsets = np.arange(seeds.size) * self.num_nodes if self.disjoint else np.zeros_like(seeds)
+        known = seeds + offsets  # a code is the node and the number of its tree
+        distinct = number_nodes(known[:0], known)[1].size
+        if distinct < known.size:
+            raise ValueError(f"nodes must be distinct, got {known.size} with {distinct} distinct ones")
+        frontier, sizes, sampled, first = known, [known.size], [], 0
         for hop, fanout in enumerate(self.fanouts):
-            counts, edges = sample_edges(self.ptr, frontier, fanout, key_of(self.seed, self.epoch, *numbers, hop))
+            counts, edges, scale = self._draw(frontier, seeds, fanout, key_of(self.seed, self.epoch, *numbers, hop))
             col = np.repeat(np.arange(first, first + frontier.size), counts)
-            first = known
-            row, frontier = number_nodes(self.idx, edges, local, known)
-            known += frontier.size
-            all_nodes.append(frontier)
-            sampled.append((row, col, edges))
-        row, col, edge = (np.concatenate(parts) for parts in zip(*sampled, strict=True))
-        sizes = [part.size for part in all_nodes]
-        return Sample(np.concatenate(all_nodes), row, col, edge, sizes, [part[2].size for part in sampled])
+            codes = self.idx[edges].astype(np.int64)
+            if self.disjoint:
+                codes += np.repeat(frontier // self.num_nodes * self.num_nodes, counts)
+            first = known.size
+            row, frontier = number_nodes(known, codes)
+            known = np.concatenate([known, frontier])
+            sizes.append(frontier.size)
+            sampled.append((row, col, edges, scale))
+        row, col, edge, scale = (np.concatenate(parts) for parts in zip(*sampled, strict=True))
+        tree, node = np.divmod(known, max(self.num_nodes, 1))
+        return Sample(node, row, col, edge, sizes, [part[2].size for part in sampled], scale, tree)
+
+    def _draw(self, codes: Ints, seeds: Ints, fanout: int, key: int) -> tuple[Ints, Ints, Floats]:
+        tree, node = np.divmod(codes, max(self.num_nodes, 1))
+        trees = seeds[tree] if self.disjoint else None
+        return sample_edges(self.ptr, node, fanout, key, weight=self.probability, trees=trees, replace=self.replace)
+
+    def weights(self, sample: Sample) -> tuple[Tensor, Tensor]:
+        """`[E]` each, float32: `Â_ij` and `A_ij / d_i` of the whole graph, times the scale of the edge: sums over the
+        sampled edges with these weights have the sums over all edges as their mean."""
+        target, source = self.degree[sample.node[sample.col]], self.degree[sample.node[sample.row]]
+        weight = sample.scale if self.edge_weight is None else sample.scale * self.edge_weight[sample.edge]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            norm = np.where((target > 0) & (source > 0), weight / np.sqrt(target * source), 0)
+            row_norm = np.where(target > 0, weight / target, 0)
+        return torch.from_numpy(norm.astype(np.float32)), torch.from_numpy(row_norm.astype(np.float32))
+
+    def graph(self, sample: Sample) -> Graph:
+        """The graph of a sample with its `weights`, on the CPU."""
+        norm, row_norm = self.weights(sample)
+        edge_index = torch.from_numpy(np.stack([sample.row, sample.col]))
+        facts = {"num_nodes": sample.node.size, "batch_size": sample.nodes_per_hop[0]}
+        return Graph.from_sample(Data(edge_index=edge_index, norm=norm, row_norm=row_norm, **facts))
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> SamplerOutput:
-        """Called by PyG's `NodeLoader`."""
+        """Called by PyG's `NodeLoader`; the weights are the last two of the metadata."""
         sample = self.sample(index.node)
         node, row, col, edge = map(torch.from_numpy, sample[:4])
         return SamplerOutput(
@@ -163,12 +439,39 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
             row=row,
             col=col,
             edge=edge if self.edge_id is None else self.edge_id[edge],
-            batch=None,
+            batch=torch.from_numpy(sample.tree) if self.disjoint else None,
             num_sampled_nodes=sample.nodes_per_hop,
             num_sampled_edges=sample.edges_per_hop,
-            metadata=(index.input_id, index.time),
+            metadata=(index.input_id, index.time, *self.weights(sample)),
         )
 
     def sample_from_edges(self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None) -> SamplerOutput:
         """Raises an error: this sampler is for node classification."""
         raise TypeError("NeighborSampler samples around nodes; PyG's link loaders need a sampler that starts at edges")
+
+
+def _array(values: Tensor | NDArray[Any]) -> NDArray[Any]:
+    """The values as a plain array; a memory map stays one."""
+    return np.asarray(values.cpu().numpy() if isinstance(values, Tensor) else values)
+
+
+def _degrees(ptr: Ints, weight: NDArray[Any] | None) -> Floats:
+    """`d_i = Σ_j A_ij`."""
+    if weight is None:
+        return np.diff(ptr).astype(np.float64)
+    rows = np.flatnonzero(np.diff(ptr))
+    degree = np.zeros(ptr.size - 1)
+    if rows.size:
+        degree[rows] = np.add.reduceat(weight, ptr[rows], dtype=np.float64)
+    return degree
+
+
+def _check_probability(values: NDArray[Any], size: int) -> NDArray[Any]:
+    if values.shape != (size,):
+        raise ValueError(f"probability must have shape [{size}], one per edge, got {list(values.shape)}")
+    if values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.float64)
+    if size and not (values.min() >= 0 and values.max() < np.inf):
+        edge = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
+        raise ValueError(f"probability must be finite and not negative, got {values[edge]} at edge {edge}")
+    return values

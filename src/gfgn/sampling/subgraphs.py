@@ -3,67 +3,48 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gfgn.graph import Graph
-from gfgn.sampling.counter import compiled, derive, key_of, uniform
+from gfgn.sampling.counter import derive, key_of, uniform
+from gfgn.sampling.neighbors import sample_edges
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@compiled
-def draw_by_weight(cumulative: Any, count: int, key: Any) -> Any:
+def draw_by_weight(cumulative: Floats, count: int, key: int) -> Ints:
     """`count` indices, drawn with replacement in proportion to weights whose running sum is `cumulative`."""
-    out = np.empty(count, np.int64)
-    total = cumulative[-1]
-    for k in range(count):
-        out[k] = min(np.searchsorted(cumulative, uniform(key, k) * total, side="right"), cumulative.size - 1)
-    return out
+    values = uniform(key, np.arange(count)) * cumulative[-1]
+    return np.asarray(np.minimum(np.searchsorted(cumulative, values, side="right"), cumulative.size - 1), np.int64)
 
 
-@compiled
-def walk(ptr: Any, idx: Any, roots: Any, length: int, key: Any) -> Any:
+def walk(ptr: Ints, idx: Ints, roots: Ints, length: int, key: int) -> Ints:
     """The nodes of walks of `length` steps from the roots, which are included; a node without neighbors is not left."""
-    out = np.empty((roots.size, length + 1), np.int64)
-    for k in range(roots.size):
-        walk_key = derive(key, k)
-        node = roots[k]
-        out[k, 0] = node
-        for step in range(length):
-            size = ptr[node + 1] - ptr[node]
-            if size > 0:
-                node = idx[ptr[node] + int(uniform(walk_key, step) * size)]
-            out[k, step + 1] = node
-    return out.ravel()
+    keys = derive(key, np.arange(roots.size))
+    nodes = [roots]
+    for step in range(length):
+        node = nodes[-1]
+        size = ptr[node + 1] - ptr[node]
+        edge = ptr[node] + (uniform(keys, np.array([step])) * size).astype(np.int64)
+        nodes.append(np.where(size > 0, idx[np.where(size > 0, edge, 0)], node) if idx.size else node)
+    return np.stack(nodes, 1).ravel()
 
 
-@compiled
-def induced(ptr: Any, idx: Any, nodes: Any, local: Any) -> Any:
+def induced(ptr: Ints, idx: Ints, nodes: Ints, local: Ints) -> tuple[Ints, Ints, Ints]:
     """The edges between `nodes`: their sources and targets as indices into `nodes`, and their indices in the graph.
 
     `local` is a buffer of −1, one per node of the graph; it is restored before the function returns.
     """
-    for k in range(nodes.size):
-        local[nodes[k]] = k
-    count = 0
-    for k in range(nodes.size):
-        for edge in range(ptr[nodes[k]], ptr[nodes[k] + 1]):
-            count += local[idx[edge]] >= 0
-    row, col, edges = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
-    filled = 0
-    for k in range(nodes.size):
-        for edge in range(ptr[nodes[k]], ptr[nodes[k] + 1]):
-            source = local[idx[edge]]
-            if source >= 0:
-                row[filled], col[filled], edges[filled] = source, k, edge
-                filled += 1
-    for k in range(nodes.size):
-        local[nodes[k]] = -1
-    return row, col, edges
+    local[nodes] = np.arange(nodes.size)
+    counts, edges, _ = sample_edges(ptr, nodes, -1, 0)
+    row = local[idx[edges]]
+    local[nodes] = -1
+    kept = row >= 0
+    return row[kept], np.repeat(np.arange(nodes.size), counts)[kept], edges[kept]
 
 
 class Subgraph(NamedTuple):
@@ -89,17 +70,16 @@ class SubgraphSampler(ABC):
         self._local = np.full(graph.num_nodes, -1, np.int64)
 
     @abstractmethod
-    def nodes(self, key: np.uint64) -> Ints:
+    def nodes(self, key: int) -> Ints:
         """Distinct nodes in ascending order, a function of the key."""
 
-    def sample(self, key: np.uint64) -> Subgraph:
+    def sample(self, key: int) -> Subgraph:
         """A subgraph, a function of the key."""
         nodes = self.nodes(key)
         return Subgraph(nodes, *induced(self.ptr, self.idx, nodes, self._local))
 
-    def _uniform_nodes(self, key: np.uint64) -> Ints:
-        nodes: Ints = draw_by_weight(np.arange(1.0, self.num_nodes + 1), self.budget, key)
-        return nodes
+    def _uniform_nodes(self, key: int) -> Ints:
+        return draw_by_weight(np.arange(1.0, self.num_nodes + 1), self.budget, key)
 
 
 class NodeSampler(SubgraphSampler):
@@ -113,7 +93,7 @@ class NodeSampler(SubgraphSampler):
         weight = np.bincount(self.idx, weights=squared, minlength=graph.num_nodes).astype(np.float64)
         self._cumulative = np.cumsum(_probabilities(weight))
 
-    def nodes(self, key: np.uint64) -> Ints:
+    def nodes(self, key: int) -> Ints:
         return np.unique(draw_by_weight(self._cumulative, self.budget, key))
 
 
@@ -128,7 +108,7 @@ class EdgeSampler(SubgraphSampler):
         inverse: Floats = 1 / np.maximum(graph.row_lengths.double().cpu().numpy(), 1)
         self._cumulative = np.cumsum(_probabilities(inverse[self.source] + inverse[self.target]))
 
-    def nodes(self, key: np.uint64) -> Ints:
+    def nodes(self, key: int) -> Ints:
         if self.source.size == 0:
             return np.unique(self._uniform_nodes(key))
         edges = draw_by_weight(self._cumulative, self.budget, key)
@@ -145,9 +125,9 @@ class WalkSampler(SubgraphSampler):
         check_positive(length=length)
         self.length = length
 
-    def nodes(self, key: np.uint64) -> Ints:
-        roots = self._uniform_nodes(key_of(int(key), 0))
-        return np.unique(walk(self.ptr, self.idx, roots, self.length, key_of(int(key), 1)))
+    def nodes(self, key: int) -> Ints:
+        roots = self._uniform_nodes(key_of(key, 0))
+        return np.unique(walk(self.ptr, self.idx, roots, self.length, key_of(key, 1)))
 
 
 SAMPLERS: dict[str, type[SubgraphSampler]] = {"node": NodeSampler, "edge": EdgeSampler, "walk": WalkSampler}

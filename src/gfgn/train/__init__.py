@@ -8,7 +8,9 @@ from gfgn.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gfgn.train.config import TrainConfig
+    from gfgn.train.distributed import Processes, processes, train_distributed
     from gfgn.train.evaluation import ClassReport, evaluate_classes
+    from gfgn.train.layerwise import infer_layerwise
     from gfgn.train.loop import train_replicas, train_runs
     from gfgn.train.minibatch import train_minibatch
     from gfgn.train.replica import Replica, Run, Status
@@ -34,6 +36,7 @@ __all__ = [
     "ClassReport",
     "Estimate",
     "PairedTest",
+    "Processes",
     "Replica",
     "Run",
     "Status",
@@ -47,11 +50,14 @@ __all__ = [
     "estimate_difference",
     "evaluate_classes",
     "holm",
+    "infer_layerwise",
     "keep_freed_memory",
     "paired_test",
+    "processes",
     "rank_intervals",
     "split_means",
     "summarize",
+    "train_distributed",
     "train_minibatch",
     "train_replicas",
     "train_runs",
@@ -61,7 +67,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         "gfgn.train.config": "TrainConfig",
+        "gfgn.train.distributed": "Processes processes train_distributed",
         "gfgn.train.evaluation": "ClassReport evaluate_classes",
+        "gfgn.train.layerwise": "infer_layerwise",
         "gfgn.train.loop": "train_replicas train_runs",
         "gfgn.train.minibatch": "train_minibatch",
         "gfgn.train.replica": "Replica Run Status",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from gfgn.train.statistics import LEVEL, Scored, Summary, difference, summarize
+from gfgn.train.statistics import LEVEL, Estimate, Scored, Summary, estimate_difference, summarize
 
 Draws = Sequence[Sequence[Scored]]  # the runs of each draw: the same splits and seeds
 
@@ -24,30 +24,42 @@ def summarize_draws(draws: Draws, test_share: float | None = None) -> Summary:
     """Summary of the test scores on one or more draws; see `gfgn.train.statistics.summarize` for a single one."""
     if len(draws) == 1:
         return summarize(draws[0], test_share)
-    scores = [score for runs in draws for score in _scores(runs).values()]
-    means = np.array([np.mean(list(_scores(runs).values())) for runs in draws])
-    average = _average(draws)
-    interval = _widened(summarize(average, test_share), means, len({split for split, _, _ in average}))
-    return interval._replace(std=float(np.std(scores, ddof=1)), runs=len(scores))
+    average, scores = _average(draws), [score for runs in draws for score in _scores(runs).values()]
+    summary, splits = summarize(average, test_share), len({split for split, _, _ in average})
+    if splits > 1:
+        half = (summary.high - summary.low) / 2
+        error, freedom = _with_draws(half / _quantile(splits - 1), splits - 1, _means(draws))
+        half = _quantile(freedom) * error
+        summary = summary._replace(low=summary.mean - half, high=summary.mean + half)
+    return summary._replace(std=float(np.std(scores, ddof=1)), runs=len(scores))
 
 
-def difference_draws(draws: Draws, others: Draws, test_share: float | None = None) -> Summary:
-    """Summary of the test scores of one model minus those of another, paired by draw, split and seed."""
+def difference_draws(
+    draws: Draws, others: Draws, test_share: float | None = None, *, canceling: bool = True
+) -> Estimate:
+    """The test scores of one model minus those of another, paired by draw, split and seed.
+
+    See `gfgn.train.statistics.estimate_difference` for `test_share` and `canceling`. With several
+    draws, the degrees of freedom are rounded down.
+    """
     if len(draws) != len(others):
         raise ValueError(f"draws and others must be as many, got {len(draws)} and {len(others)}")
     if len(draws) == 1:
-        return difference(draws[0], others[0], test_share)
-    gaps = [difference(runs, other, test_share) for runs, other in zip(draws, others, strict=True)]
-    first, second = _average(draws), _average(others)
-    means = np.array([gap.mean for gap in gaps])
-    interval = _widened(difference(first, second, test_share), means, len({split for split, _, _ in first}))
-    return interval._replace(runs=sum(gap.runs for gap in gaps))
+        return estimate_difference(draws[0], others[0], test_share, canceling=canceling)
+    gap = estimate_difference(_average(draws), _average(others), test_share, canceling=canceling)
+    error, freedom = _with_draws(gap.error, gap.splits - 1, _means(draws) - _means(others))
+    return Estimate(gap.mean, error, math.floor(freedom + 1e-9) + 1)
 
 
 def _scores(runs: Sequence[Scored]) -> dict[tuple[int, int], float]:
     """The score by split and seed."""
     tuples = (run if isinstance(run, tuple) else (run.replica.split, run.replica.seed, run.test) for run in runs)
     return {(split, seed): score for split, seed, score in tuples}
+
+
+def _means(draws: Draws) -> NDArray[np.float64]:
+    """The mean score of every draw."""
+    return np.array([np.mean(list(_scores(runs).values())) for runs in draws])
 
 
 def _average(draws: Draws) -> list[tuple[int, int, float]]:
@@ -58,15 +70,15 @@ def _average(draws: Draws) -> list[tuple[int, int, float]]:
     return [(*key, float(np.mean([table[key] for table in tables]))) for key in tables[0]]
 
 
-def _widened(summary: Summary, means: NDArray[np.float64], splits: int) -> Summary:
-    """The summary of an average over draws with an interval that covers the choice of the draws, too."""
-    if splits < 2:
-        return summary
-    by_split = ((summary.high - summary.low) / 2 / float(stdtrit(splits - 1, (1 + LEVEL) / 2))) ** 2
-    by_draw = float(means.var(ddof=1)) / means.size
+def _quantile(freedom: float) -> float:
+    return float(stdtrit(freedom, (1 + LEVEL) / 2))
+
+
+def _with_draws(error: float, freedom: float, means: NDArray[np.float64]) -> tuple[float, float]:
+    """The standard error of an average over draws that covers the choice of the draws, too, and its degrees of freedom,
+    from those over splits and the means of the draws."""
+    by_split, by_draw = error**2, float(means.var(ddof=1)) / means.size
     total = by_split + by_draw
     if total == 0:
-        return summary
-    freedom = total**2 / (by_split**2 / (splits - 1) + by_draw**2 / (means.size - 1))
-    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * math.sqrt(total)
-    return summary._replace(low=summary.mean - half, high=summary.mean + half)
+        return 0.0, freedom
+    return math.sqrt(total), total**2 / (by_split**2 / freedom + by_draw**2 / (means.size - 1))

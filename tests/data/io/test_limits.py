@@ -20,16 +20,16 @@ LABELS = np.arange(6) % 2
 
 def assert_refused(path: Path, message: str, megabytes: int = 50) -> None:
     """The file is refused with this message, within this memory."""
-    read_error(path, ".")  # imports
+    assert_read_error(path, ".")  # imports
     tracemalloc.start()
     try:
-        read_error(path, message)
+        assert_read_error(path, message)
         assert tracemalloc.get_traced_memory()[1] < megabytes * 2**20
     finally:
         tracemalloc.stop()
 
 
-def read_error(path: Path, message: str) -> None:
+def assert_read_error(path: Path, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         read(path)
     assert "\n" not in str(caught.value)
@@ -169,4 +169,4 @@ def test_the_limits_leave_room_for_wide_features(tmp_path: Path) -> None:
 def test_weights_whose_sum_overflows(tmp_path: Path) -> None:
     weight = np.array([3e38, 3e38], dtype=np.float32)
     np.savez(tmp_path / "a.npz", edge_index=np.array([[0, 2], [1, 1]]), edge_weight=weight, y=LABELS, x=np.eye(6))
-    read_error(tmp_path / "a.npz", r"a\.npz: edge_weight must add up to 0, or .* got inf at node 1")
+    assert_read_error(tmp_path / "a.npz", r"a\.npz: edge_weight must add up to 0, or .* got inf at node 1")

@@ -132,18 +132,24 @@ def _read_folder(
 
     `size` is the number of bytes that the user gave, by default that of the tables.
     """
+    paths = find_tables(folder, label)
+    from gfgn.data.io.tables import read_tables  # PyArrow, which other files do not need
+
+    size = size or sum(path.stat().st_size for path in paths)
+    return read_tables(paths[0], paths[1], size, prefix, options, progress)
+
+
+def find_tables(folder: Path, label: str = "") -> list[Path]:
+    """The node table and the edge table in a folder."""
     paths = []
     for table in TABLES:
         files = [folder / f"{table}{suffix}" for suffix in FORMATS if (folder / f"{table}{suffix}").is_file()]
         if len(files) != 1:
             got, word = ("both", " and ") if files else ("no", " or ")
             names = word.join(f"{table}{suffix}" for suffix in FORMATS)
-            raise DataError(f"{label} has {got} {names}, expected one of them")
+            raise DataError(f"{label or folder} has {got} {names}, expected one of them")
         paths += files
-    from gfgn.data.io.tables import read_tables  # PyArrow, which other files do not need
-
-    size = size or sum(path.stat().st_size for path in paths)
-    return read_tables(paths[0], paths[1], size, prefix, options, progress)
+    return paths
 
 
 def _extract_tables(path: Path, folder: Path) -> None:

@@ -127,7 +127,8 @@ class Table:
             raw = [self._raw[index] for index in indices]
             texts = [name for name, index in zip(raw, indices, strict=True) if _is_text(self.types[self.names[index]])]
             coded = texts if size * self._longest_row(texts) > most_memory(self._size) else self._coded
-            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=coded)
+            # Pre-buffered row groups would stay in memory until the end.
+            file = pyarrow.parquet.ParquetFile(self.path, read_dictionary=coded, pre_buffer=False)
             for batch in file.iter_batches(size, columns=raw, use_threads=False):
                 batch.validate(full=True)  # a damaged file may decode to invalid UTF-8
                 if batch.num_rows:
@@ -287,12 +288,24 @@ def _as_numpy(ids: Any) -> NDArray[Any]:
 
 
 def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | None) -> Edges:
-    names = ["source", "target", *(["weight"] if "weight" in table.types else [])]
-    ignored = [name for name in table.names if name not in names]
+    ignored = [name for name in table.names if name not in ("source", "target", "weight")]
     if ignored:
         nodes.notes.append(f"{table.label}: unknown columns ignored: {listed(ignored)}")
+    parts: list[list[NDArray[Any]]] = [[] for _ in range(2 + ("weight" in table.types))]
+    for batch in edge_batches(table, ids, nodes.origin, progress):
+        for part, values in zip(parts, batch, strict=True):
+            part.append(values.copy())  # both ends are in one array
+    arrays = []
+    for part in parts:
+        arrays.append(np.concatenate(part))
+        part.clear()  # so that they are not all in memory twice
+    return Edges(*arrays)
+
+
+def edge_batches(table: Table, ids: Any, origin: str, progress: Progress | None = None) -> Iterator[list[NDArray[Any]]]:
+    """The edges in batches: indices of sources and targets, and weights if there are any. `origin` names the nodes."""
+    names = ["source", "target", *(["weight"] if "weight" in table.types else [])]
     total, row = table.count() if progress else 0, 0
-    parts: list[list[NDArray[Any]]] = [[] for _ in names]
     for columns in table.batches(names, EDGE_BATCH):
         for name, column in zip(names[:2], columns, strict=False):
             _check_ids(column, table.label, name, row)
@@ -300,10 +313,8 @@ def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | No
         both = pa.chunked_array([column.cast(ids.type) for column in columns[:2]])
         index = pc.fill_null(pc.index_in(both, value_set=ids), -1).to_numpy().reshape(2, -1)
         if (index < 0).any():
-            _raise_unknown(index, columns, row, table.label, nodes.origin)
-        weights = [_weights(column, table.label, row) for column in columns[2:]]
-        for part, values in zip(parts, (index[0].copy(), index[1].copy(), *weights), strict=True):
-            part.append(values)
+            _raise_unknown(index, columns, row, table.label, origin)
+        yield [*index, *(_weights(column, table.label, row) for column in columns[2:])]
         row += len(columns[0])
         if progress:
             progress(row, max(total, row))
@@ -311,11 +322,6 @@ def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | No
         pa.default_memory_pool().release_unused()
     if not row:
         raise DataError(f"{table.label} has no rows, expected one per edge")
-    arrays = []
-    for part in parts:
-        arrays.append(np.concatenate(part))
-        part.clear()  # so that they are not all in memory twice
-    return Edges(*arrays)
 
 
 def _raise_unknown(index: NDArray[Any], columns: Sequence[Any], row: int, label: str, nodes: str) -> None:

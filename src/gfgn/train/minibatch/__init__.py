@@ -1,7 +1,8 @@
-"""Mini-batch training of the baselines that sample the graph: `graphsage`, `graphsaint` and `vr-gcn`."""
+"""Mini-batch training on samples of the graph: the levels of GFGN, `graphsage`, `graphsaint` and `vr-gcn`."""
 
 from gfgn.train.minibatch.graphsage import NeighborBatches
 from gfgn.train.minibatch.graphsaint import SaintBatches
+from gfgn.train.minibatch.levels import LevelBatches
 from gfgn.train.minibatch.loop import METHODS, SAMPLING, check_sampled, is_sampled, train_minibatch
 from gfgn.train.minibatch.vr_gcn import ControlVariateBatches
 
@@ -9,6 +10,7 @@ __all__ = [
     "METHODS",
     "SAMPLING",
     "ControlVariateBatches",
+    "LevelBatches",
     "NeighborBatches",
     "SaintBatches",
     "check_sampled",

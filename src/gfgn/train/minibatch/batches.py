@@ -46,6 +46,7 @@ class NodeBatches(Minibatches):
     """Training nodes in random batches of `batch_size`."""
 
     options: ClassVar[tuple[str, ...]] = ("batch_size",)
+    keeps_state: ClassVar[bool] = False  # whether a batch depends on earlier ones, so that all are of one process
 
     def __init__(self, net: Any, data: Dataset, train: Tensor, batch_size: int, seed: int) -> None:
         super().__init__(net, data, train, seed)
@@ -54,10 +55,14 @@ class NodeBatches(Minibatches):
         self.batch_size = batch_size
 
     def steps(self, epoch: int) -> Iterator[Any]:
-        generator = torch.Generator().manual_seed(int(key_of(self.seed, epoch)) >> 1)
-        order = torch.randperm(self.nodes.numel(), generator=generator).to(self.nodes.device)
-        for step, nodes in enumerate(self.nodes[order].split(self.batch_size)):
+        for step, nodes in enumerate(self.blocks(epoch)):
             yield self.batch(nodes, epoch, step)
+
+    def blocks(self, epoch: int) -> tuple[Tensor, ...]:
+        """The training nodes of every batch of an epoch, a function of the seed and the epoch."""
+        generator = torch.Generator().manual_seed(key_of(self.seed, epoch) >> 1)
+        order = torch.randperm(self.nodes.numel(), generator=generator).to(self.nodes.device)
+        return tuple(self.nodes[order].split(self.batch_size))
 
     @abstractmethod
     def batch(self, nodes: Tensor, epoch: int, step: int) -> Any:

@@ -12,14 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from gfgn.data.dataset import Dataset
+from gfgn.nn.model import GFGN
 from gfgn.nn.registry import find_model, known_model
 from gfgn.ops.seeded import seeded_dropout
 from gfgn.train import metrics
 from gfgn.train.batch import HISTORY
 from gfgn.train.config import TrainConfig, initial_best, update_best_
+from gfgn.train.layerwise import infer_layerwise
 from gfgn.train.minibatch.batches import Minibatches
 from gfgn.train.minibatch.graphsage import NeighborBatches
 from gfgn.train.minibatch.graphsaint import SaintBatches
+from gfgn.train.minibatch.levels import LevelBatches
 from gfgn.train.minibatch.vr_gcn import ControlVariateBatches
 from gfgn.train.program import seeded_module
 from gfgn.train.progress import Progress
@@ -32,6 +35,9 @@ METHODS: Mapping[str, type[Minibatches]] = {
     "graphsage": NeighborBatches,
     "graphsaint": SaintBatches,
     "vr-gcn": ControlVariateBatches,
+    "gfgn-graph": LevelBatches,
+    "gfgn-neighbor": LevelBatches,
+    "gfgn-pair": LevelBatches,
 }
 # Options of a `Replica` that configure the sampling, by model.
 SAMPLING: Mapping[str, tuple[str, ...]] = {model: method.options for model, method in METHODS.items()}
@@ -73,10 +79,10 @@ def train_minibatch(
     `train_replicas`.
 
     Args:
-        model: `"graphsage"`, `"graphsaint"` or `"vr-gcn"`.
+        model: `"graphsage"`, `"graphsaint"`, `"vr-gcn"`, `"gfgn-graph"`, `"gfgn-neighbor"` or `"gfgn-pair"`.
         data: The dataset.
         replicas: The runs to train. Their options are those of the model and of its method: `NeighborBatches`,
-            `SaintBatches` or `ControlVariateBatches`.
+            `SaintBatches`, `ControlVariateBatches` or `LevelBatches`.
         config: How to train; `clip`, `schedule`, `class_weights` and `best` must have their defaults, and
             `graphs_per_step` is ignored.
         device: `"cpu"` or `"cuda"`.
@@ -93,13 +99,13 @@ def train_minibatch(
         start = time.perf_counter()
         with fitting_threads(data), precision(config, data.y.device):
             prepared = with_features(data, find_model(model).applied(replica.options)["features"])
-            run = fit(model, *_prepare(model, prepared, replica), prepared, replica, config, reports)
+            run = fit(model, *prepare(model, prepared, replica), prepared, replica, config, reports)
         kept: dict[str, Any] = {"history": run.history if history else {}, "state": run.state if keep_state else None}
         reports.finish(index, replace(run, seconds=time.perf_counter() - start, **kept))
     return [reports.runs[index] for index in range(len(replicas))]
 
 
-def _prepare(model: str, data: Dataset, replica: Replica) -> tuple[nn.Module, Minibatches]:
+def prepare(model: str, data: Dataset, replica: Replica) -> tuple[nn.Module, Minibatches]:
     """The model with a replica's initial parameters, and its mini-batches."""
     entry, sampling = find_model(model), SAMPLING[model]
     own = [(name, value) for name, value in replica.options if name not in sampling]
@@ -142,8 +148,21 @@ def fit(
         if not best["alive"]:
             break
     net.load_state_dict(state)
-    test, loss = evaluate(net, task.test, data.metric)
-    diverged = int(best["best_epoch"]) < 0
+    tested = evaluate(net, task.test, data.metric)
+    return make_run(model, net, replica, best, history, tested, time.perf_counter() - start)
+
+
+def make_run(
+    model: str,
+    net: nn.Module,
+    replica: Replica,
+    best: Mapping[str, Tensor],
+    history: dict[str, list[float]],
+    tested: tuple[Tensor, Tensor],
+    seconds: float,
+) -> Run:
+    """The run of a net with the parameters of its best epoch; `tested` are its score and loss on the test nodes."""
+    (test, loss), diverged = tested, int(best["best_epoch"]) < 0
     return Run(
         replica=replica,
         model=model,
@@ -152,9 +171,9 @@ def fit(
         epoch=int(best["best_epoch"]),
         epochs=len(history["val"]),
         history=history,
-        seconds=time.perf_counter() - start,
+        seconds=seconds,
         num_parameters=sum(parameter.numel() for parameter in net.parameters()),
-        state=state,
+        state={name: value.detach().clone() for name, value in net.state_dict().items()},
     )
 
 
@@ -176,8 +195,14 @@ def _train_epoch(
 
 @torch.no_grad()
 def evaluate(net: nn.Module, part: Part, metric: str) -> tuple[Tensor, Tensor]:
-    """`[1]` score and `[1]` loss of a model on the nodes of a part, on the CPU in float64."""
+    """`[1]` score and `[1]` loss of a model on the nodes of a part, on the CPU in float64.
+
+    A GFGN on another device than the part, which may be larger than that device, computes layer by layer.
+    """
     net.eval()
-    logits = net(part.x, part.graph).unsqueeze(0)
+    if isinstance(net, GFGN) and next(net.parameters()).device != part.x.device:
+        logits = infer_layerwise(net, part.x, part.graph).unsqueeze(0)
+    else:
+        logits = net(part.x, part.graph).unsqueeze(0)
     score, loss = metrics.evaluate(metric, logits, part.y, part.masks, part.weights())
     return score.double().cpu(), loss.double().cpu()

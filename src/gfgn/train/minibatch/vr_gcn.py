@@ -72,6 +72,7 @@ class ControlVariateBatches(NodeBatches):
 
     options = ("batch_size", "fanout")
     requires = ("layers", "hidden", "concat", "prepare")
+    keeps_state = True
 
     def __init__(
         self, net: Any, data: Dataset, train: Tensor, *, fanout: int = 2, batch_size: int = 512, seed: int = 0
@@ -97,12 +98,10 @@ class ControlVariateBatches(NodeBatches):
     def field(self, nodes: Tensor, *numbers: int) -> Field:
         """A sample of the neighbors of `nodes` for one layer; it depends on the seed and on `numbers`."""
         own = nodes.cpu().numpy()
-        counts, edges = sample_edges(self._ptr, own, self.fanout, key_of(self.seed, *numbers))
-        all_counts, all_edges = sample_edges(self._ptr, own, -1, np.uint64(0))
-        local = np.full(self.edges.num_nodes, -1, np.int64)
+        counts, edges, scale = sample_edges(self._ptr, own, self.fanout, key_of(self.seed, *numbers))
+        all_counts, all_edges, _ = sample_edges(self._ptr, own, -1, 0)
         first = own if self.net.concat else own[:0]
-        local[first] = np.arange(first.size)
-        row, new = number_nodes(self._idx, edges, local, first.size)
+        row, new = number_nodes(first, self._idx[edges])
 
         def tensor(array: Any) -> Tensor:
             return torch.from_numpy(array).to(nodes.device)
@@ -112,7 +111,7 @@ class ControlVariateBatches(NodeBatches):
             source=tensor(row),
             target=tensor(np.repeat(indices, counts)),
             weight=self.edges.norm[sampled],
-            scale=tensor(np.repeat(all_counts / np.maximum(counts, 1), counts)).to(self.edges.norm),
+            scale=tensor(scale).to(self.edges.norm),
             below=tensor(np.concatenate([first, new])),
             all_source=self.edges.by_target.idx[everything].long(),
             all_target=tensor(np.repeat(indices, all_counts)),

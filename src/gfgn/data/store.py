@@ -1,0 +1,211 @@
+"""`GraphStore`: a graph with features and labels in a folder of memory-mapped arrays, for graphs larger than memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gfgn.data.dataset import Dataset
+from gfgn.data.files import replace_text
+from gfgn.data.messages import DataError
+from gfgn.data.splits import Split
+
+FORMAT, FACTS = 1, "store.json"
+ROWS = 2**16  # rows that are written at a time
+Array = NDArray[Any]
+ARRAYS = {  # the kinds of values that each array may have, and its number of dimensions
+    "ptr": ("i8", (1,)),
+    "idx": ("i4", (1,)),
+    "weight": ("f4", (1,)),
+    "x": ("f4", (2,)),
+    "y": ("i8 b1", (1, 2)),
+    "parts": ("i1", (2,)),
+}
+_FACTS = {"name": str, "num_classes": int, "metric": str, "feature_names": list, "class_names": list, "weighted": bool}
+TYPES = (_FACTS, _FACTS | {"class_names": type(None)})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphStore:
+    """A graph in a folder, see `GraphStore.open`. All arrays are memory maps: only what is read takes memory.
+
+    Attributes:
+        ptr: `[N + 1]`, int64: where the edges into each node begin.
+        idx: `[E]`, int32: the source of each edge, in ascending order for each target.
+        weight: `[E]`, float32, or `None` where every weight is 1.
+        x: `[N, F]`, float32 features.
+        y: `[N]`, int64 classes, −1 if unknown; `[N, L]`, bool, for multi-label data.
+        parts: `[S, N]`, int8: for every split 0, 1 and 2 for training, validation and test nodes, −1 for others.
+    """
+
+    name: str
+    num_classes: int
+    metric: str
+    feature_names: list[str]
+    class_names: list[str] | None
+    ptr: Array
+    idx: Array
+    weight: Array | None
+    x: Array
+    y: Array
+    parts: Array
+
+    @staticmethod
+    def open(folder: Path | str) -> GraphStore:
+        """Opens the folder that `pack` or `gfgn datasets pack` wrote. The edges are read once, to check them."""
+        folder = Path(folder)
+        try:
+            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder} is not a graph store, expected a folder with {FACTS}: {error}") from None
+        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
+            raise DataError(f"{folder / FACTS} has another format, expected {FORMAT}")
+        if {name: type(value) for name, value in facts.items()} not in TYPES:
+            raise DataError(f"{folder / FACTS} is damaged, expected {', '.join(TYPES[0])}, got {', '.join(facts)}")
+        names = ARRAYS if facts.pop("weighted") else {name: ARRAYS[name] for name in ARRAYS if name != "weight"}
+        arrays: dict[str, Any] = {"weight": None} | {name: _open(folder, name) for name in names}
+        _check(folder, arrays)
+        return GraphStore(**facts, **arrays)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.ptr.size - 1
+
+    @property
+    def num_edges(self) -> int:
+        return self.idx.size
+
+    @property
+    def num_features(self) -> int:
+        return int(self.x.shape[1])
+
+    @property
+    def splits(self) -> list[Split]:
+        """Boolean masks as in `Dataset.splits`."""
+        return [Split(*(torch.from_numpy(part == k) for k in range(3))) for part in self.parts]
+
+    def __repr__(self) -> str:
+        return (
+            f"GraphStore({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
+            f"num_features={self.num_features}, num_classes={self.num_classes}, splits={len(self.parts)})"
+        )
+
+
+def pack(data: Dataset, folder: Path | str) -> GraphStore:
+    """Writes a dataset of one graph into a folder, which must be new or empty, and opens it."""
+    if data.graph.batch is not None:
+        raise ValueError(f"data must be one graph, got {data.graph.num_graphs} graphs")
+    folder, rows = new_folder(folder), data.graph.by_target
+    arrays = {"ptr": rows.ptr, "idx": rows.idx, "y": data.y}
+    if data.graph.weight is not None:
+        arrays["weight"] = data.graph.weight.float()
+    for name, values in arrays.items():
+        np.save(folder / f"{name}.npy", values.cpu().numpy())
+    x = create(folder, "x", (data.num_nodes, data.num_features), np.float32)
+    for low in range(0, data.num_nodes, ROWS):
+        x[low : low + ROWS] = _dense(data.x, low).cpu().numpy()
+    x.flush()
+    parts = create(folder, "parts", (len(data.splits), data.num_nodes), np.int8)
+    for part, split in zip(parts, data.splits, strict=True):
+        part[:] = -1
+        for code, mask in enumerate(split):
+            part[mask.cpu().numpy()] = code
+    parts.flush()
+    names = data.feature_names, data.class_names
+    write_facts(folder, data.name, data.num_classes, data.metric, *names, weighted=data.graph.weight is not None)
+    return GraphStore.open(folder)
+
+
+def _dense(x: torch.Tensor, low: int) -> torch.Tensor:
+    if x.layout == torch.strided:
+        return x[low : low + ROWS]
+    from gfgn.ops.features import take_rows
+
+    return take_rows(x, torch.arange(low, min(low + ROWS, x.size(0)))).to_dense()
+
+
+def new_folder(folder: Path | str) -> Path:
+    """The folder, created; it must be empty."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder} exists, expected a new or an empty folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def create(folder: Path, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    """A new array of a store, a memory map to be filled; an array of no values is written at once."""
+    if 0 in shape:
+        np.save(folder / f"{name}.npy", np.empty(shape, dtype))
+        return np.empty(shape, dtype).view(_Flushed)
+    return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, shape)
+
+
+class _Flushed(np.ndarray[Any, Any]):
+    def flush(self) -> None:
+        """Nothing to write."""
+
+
+def write_facts(
+    folder: Path,
+    name: str,
+    num_classes: int,
+    metric: str,
+    feature_names: Sequence[str],
+    class_names: Sequence[str] | None,
+    weighted: bool,
+) -> None:
+    """Writes the last file of a store, without which it cannot be opened."""
+    facts = {
+        "format": FORMAT,
+        "name": name,
+        "num_classes": num_classes,
+        "metric": metric,
+        "feature_names": list(feature_names),
+        "class_names": None if class_names is None else list(class_names),
+        "weighted": weighted,
+    }
+    replace_text(folder / FACTS, json.dumps(facts) + "\n")
+
+
+def _check(folder: Path, arrays: dict[str, Any]) -> None:
+    """Compiled code reads the edges without looking: offsets and sources outside of the graph must not get there."""
+    for name, (kinds, dimensions) in ARRAYS.items():
+        array = arrays[name]
+        if array is not None and (array.dtype.str[1:] not in kinds.split() or array.ndim not in dimensions):
+            raise DataError(f"{folder}/{name}.npy has another type, {array.dtype} with {array.ndim} dimensions")
+    ptr, idx, nodes = arrays["ptr"], arrays["idx"], arrays["ptr"].size - 1
+    if nodes < 0 or ptr[0] != 0 or ptr[-1] != idx.size or any(np.any(np.diff(part) < 0) for part in _blocks(ptr, 1)):
+        raise DataError(f"{folder}/ptr.npy must ascend from 0 to {idx.size}, the number of edges")
+    if any(part.min() < 0 or part.max() >= nodes for part in _blocks(idx)):
+        raise DataError(f"{folder}/idx.npy must have sources from 0 to {nodes - 1}")
+    sizes = {"x": nodes, "y": nodes, "weight": idx.size}
+    for name, size in sizes.items():
+        if arrays[name] is not None and arrays[name].shape[0] != size:
+            raise DataError(f"{folder}/{name}.npy has {arrays[name].shape[0]} rows, expected {size}")
+    if arrays["parts"].shape[1] != nodes:
+        raise DataError(f"{folder}/parts.npy has {arrays['parts'].shape[1]} columns, expected {nodes}")
+
+
+def _blocks(array: Array, overlap: int = 0) -> Iterator[Array]:
+    for low in range(0, array.size, 64 * ROWS):
+        yield array[low : low + 64 * ROWS + overlap]
+
+
+def _open(folder: Path, name: str) -> Array:
+    path = folder / f"{name}.npy"
+    try:
+        try:
+            values: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError:  # an array of no values cannot be mapped
+            values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    return values

@@ -1,0 +1,188 @@
+"""Graph stores: the same graph from memory and from tables, in bounded memory, and batches that are read from files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+from gfgn import GFGN, Graph
+from gfgn.data import DataError, GraphStore, dimensions, pack, pack_tables, read
+from gfgn.data.io.stream import sort_edges
+from gfgn.data.io.tables import Table
+from gfgn.graph import merge_edges, symmetrize
+from gfgn.sampling import NeighborLoader, NeighborSampler
+from gfgn.train import infer_layerwise
+
+NODES = 50
+
+
+def write_tables(folder: Path, weighted: bool, strings: bool = False) -> Path:
+    """Two tables with repeated edges, self-loops, missing labels and a split."""
+    generator = np.random.default_rng(0)
+    ids = generator.permutation(NODES)
+    names = np.array([f"n{k}" for k in range(NODES)]) if strings else np.arange(NODES) * 3
+    label = np.where(generator.random(NODES) < 0.2, None, np.array(["b", "a", "c"])[generator.integers(3, size=NODES)])
+    split = np.where([name is None for name in label], "", generator.choice(["train", "val", "test"], NODES))
+    nodes = {"id": names[ids], "label": label, "split": split}
+    nodes |= {f"f{k}": generator.normal(size=NODES).astype(np.float32) for k in range(4)}
+    edges = {"source": names[generator.integers(NODES, size=400)], "target": names[generator.integers(20, size=400)]}
+    if weighted:
+        edges["weight"] = generator.random(400).astype(np.float32)
+    folder.mkdir(exist_ok=True)
+    pd.DataFrame(nodes).to_parquet(folder / "nodes.parquet")
+    pd.DataFrame(edges).to_parquet(folder / "edges.parquet", row_group_size=64)
+    return folder
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize(("weighted", "strings"), [(False, False), (True, True)])
+def test_tables_in_batches_are_what_read_gives(tmp_path: Path, undirected: bool, weighted: bool, strings: bool) -> None:
+    folder = write_tables(tmp_path / "given", weighted, strings)
+    data = read(folder, undirected=undirected, scale="none")
+    expected = pack(data, tmp_path / "memory")
+    tables = folder / "nodes.parquet", folder / "edges.parquet"
+    store = pack_tables(*tables, tmp_path / "stream", undirected=undirected, edges_in_memory=37)
+    for name in ("ptr", "idx", "x", "y", "parts"):
+        assert np.array_equal(getattr(store, name), getattr(expected, name)), name
+    assert (store.weight is None) == (not weighted)
+    if weighted:
+        assert np.allclose(store.weight, expected.weight)
+    assert (store.class_names, store.metric, store.num_classes) == (["a", "b", "c"], "accuracy", 3)
+    assert torch.equal(store.splits[0].val, data.splits[0].val)
+    assert sorted(path.suffix for path in (tmp_path / "stream").iterdir() if path.is_dir()) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.sampled_from([0.5, 1.0, 2.0])), max_size=60),
+    undirected=st.booleans(),
+    weighted=st.booleans(),
+    limit=st.integers(1, 80),
+    batch=st.integers(1, 30),
+)
+def test_edges_are_those_of_a_sort_in_memory(
+    tmp_path_factory: pytest.TempPathFactory,
+    edges: list[tuple[int, int, float]],
+    undirected: bool,
+    weighted: bool,
+    limit: int,
+    batch: int,
+) -> None:
+    folder, scratch = tmp_path_factory.mktemp("store"), tmp_path_factory.mktemp("scratch")
+    source, target = (np.array([edge[k] for edge in edges], np.int64) for k in range(2))
+    weight = np.array([edge[2] for edge in edges], np.float32)
+    arrays = [source, target, weight][: 2 + weighted]
+    batches = ([values[low : low + batch] for values in arrays] for low in range(0, len(edges), batch))
+    sort_edges(batches, 8, folder, scratch, undirected, weighted, limit)
+    matrix = merge_edges(source, target, weight if weighted else None, 8)
+    matrix = symmetrize(matrix) if undirected else matrix
+    matrix.sort_indices()
+    assert np.array_equal(np.load(folder / "ptr.npy"), matrix.indptr)
+    assert np.array_equal(np.load(folder / "idx.npy"), matrix.indices)
+    if weighted:
+        assert np.array_equal(np.load(folder / "weight.npy"), matrix.data)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_those_of_the_graph_in_memory(tmp_path: Path, workers: int) -> None:
+    data = read(write_tables(tmp_path / "given", weighted=True))
+    store = pack(data, tmp_path / "store")
+    graph = data.graph
+    whole = Data(x=data.x, y=data.y, edge_index=graph.edge_index, edge_weight=graph.weight)
+    options = {"input_nodes": store.splits[0].train, "batch_size": 6, "shuffle": True, "num_workers": workers}
+    pairs = zip(NeighborLoader(whole, [3, 2], **options), NeighborLoader(store, [3, 2], **options), strict=True)
+    for expected, batch in pairs:
+        for name in ("x", "y", "n_id", "edge_index", "norm", "row_norm"):
+            assert torch.equal(batch[name], expected[name]), name
+        assert batch.num_nodes == expected.num_nodes
+
+
+def test_inference_reads_the_store(tmp_path: Path) -> None:
+    data = read(write_tables(tmp_path / "given", weighted=False))
+    store = pack(data, tmp_path / "store")
+    model = GFGN(4, 8, 2, 3, level="graph", heads=2).eval()
+    out = infer_layerwise(model, store.x, NeighborSampler.from_store(store, [1]), edges_per_chunk=50)
+    assert torch.allclose(out, model(data.x, Graph.from_edge_index(data.graph.edge_index, NODES)), atol=1e-5)
+
+
+def test_sparse_features_are_stored_dense(tmp_path: Path) -> None:
+    data = read(write_tables(tmp_path / "given", weighted=False))
+    object.__setattr__(data, "x", data.x.to_sparse_csr())
+    assert np.array_equal(pack(data, tmp_path / "store").x, data.x.to_dense().numpy())
+
+
+def test_errors_name_the_folder_and_the_column(tmp_path: Path) -> None:
+    folder = write_tables(tmp_path / "given", weighted=False)
+    with pytest.raises(DataError, match=r"given exists, expected a new or an empty folder"):
+        pack(read(folder), folder)
+    with pytest.raises(DataError, match=r"is not a graph store, expected a folder with store.json"):
+        GraphStore.open(folder)
+    nodes = pd.read_parquet(folder / "nodes.parquet")
+    nodes.loc[3, "f1"] = np.nan
+    nodes.to_parquet(folder / "nodes.parquet")
+    with pytest.raises(
+        DataError, match=r"column 'f1' holds 1 missing or infinite values in rows 1 to 50, expected num"
+    ):
+        pack_tables(folder / "nodes.parquet", folder / "edges.parquet", tmp_path / "new")
+
+
+def damaged(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        if name == "store.json":
+            facts = json.loads((folder / name).read_text())
+            (folder / name).write_text(json.dumps(change(facts)))
+        else:
+            np.save(folder / name, change(np.load(folder / name)))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damaged("store.json", lambda facts: [facts]), r"store\.json has another format, expected 1"),
+        (damaged("store.json", lambda facts: {"format": 1}), r"store\.json is damaged, expected name, num_classes"),
+        (damaged("store.json", lambda facts: facts | {"name": 3}), r"store\.json is damaged"),
+        (damaged("store.json", lambda facts: facts | {"weighted": True}), r"weight\.npy cannot be read"),
+        (lambda folder: (folder / "x.npy").write_bytes(b"\x93NUMPY"), r"x\.npy cannot be read"),
+        (lambda folder: (folder / "y.npy").write_bytes(b""), r"y\.npy cannot be read"),
+        (damaged("idx.npy", lambda idx: idx.astype(np.int64)), r"idx\.npy has another type, int64 with 1 dim"),
+        (damaged("idx.npy", lambda idx: idx + 10**6), r"idx\.npy must have sources from 0 to 59"),
+        (damaged("idx.npy", lambda idx: idx - 1), r"idx\.npy must have sources"),
+        (damaged("idx.npy", lambda idx: idx[:-1]), r"ptr\.npy must ascend from 0 to \d+, the number of edges"),
+        (damaged("ptr.npy", lambda ptr: np.where(ptr == ptr[3], ptr[-1], ptr)), r"ptr\.npy must ascend"),
+        (damaged("ptr.npy", lambda ptr: ptr[:0]), r"ptr\.npy must ascend"),
+        (damaged("x.npy", lambda x: x[:-1]), r"x\.npy has 59 rows, expected 60"),
+        (damaged("parts.npy", lambda parts: parts[:, :-1]), r"parts\.npy has 59 columns, expected 60"),
+    ],
+)
+def test_a_damaged_store(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
+    pack(dimensions(60), tmp_path / "store")
+    GraphStore.open(tmp_path / "store")
+    damage(tmp_path / "store")
+    with pytest.raises(DataError, match=message):
+        GraphStore.open(tmp_path / "store")
+
+
+def test_reading_a_table_keeps_nothing(tmp_path: Path) -> None:
+    """What has been read of a Parquet file is freed, row group by row group."""
+    rows, groups = 20_000, 40
+    columns = {f"f{k}": np.random.default_rng(k).normal(size=rows) for k in range(5)}
+    with pq.ParquetWriter(tmp_path / "nodes.parquet", pa.table(columns).schema) as writer:
+        for _ in range(groups):
+            writer.write_table(pa.table(columns))
+    size, before = (tmp_path / "nodes.parquet").stat().st_size, pa.total_allocated_bytes()
+    table, most = Table(tmp_path / "nodes.parquet", "nodes.parquet", size), 0
+    for _ in table.batches(list(columns), 10_000):
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < size / 4
