@@ -144,4 +144,17 @@ def per_graph(function: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[
             results[key] = value
         return value
 
+    # torch.compile would guard the cache against other graphs, which come and go; it calls the function instead.
+    cached._torchdynamo_disable = True  # type: ignore[attr-defined]  # as torch.compiler.disable, without its import
     return cached
+
+
+def traced_per_graph(function: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
+    """`per_graph` for a function that is cheap and can be traced: `torch.compile` makes it part of its graph."""
+    cached = per_graph(function)
+
+    @wraps(function)
+    def call(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return (function if torch.compiler.is_compiling() else cached)(graph, *args, **kwargs)
+
+    return call

@@ -114,8 +114,11 @@ def state_of(x: Tensor) -> Hashable:
 
 
 def stream(x: Tensor) -> int:
-    """A value is computed once per CUDA stream: another stream would have to wait for it."""
-    return torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
+    """A value is computed once per CUDA stream: another stream would have to wait for it.
+
+    0 under `torch.compile`, which cannot trace streams and runs on one.
+    """
+    return torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda and not torch.compiler.is_compiling() else 0
 
 
 def _same(references: tuple[weakref.ref[Tensor], ...], tensors: Sequence[Tensor]) -> bool:

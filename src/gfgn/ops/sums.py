@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import reference
-from gfgn.ops.csr import Adjacency, per_graph, unpack
+from gfgn.ops.csr import Adjacency, traced_per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.edges import source_ends, to_edges_op, to_nodes_op
 from gfgn.ops.registration import Tensors, empty_like, empty_rows, operator, save
@@ -74,16 +74,10 @@ def weighted_edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
     return [*graph.by_target, graph.norm], [*graph.by_source, graph.reverse_norm]
 
 
+@traced_per_graph
 def inverse_count(graph: Adjacency) -> Tensor:
     """`[N]`: one over the number of neighbors."""
-    return _count_neighbors(graph) if torch.compiler.is_compiling() else _known_count(graph)
-
-
-def _count_neighbors(graph: Adjacency) -> Tensor:
     return graph.row_lengths.clamp(min=1).to(graph.norm.dtype).reciprocal()
-
-
-_known_count = per_graph(_count_neighbors)
 
 
 def needs_reference(graph: Adjacency, lam: float | Tensor = 1.0) -> str | None:
