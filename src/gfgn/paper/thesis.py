@@ -165,8 +165,8 @@ A statement “A is better than B” {HOLDS} if more than half of the pairs of a
 {FAILS} if gains would not be more than half even if every undecided or missing pair were one. Otherwise it is
 {UNDECIDED}, or {OPEN} where runs are missing. The same rule decides on “gates rise with smoothness”, with significantly
 positive correlations as gains and all others that are measured as none. The graph `{GENERATED}`, which is generated to
-need a gate per dimension, is reported and not counted. The [claims](../claims/README.md) ask for more, level by level: a
-gain of half a point on five of nine graphs, and a positive correlation on all of them."""
+need a gate per dimension, is reported and not counted. The [claims](../claims/README.md) ask for more, level by level:
+a gain of half a point on five of nine graphs, and a positive correlation on all of them."""
 
 
 def _verdict(comparisons: dict[tuple[str, str], list[Finding]], correlations: Sequence[Correlation]) -> str:
