@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +152,14 @@ def create(folder: Path, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
 class _Flushed(np.ndarray[Any, Any]):
     def flush(self) -> None:
         """Nothing to write."""
+
+
+def release(array: Any) -> None:
+    """Takes the pages of a memory map out of this process: it has read or written them and needs them no more. The
+    system keeps them as long as memory is free. Other arrays stay as they are."""
+    pages: Any = array.base if isinstance(array, np.memmap) else None
+    if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
 
 
 def write_facts(
