@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.files import replace_text
+from gfgn.data.mapped import MappedGraph, mapped
 from gfgn.data.messages import DataError
 from gfgn.data.splits import Split
 
@@ -91,6 +92,23 @@ class GraphStore:
     def splits(self) -> list[Split]:
         """Boolean masks as in `Dataset.splits`."""
         return [Split(*(torch.from_numpy(part == k) for k in range(3))) for part in self.parts]
+
+    def dataset(self, splits: list[Split] | None = None) -> Dataset:
+        """The store as a dataset: features and edges stay in files as long as nothing needs all of them.
+
+        Training on samples (`train_distributed`) and `infer_layerwise` do not. `splits` replace those of the store.
+        """
+        return Dataset(
+            name=self.name,
+            graph=MappedGraph.of(self.ptr, self.idx, self.weight),
+            x=mapped(self.x),
+            y=torch.from_numpy(np.array(self.y)),
+            num_classes=self.num_classes,
+            metric=self.metric,
+            feature_names=self.feature_names,
+            splits=self.splits if splits is None else splits,
+            class_names=self.class_names,
+        )
 
     def __repr__(self) -> str:
         return (
