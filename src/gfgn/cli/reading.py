@@ -106,9 +106,8 @@ def is_store(path: Path) -> bool:
 
 def _open_store(path: Path, options: ReadOptions, check: bool, **more: Any) -> Dataset:
     """A graph store; without a split of its own, of which `more` has the number and sizes, it gets random ones."""
-    import torch
-
     from gfgn.data import GraphStore
+    from gfgn.data.mapped import mapped
     from gfgn.data.splits import labelled_splits
 
     for option in _used(options):
@@ -119,7 +118,7 @@ def _open_store(path: Path, options: ReadOptions, check: bool, **more: Any) -> D
     splits = None
     if not len(store.parts) and store.num_classes:
         sizes = more.get("num_splits", 10), more.get("fractions", (0.48, 0.32))
-        splits = labelled_splits(torch.from_numpy(store.y[:]), *sizes)
+        splits = labelled_splits(mapped(store.y), *sizes)
     dataset = store.dataset(splits)
     return dataset if options.metric is None else replace(dataset, metric=options.metric)
 
