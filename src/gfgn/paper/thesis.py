@@ -20,7 +20,7 @@ FORMS = ("dimension", "scalar", "constant")
 GENERATED = "dimensions"  # the graph whose truth is known; it is no evidence about real graphs
 COMPARISONS = (("dimension", "scalar"), ("scalar", "constant"))
 SIGNIFICANT = 0.05
-MARGIN = 1.0  # points: a difference that is surely below it is no gain
+MARGIN = 0.5  # points: a difference that is surely below it is no gain, as in the claims
 GAIN, LOSS, NONE, UNDECIDED, OPEN = "gain", "loss", "no gain", "undecided", "not measured yet"
 HOLDS, FAILS = "holds", "does not hold"
 
@@ -120,7 +120,7 @@ def _comparison(results: Results, first: str, second: str, findings: Sequence[Fi
 
 Points, with the 95% interval, paired over splits after averaging the seeds of a split, and corrected for the overlap of
 splits. {GAIN.capitalize()} and {LOSS}: p < {SIGNIFICANT} after Holm's adjustment over the graphs of a level.
-{NONE.capitalize()}: the interval ends below {MARGIN:g} point.
+{NONE.capitalize()}: the interval ends below {MARGIN:g} points.
 
 {markdown_table(["", *map(title_of, results.study.models)], rows)}"""
 
