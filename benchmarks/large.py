@@ -1,32 +1,44 @@
 """A graph on disk that is larger than what a process may use: packed, trained on and predicted within a limit.
 
-    python benchmarks/large.py --folder DIR [--nodes 10000000] [--edges 100000000] [--gib 8] [--levels pair …]
+    python benchmarks/large.py --folder DIR [--nodes 10000000] [--edges 100000000] [--gib 8] [--group DIR]
 
 Tables are generated in DIR, which needs about 30 GB at the default sizes; the graph has about `--edges` edges, both
-directions counted. Every stage is a process of its own under `RLIMIT_DATA`: the kernel refuses it more private memory
-than `--gib`; training has a worker process, and each of the two gets half. Files are mapped and shared, so that the
-kernel can take their pages back. `peak_private_mib` is the largest private memory that was resident, of the process and
-its worker together; `peak_resident_mib` counts pages of files too, of the larger of the two. Every stage runs once,
-training and prediction once per level.
+directions counted. Every stage is a process of its own, training and prediction one per level; each runs once. A stage
+that is finished leaves its record in DIR: after an interruption the same command goes on with the next one.
+
+The kernel enforces the limit. Without `--group` it is `RLIMIT_DATA`, of private memory: allocating more than `--gib`
+fails; training has a worker process, and each of the two gets half. Pages of files that are mapped do not count there,
+as the kernel can take them back. `--group` names a memory control group (version 1 or 2) in which the caller may make
+others: every stage runs in one below it, whose limit counts pages of files, too.
+
+`peak_private_mib` and `peak_resident_mib` are the largest private memory and the largest memory with pages of files
+that were resident in a process and its worker together, looked at 20 times per second; `peak_group_mib` is the peak
+that the group counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 CLASSES, CHUNK, HIDDEN, HEADS, FANOUTS, BATCH = 8, 2**20, 64, 8, [10, 5], 1024
 STAGES, LEVELS = ("pack", "train", "predict"), ("graph", "neighbor", "pair")
+TABLES, RECORDS = "tables.json", "records"  # in the folder: the sizes of the tables, and what stages measured
+GROUPS = {"memory.max": "memory.peak", "memory.limit_in_bytes": "memory.max_usage_in_bytes"}  # limit and peak
 
 
-def make(folder: Path, nodes: int, edges: int, features: int, train: float) -> None:
+def make(folder: Path, *, nodes: int, edges: int, features: int, train: float) -> None:
     """Writes `nodes.parquet` and `edges.parquet` chunk by chunk; 7 of 10 edges are within a class."""
     import numpy as np
     import pyarrow as pa
@@ -56,6 +68,7 @@ def make(folder: Path, nodes: int, edges: int, features: int, train: float) -> N
 def pack(folder: Path, _: str) -> dict[str, object]:
     from gfgn.data import pack_tables
 
+    shutil.rmtree(folder / "store", ignore_errors=True)  # of an interrupted call
     store = pack_tables(folder / "nodes.parquet", folder / "edges.parquet", folder / "store")
     size = sum(path.stat().st_size for path in (folder / "store").iterdir())
     return {"nodes": store.num_nodes, "edges": store.num_edges, "store_gib": size / 2**30}
@@ -77,11 +90,16 @@ def train(folder: Path, level: str) -> dict[str, object]:
     import torch
 
     from gfgn import Graph
+    from gfgn.data.store import release
     from gfgn.sampling import NeighborLoader
+
+    def released(batch: Any) -> Any:  # in the worker, once the batch has its features
+        release(store.x)
+        return batch
 
     store, model = network(folder, level)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    options = {"batch_size": BATCH, "shuffle": True, "num_workers": 1}
+    options = {"batch_size": BATCH, "shuffle": True, "num_workers": 1, "transform": released}
     loader = NeighborLoader(store, FANOUTS, store.splits[0].train, **options)
     start, edges, losses = time.perf_counter(), 0, []
     for batch in loader:
@@ -94,7 +112,7 @@ def train(folder: Path, level: str) -> dict[str, object]:
         optimizer.step()
         edges += batch.edge_index.size(1)
         losses.append(loss.item())
-    torch.save(model.state_dict(), folder / "model.pt")
+    torch.save(model.state_dict(), folder / f"model-{level}.pt")
     facts = {"epoch_seconds": time.perf_counter() - start, "batches": len(losses), "edges": edges}
     return facts | {"first_loss": losses[0], "last_loss": losses[-1]}
 
@@ -103,11 +121,12 @@ def predict(folder: Path, level: str) -> dict[str, object]:
     import torch
 
     from gfgn.sampling import NeighborSampler
-    from gfgn.train import infer_layerwise
+    from gfgn.train import infer_layerwise, keep_freed_memory
 
     store, model = network(folder, level)
-    model.load_state_dict(torch.load(folder / "model.pt", weights_only=True))
-    out = infer_layerwise(model, store.x, NeighborSampler.from_store(store, [-1]), scratch=folder / "scratch")
+    model.load_state_dict(torch.load(folder / f"model-{level}.pt", weights_only=True))
+    with keep_freed_memory():
+        out = infer_layerwise(model, store.x, NeighborSampler.from_store(store, [-1]), scratch=folder / "scratch")
     test, right = store.parts[0] == 2, 0
     for low in range(0, store.num_nodes, CHUNK):
         rows = slice(low, low + CHUNK)
@@ -115,38 +134,86 @@ def predict(folder: Path, level: str) -> dict[str, object]:
     return {"test_accuracy": right / int(test.sum())}
 
 
-def private_mib() -> float:
-    """Resident private memory of this process and its children."""
-    pid, total = os.getpid(), 0
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def group_below(parent: Path | None, gib: float) -> Iterator[Path | None]:
+    """A control group with this limit for the time of a stage, if there is a group to make it in."""
+    if parent is None:
+        yield None
+        return
+    group = parent / f"gfgn-large-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit_name(parent)).write_text(str(int(gib * 2**30)))
+        yield group
+    finally:
+        group.rmdir()
+
+
+def limit_name(group: Path) -> str:
+    """The file with the limit of a control group."""
+    for name in GROUPS:
+        if (group / name).exists():
+            return name
+    raise SystemExit(f"--group must be a memory control group, with a file {' or '.join(GROUPS)}, got {group}")
+
+
+def resident() -> tuple[float, float]:
+    """Resident memory of this process and its children in MiB: private, and with pages of files."""
     children = [line for task in Path("/proc/self/task").iterdir() for line in (task / "children").read_text().split()]
-    for process in (pid, *children):
-        try:
-            lines = Path(f"/proc/{process}/status").read_text().splitlines()
-        except OSError:  # it has ended
-            continue
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
-    return total / 1024
+    totals = {"RssAnon:": 0.0, "VmRSS:": 0.0}
+    for process in (os.getpid(), *children):
+        with contextlib.suppress(OSError):  # it has ended
+            for line in Path(f"/proc/{process}/status").read_text().splitlines():
+                if line.split(None, 1)[0] in totals:
+                    totals[line.split()[0]] += int(line.split()[1]) / 1024
+    return totals["RssAnon:"], totals["VmRSS:"]
 
 
-def run_stage(name: str, folder: Path, level: str, gib: float) -> None:
-    """In a process of its own: sets the limit, runs the stage and prints the result."""
-    processes = 2 if name == "train" else 1
-    resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30 / processes),) * 2)
-    peak, done = [0.0], threading.Event()
+# --- stages -----------------------------------------------------------------------------------------------------------
+
+
+def run_stage(name: str, folder: Path, level: str, gib: float, group: Path | None) -> None:
+    """In a process of its own: sets the limit, runs the stage and writes its record."""
+    if group is None:
+        processes = 2 if name == "train" else 1
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30 / processes),) * 2)
+    else:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    peaks, done = [0.0, 0.0], threading.Event()
 
     def watch() -> None:
         while not done.wait(0.05):
-            peak[0] = max(peak[0], private_mib())
+            peaks[:] = map(max, peaks, resident())
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
+    threading.Thread(target=watch, daemon=True).start()
     start = time.perf_counter()
     facts = {"pack": pack, "train": train, "predict": predict}[name](folder, level)
-    facts |= {"seconds": time.perf_counter() - start, "peak_private_mib": peak[0]}
+    facts |= {"seconds": time.perf_counter() - start, "limit": "RLIMIT_DATA" if group is None else "control group"}
     done.set()
-    every = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-    facts["peak_resident_mib"] = max(resource.getrusage(who).ru_maxrss for who in every) / 1024
-    print(json.dumps({"stage": name, "level": level, **facts}))
+    facts |= {"peak_private_mib": peaks[0], "peak_resident_mib": peaks[1]}
+    if group is not None:
+        facts["peak_group_mib"] = int((group / GROUPS[limit_name(group)]).read_text()) / 2**20
+    record = record_of(folder, name, level)
+    record.with_suffix(".part").write_text(json.dumps({"stage": name, "level": level, "gib": gib, **facts}))
+    record.with_suffix(".part").rename(record)
+
+
+def record_of(folder: Path, stage: str, level: str) -> Path:
+    return folder / RECORDS / (f"{stage}.json" if stage == "pack" else f"{stage}-{level}.json")
+
+
+def prepare(folder: Path, sizes: dict[str, Any]) -> None:
+    """Makes the tables, unless the folder has them."""
+    path = folder / TABLES
+    if not path.exists():
+        make(folder, **sizes)
+        path.write_text(json.dumps(sizes))
+    if json.loads(path.read_text()) != sizes:
+        raise SystemExit(f"--folder must be new or have tables of {sizes}, got {path.read_text()} in {folder}")
+    (folder / RECORDS).mkdir(exist_ok=True)
 
 
 def main() -> None:
@@ -157,28 +224,31 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=208)
     parser.add_argument("--train", type=float, default=0.01, help="fraction of training nodes")
     parser.add_argument("--gib", type=float, default=8.0)
+    parser.add_argument("--group", type=Path, help="a memory control group of yours to make others in")
     parser.add_argument("--levels", nargs="+", default=LEVELS, choices=LEVELS)
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    folder, gib = arguments.folder, arguments.gib
+    folder, gib, group = arguments.folder, arguments.gib, arguments.group
     if arguments.stage:
-        run_stage(arguments.stage, folder, arguments.levels[0], gib)
+        run_stage(arguments.stage, folder, arguments.levels[0], gib, group)
         return
     import common
 
-    if not (folder / "edges.parquet").exists():
-        make(folder, arguments.nodes, arguments.edges, arguments.features, arguments.train)
-    stages = [] if (folder / "store" / "store.json").exists() else [("pack", arguments.levels[0])]
-    stages += [(stage, level) for level in arguments.levels for stage in ("train", "predict")]
+    prepare(folder, {name: getattr(arguments, name) for name in ("nodes", "edges", "features", "train")})
+    stages = [("pack", LEVELS[0]), *((stage, level) for level in arguments.levels for stage in ("train", "predict"))]
     rows = []
     for stage, level in stages:
-        command = [sys.executable, __file__, "--folder", str(folder), "--levels", level, "--gib", str(gib)]
-        done = subprocess.run([*command, "--stage", stage], stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            raise SystemExit(f"{stage} at level {level} ended with {done.returncode}")
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        record = record_of(folder, stage, level)
+        if not record.exists():
+            with group_below(group, gib) as own:
+                command = [sys.executable, __file__, "--folder", str(folder), "--levels", level, "--gib", str(gib)]
+                command += ["--stage", stage, *([] if own is None else ["--group", str(own)])]
+                done = subprocess.run(command)
+            if done.returncode:
+                raise SystemExit(f"{stage} at level {level} ended with {done.returncode}")
+        rows.append(json.loads(record.read_text()))
         print(rows[-1], flush=True)
-    common.write("large", "cpu", rows, gib=gib, features=arguments.features, fanouts=FANOUTS, batch=BATCH)
+    common.write("large", "cpu", rows, features=arguments.features, fanouts=FANOUTS, batch=BATCH)
 
 
 if __name__ == "__main__":

@@ -249,17 +249,22 @@ def sampled() -> str:
     rows = []
     for level, ways in by_level.items():
         whole, samples = ways["whole graph"], ways["samples"]
-        cells = [f"{way['test']:.2f}% ({way['epochs']:.0f} epochs)" for way in (whole, samples)]
-        rows.append([level, *cells, f"{samples['difference']:+.2f}"])
+        cells = [f"{way['test']:.2f}% ({_rate(way)}{way['epochs']:.0f} epochs)" for way in (whole, samples)]
+        error = "" if samples.get("error") is None else f" ± {samples['error']:.2f}"
+        rows.append([level, *cells, f"{samples['difference']:+.2f}{error}"])
     return markdown(["level", "whole graph", "samples", "difference, points"], rows)
+
+
+def _rate(way: Row) -> str:
+    return f"lr {way['lr']:g}, " if "lr" in way else ""
 
 
 def layerwise() -> str:
     rows = []
     for _, problem in problems("layerwise"):
-        errors = (f"{problem[name]:.0e}" for name in ("relative_error", "probability_error"))
-        rows.append([problem["level"], f"{problem['largest_logit']:.1f}", f"{problem['logit_error']:.0e}", *errors])
-    header = ["level", "largest logit", "largest difference of a logit", "relative to the largest logit"]
+        errors = (f"{problem[name]:.0e}" for name in ("logit_error", "relative_error", "probability_error"))
+        rows.append([problem["level"], problem["dtype"], f"{problem['largest_logit']:.1f}", *errors])
+    header = ["level", "dtype", "largest logit", "largest difference of a logit", "relative to the largest logit"]
     return markdown([*header, "of a probability"], rows)
 
 

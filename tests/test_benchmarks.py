@@ -13,6 +13,7 @@ from torch_geometric.nn import GCNConv
 
 from gfgn import Graph, ops
 from gfgn.graph import with_self_loops
+from gfgn.train import Replica, Run
 
 ROOT = Path(__file__).parents[1]
 
@@ -159,3 +160,43 @@ def test_samplers_of_peers_draw_as_many_edges(benchmarks: Benchmarks, graph: Gra
     assert sampler.with_gfgn(graph, [3])(seeds, 0) == sampler.with_scipy(graph, [3])(seeds, 0) == expected
     connected = int((graph.row_lengths[seeds] > 0).sum())
     assert sampler.with_numpy(graph, [3])(seeds, 0) == 3 * connected
+
+
+@pytest.mark.parametrize("limit", ["memory.max", "memory.limit_in_bytes"])
+def test_a_stage_has_a_control_group_of_its_own_with_the_limit(
+    benchmarks: Benchmarks, tmp_path: Path, limit: str
+) -> None:
+    large = benchmarks.large
+    (tmp_path / limit).write_text("max")
+    with large.group_below(tmp_path, 0.5) as group:
+        assert group.parent == tmp_path
+        assert (group / limit).read_text() == str(2**29)
+        assert large.limit_name(group) == limit
+        (group / limit).unlink()  # the kernel's files go with their folder
+    assert not group.exists()
+    with large.group_below(None, 0.5) as group:
+        assert group is None
+    (tmp_path / limit).unlink()
+    with pytest.raises(SystemExit, match="--group must be a memory control group"):
+        large.limit_name(tmp_path)
+
+
+def test_tables_of_other_sizes_are_not_taken(benchmarks: Benchmarks, tmp_path: Path) -> None:
+    sizes = {"nodes": 200, "edges": 1000, "features": 3, "train": 0.2}
+    benchmarks.large.prepare(tmp_path, sizes)
+    written = (tmp_path / "nodes.parquet").stat().st_mtime_ns
+    benchmarks.large.prepare(tmp_path, sizes)
+    assert (tmp_path / "nodes.parquet").stat().st_mtime_ns == written
+    with pytest.raises(SystemExit, match="--folder must be new or have tables of"):
+        benchmarks.large.prepare(tmp_path, sizes | {"nodes": 300})
+
+
+def test_a_learning_rate_is_chosen_by_validation(benchmarks: Benchmarks) -> None:
+    def run(lr: float, val: float) -> Run:
+        return Run(Replica(lr=lr), "gfgn-pair", val, 1 - val, 3, 5, {}, 1.0, 10)
+
+    best_rate, difference = benchmarks.sampled.best_rate, benchmarks.sampled.difference
+    assert best_rate([run(0.01, 0.5), run(0.02, 0.7), run(0.05, 0.6), run(0.1, math.nan)]) == 0.02
+    assert best_rate([run(0.02, 0.7), run(0.01, 0.7)]) == 0.01
+    assert difference([80.0, 82.0], [81.0, 81.0]) == {"difference": 0.0, "error": pytest.approx(1.0)}
+    assert difference([80.0], [81.0]) == {"difference": 1.0, "error": None}

@@ -12,6 +12,7 @@ from estimator.tables import write_tables
 from typer.testing import CliRunner
 
 from gfgn.cli import app
+from gfgn.data import pack, read
 
 SETTINGS = ["--level", "graph", "--replicas", "1", "--epochs", "12", "--set", "batch_size=32", "--device", "cpu"]
 KILL = """
@@ -38,7 +39,10 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def alone(graph: Path) -> dict[str, Any]:
     """The model of one process."""
-    out = graph.parent / "alone"
+    return train_alone(graph, graph.parent / "alone")
+
+
+def train_alone(graph: Path, out: Path) -> dict[str, Any]:
     result = CliRunner().invoke(app, ["train", str(graph), "--out", str(out), *SETTINGS])
     assert result.exit_code == 0, result.output
     assert "own: steps take samples, as batch_size=32 asks for" in result.stderr
@@ -84,3 +88,10 @@ def test_a_killed_process(graph: Path, alone: dict[str, Any], tmp_path: Path) ->
     said = launch(graph, tmp_path / "model", tmp_path)
     assert "Signal 9 (SIGKILL)" in said or "exitcode: -9" in said
     assert_losses_of_one(fitted(tmp_path / "model"), alone)
+
+
+@pytest.mark.slow
+def test_two_processes_on_a_graph_store(graph: Path, tmp_path: Path) -> None:
+    pack(read(graph), tmp_path / "store")
+    launch(tmp_path / "store", tmp_path / "model")
+    assert_losses_of_one(fitted(tmp_path / "model"), train_alone(tmp_path / "store", tmp_path / "alone"))

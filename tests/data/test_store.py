@@ -19,6 +19,7 @@ from gfgn import GFGN, Graph
 from gfgn.data import DataError, GraphStore, dimensions, pack, pack_tables, read
 from gfgn.data.io.stream import sort_edges
 from gfgn.data.io.tables import Table
+from gfgn.data.store import create, release
 from gfgn.graph import merge_edges, symmetrize
 from gfgn.sampling import NeighborLoader, NeighborSampler
 from gfgn.train import infer_layerwise
@@ -186,3 +187,20 @@ def test_reading_a_table_keeps_nothing(tmp_path: Path) -> None:
     for _ in table.batches(list(columns), 10_000):
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < size / 4
+
+
+def test_released_pages_keep_what_was_written(tmp_path: Path) -> None:
+    array = create(tmp_path, "x", (2**20,), np.int64)
+    array[:] = np.arange(2**20)
+    before = resident_file_pages()
+    release(array)
+    assert resident_file_pages() < before - 6 * 1024  # of 8 MiB
+    assert array[2**19] == 2**19
+    release(np.arange(3))  # nothing to do
+    release(None)
+
+
+def resident_file_pages() -> int:
+    """In KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssFile"))

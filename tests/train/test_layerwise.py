@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gfgn import GFGN, Graph
 from gfgn.sampling import NeighborSampler
-from gfgn.train import infer_layerwise
+from gfgn.train import infer_layerwise, layerwise
 
 NODES = 60
 
@@ -85,10 +85,14 @@ def test_sparse_and_mapped_features_a_sampler_and_files(tmp_path: Path) -> None:
 def test_a_chunk_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No block has more edges than a chunk, but for a node with more edges of its own."""
     graph, sizes = graph_of(), []
-    build = Graph.from_sample
-    monkeypatch.setattr(
-        Graph, "from_sample", lambda data: sizes.append((data.edge_index.size(1), data.batch_size)) or build(data)
-    )
+    build = layerwise._Chunks.block
+
+    def measured(self: Any, rows: slice, dtype: torch.dtype) -> Any:
+        node, block = build(self, rows, dtype)
+        sizes.append((block.num_edges, block.num_seeds))
+        return node, block
+
+    monkeypatch.setattr(layerwise._Chunks, "block", measured)
     infer_layerwise(GFGN(6, 8, 2, 3, heads=2), features(), graph, edges_per_chunk=30)
     assert all(edges <= 30 or targets == 1 for edges, targets in sizes)
     assert sum(edges for edges, _ in sizes) == 2 * graph.num_edges

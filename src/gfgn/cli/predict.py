@@ -10,10 +10,12 @@ import typer
 
 from gfgn.cli import options
 from gfgn.cli.app import Device, app, echo, notes, user_errors
+from gfgn.cli.reading import is_store
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
+    from torch import Tensor
 
     from gfgn.data import Dataset
     from gfgn.estimator import GFGNClassifier
@@ -53,7 +55,7 @@ def predict(
         given = {name: value for name, value in (("id", id), ("label", label)) if value is not None}
         dataset = _open(data, classifier, given, console)
         chosen = (dataset.y < 0) if not all_nodes and bool((dataset.y < 0).any()) else dataset.y > -2
-        frame = _predict(classifier, dataset, chosen.numpy())
+        frame = _predict(classifier, dataset, chosen)
         _write(frame, out)
     seconds = time.perf_counter() - start
     counts = frame["prediction"].value_counts()
@@ -77,16 +79,13 @@ def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], consol
     from gfgn.literal import literal
 
     path, classes = Path(source), [str(name) for name in classifier.classes_.tolist()]
+    if is_store(path):
+        return _open_store(path, classifier, classes)
     if source.lower() in DATASETS or not path.exists():
         if path.name != source:
             raise ValueError(f"DATA must be the path of a graph or the name of a dataset, got {source!r}: no such file")
         dataset = load(source)
-        if dataset.feature_names != classifier.encoder_.feature_names:
-            got = f"{dataset.num_features:,}, such as {', '.join(dataset.feature_names[:3])}"
-            expected = f"{len(classifier.encoder_.feature_names):,}, such as " + ", ".join(
-                classifier.encoder_.feature_names[:3]
-            )
-            raise ValueError(f"DATA must have the features of the model ({expected}), got {source!r} with {got}")
+        _check_features(source, dataset.feature_names, classifier.encoder_.feature_names)
         return dataset
     reading = dict(classifier._facts.get("reading", {})) | given
     directed = bool(reading.pop("directed", classifier.directed))
@@ -99,18 +98,37 @@ def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], consol
     return found.dataset
 
 
-def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Any) -> pd.DataFrame:
+def _open_store(path: Path, classifier: GFGNClassifier, classes: list[str]) -> Dataset:
+    """A graph store, whose features are as the model reads them: its encoder must change nothing."""
+    from gfgn.data import GraphStore
+
+    if classifier.encoder_.scale != "none":
+        raise ValueError(f"DATA must be tables, whose columns MODEL encodes, got the graph store {str(path)!r}")
+    store = GraphStore.open(path)
+    _check_features(str(path), store.feature_names, classifier.encoder_.feature_names)
+    if store.num_classes and (store.class_names or list(map(str, range(store.num_classes)))) != classes:
+        raise ValueError(f"DATA must have the classes of MODEL ({', '.join(classes)}), got {store.class_names}")
+    return store.dataset([])
+
+
+def _check_features(source: str, names: list[str], expected: list[str]) -> None:
+    if names != expected:
+        got, known = (f"{len(part):,}, such as {', '.join(part[:3])}" for part in (names, expected))
+        raise ValueError(f"DATA must have the features of the model ({known}), got {source!r} with {got}")
+
+
+def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Tensor) -> pd.DataFrame:
     """One row per chosen node."""
     import numpy as np
     import pandas as pd
 
-    members = classifier._member_probabilities(dataset)
-    p = classifier._joint_probabilities(members)[chosen]
+    members = classifier._member_probabilities(dataset, chosen)
+    p = classifier._joint_probabilities(members)
     ids = np.arange(dataset.num_nodes) if dataset.node_ids is None else dataset.node_ids
-    columns: dict[str, Any] = {"id": ids[chosen], "prediction": classifier._decide(p), "confidence": p.max(1)}
+    columns: dict[str, Any] = {"id": ids[chosen.numpy()], "prediction": classifier._decide(p), "confidence": p.max(1)}
     columns |= {f"p_{name}": p[:, k] for k, name in enumerate(classifier.classes_.tolist())}
     if members.size(0) > 1:
-        columns["uncertainty"] = classifier._uncertainty(members)[chosen]
+        columns["uncertainty"] = classifier._uncertainty(members)
     return pd.DataFrame(columns)
 
 

@@ -87,6 +87,8 @@ def open_data(source: str, options: ReadOptions, console: Console, check: bool =
         if path.name != source:
             raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
         return _load_named(source, options, check)
+    if is_store(path):
+        return _open_store(path, options, check, **more)
     with console.status(literal(f"reading {source}")):
         reading = read_with_notes(source, **options.arguments(), **more)
     if check:
@@ -97,12 +99,40 @@ def open_data(source: str, options: ReadOptions, console: Console, check: bool =
     return reading.dataset
 
 
+def is_store(path: Path) -> bool:
+    """Whether `gfgn datasets pack` has written a folder."""
+    return (path / "store.json").is_file()
+
+
+def _open_store(path: Path, options: ReadOptions, check: bool, **more: Any) -> Dataset:
+    """A graph store; without a split of its own, of which `more` has the number and sizes, it gets random ones."""
+    from gfgn.data import GraphStore
+    from gfgn.data.mapped import mapped
+    from gfgn.data.splits import labelled_splits
+
+    for option in _used(options):
+        raise ValueError(f"{option} is for tables, got the graph store {str(path)!r}")
+    store = GraphStore.open(path)
+    if check:
+        echo(str(store))
+    splits = None
+    if not len(store.parts) and store.num_classes:
+        sizes = more.get("num_splits", 10), more.get("fractions", (0.48, 0.32))
+        splits = labelled_splits(mapped(store.y), *sizes)
+    dataset = store.dataset(splits)
+    return dataset if options.metric is None else replace(dataset, metric=options.metric)
+
+
+def _used(options: ReadOptions) -> list[str]:
+    """The options that were given, but for the metric, which every dataset takes."""
+    return [f"--{option}" for option, value in asdict(options).items() if value and option != "metric"]
+
+
 def _load_named(name: str, options: ReadOptions, check: bool) -> Dataset:
     """A dataset of the registry, of which only the metric can be chosen."""
     from gfgn.data import load
 
-    used = [f"--{option}" for option, value in asdict(options).items() if value and option != "metric"]
-    for option in ["--check"] * check + used:
+    for option in ["--check"] * check + _used(options):
         raise ValueError(f"{option} is for a graph of your own, got the name {name!r}")
     dataset = load(name)
     return dataset if options.metric is None else replace(dataset, metric=options.metric)

@@ -60,6 +60,15 @@ def random_splits(
     return [_split(Stream(seed, k).permutation(num_nodes), part, num_nodes) for k in range(count)]
 
 
+def labelled_splits(y: Tensor, count: int, fractions: tuple[float, float], stratify: bool = False) -> list[Split]:
+    """Random splits of the nodes with a label; others, whose `y` is −1, are in no part."""
+    labelled = torch.nonzero(y >= 0).view(-1) if y.dim() == 1 else torch.arange(y.size(0))
+    splits = random_splits(labelled.numel(), count, 0, *fractions, stratify=y[labelled] if stratify else None)
+    masks = torch.zeros(count, 3, y.size(0), dtype=torch.bool)
+    masks[..., labelled] = torch.stack([torch.stack(list(split)) for split in splits])
+    return [Split(*split) for split in masks]
+
+
 def _split(nodes: NDArray[np.int64], part: NDArray[np.int64], num_nodes: int) -> Split:
     """The masks of nodes whose parts are numbered 0 (train), 1 (val) and 2 (test)."""
     part_of = np.full(num_nodes, -1)

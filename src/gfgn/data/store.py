@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.files import replace_text
+from gfgn.data.mapped import MappedGraph, mapped
 from gfgn.data.messages import DataError
 from gfgn.data.splits import Split
 
@@ -91,6 +93,23 @@ class GraphStore:
         """Boolean masks as in `Dataset.splits`."""
         return [Split(*(torch.from_numpy(part == k) for k in range(3))) for part in self.parts]
 
+    def dataset(self, splits: list[Split] | None = None) -> Dataset:
+        """The store as a dataset: features and edges stay in files as long as nothing needs all of them.
+
+        Training on samples (`train_distributed`) and `infer_layerwise` do not. `splits` replace those of the store.
+        """
+        return Dataset(
+            name=self.name,
+            graph=MappedGraph.of(self.ptr, self.idx, self.weight),
+            x=mapped(self.x),
+            y=torch.from_numpy(np.array(self.y)),
+            num_classes=self.num_classes,
+            metric=self.metric,
+            feature_names=self.feature_names,
+            splits=self.splits if splits is None else splits,
+            class_names=self.class_names,
+        )
+
     def __repr__(self) -> str:
         return (
             f"GraphStore({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
@@ -151,6 +170,14 @@ def create(folder: Path, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
 class _Flushed(np.ndarray[Any, Any]):
     def flush(self) -> None:
         """Nothing to write."""
+
+
+def release(array: Any) -> None:
+    """Takes the pages of a memory map out of this process: it has read or written them and needs them no more. The
+    system keeps them as long as memory is free. Other arrays stay as they are."""
+    pages: Any = array.base if isinstance(array, np.memmap) else None
+    if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
 
 
 def write_facts(

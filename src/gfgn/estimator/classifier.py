@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gfgn.data.dataset import Dataset
 from gfgn.data.encoder import Column, FeatureEncoder, raw_features
+from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.estimator import files
 from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
@@ -47,6 +48,7 @@ FIRST = 2  # networks per level, at most, that the choice of a level goes by
 GATE_NODES = 2**14  # training nodes that `smoothing_scores_` are from if training is on samples
 BATCH_SIZE = 1024  # of training on samples
 BLOCKS = 4  # of a step on samples, which up to as many processes divide among them
+Nodes = Tensor | slice  # a mask or indices
 _logger = logging.getLogger(__name__)
 
 
@@ -384,10 +386,10 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         """Calibrates by the validation nodes, each predicted by the networks that have it for validation."""
         members, count = self._members, len(dataset.splits)
         x = with_sparse_features(dataset).x
-        mask = torch.stack([dataset.splits[k % count].val for k in range(members.count)]).unsqueeze(-1)
-        p = members.probabilities(members.logits(x, dataset.graph))
-        known = mask.any(0).squeeze(-1)
-        mean = ((p * mask).sum(0) / mask.sum(0).clamp(min=1))[known]
+        mask = torch.stack([dataset.splits[k % count].val for k in range(members.count)])
+        known = mask.any(0)
+        p, mask = members.probabilities(members.logits(x, dataset.graph, known)), mask[:, known].unsqueeze(-1)
+        mean = (p * mask).sum(0) / mask.sum(0).clamp(min=1)
         self.temperature_ = fit_temperature(mean, dataset.y[known], dataset.multilabel)
         tempered = temper(mean, self.temperature_, dataset.multilabel)
         self.confidence_ = None if dataset.multilabel else fit_confidence(tempered, dataset.y[known])
@@ -439,10 +441,11 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def _member_probabilities(self, dataset: Dataset) -> Tensor:
-        """`[R, N, C]`: the uncalibrated probabilities of each network for the nodes of an encoded dataset."""
-        data = with_sparse_features(dataset.to(choose_device(self.device)))
-        return self._members.probabilities(self._members.logits(data.x, data.graph)).cpu()
+    def _member_probabilities(self, dataset: Dataset, nodes: Nodes = slice(None)) -> Tensor:
+        """`[R, nodes, C]`: the uncalibrated probabilities of each network for nodes of an encoded dataset."""
+        device = "cpu" if is_mapped(dataset.graph) else choose_device(self.device)
+        data = with_sparse_features(dataset.to(device))
+        return self._members.probabilities(self._members.logits(data.x, data.graph, nodes)).cpu()
 
     def _joint_probabilities(self, members: Tensor) -> NDArray[np.float64]:
         """`[N, C]`: the calibrated mean of `[R, N, C]` probabilities."""
@@ -457,9 +460,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         dataset, nodes = self._encode(X, edge_index, edge_weight)
         return self._probabilities(dataset)[nodes]
 
-    def _probabilities(self, dataset: Dataset) -> NDArray[np.float64]:
-        """The probabilities for all nodes of an encoded dataset."""
-        return self._joint_probabilities(self._member_probabilities(dataset))
+    def _probabilities(self, dataset: Dataset, nodes: Nodes = slice(None)) -> NDArray[np.float64]:
+        """The probabilities for nodes of an encoded dataset."""
+        return self._joint_probabilities(self._member_probabilities(dataset, nodes))
 
     def predict_uncertainty(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
         """`[N]`: the standard deviation over the networks of the probability of the predicted class; for several labels

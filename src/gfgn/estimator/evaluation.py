@@ -50,17 +50,18 @@ def evaluate(classifier: GFGNClassifier, dataset: Dataset) -> Evaluation:
     """Evaluates on the test nodes of the first split, once; on the validation nodes if there are none."""
     split = dataset.splits[0]
     part, mask = ("test", split.test) if split.test.any() else ("validation", split.val)
-    probabilities = torch.from_numpy(classifier._probabilities(dataset))
-    scores = {name: _score(name, probabilities, dataset.y, mask) for name in METRICS if name != "micro_f1"}
+    probabilities, y = torch.from_numpy(classifier._probabilities(dataset, mask)), dataset.y[mask]
+    scores = {name: _score(name, probabilities, y) for name in METRICS if name != "micro_f1"}
     names = dataset.class_names or [str(k) for k in range(dataset.num_classes)]
-    report = evaluate_classes(probabilities[mask], dataset.y[mask], names)
+    report = evaluate_classes(probabilities, y, names)
     count = int(mask.sum())
     known = {name: value for name, value in scores.items() if math.isfinite(value)}
     return Evaluation(part, count, known, wilson(scores["accuracy"], count), report)
 
 
-def _score(metric: str, probabilities: Tensor, y: Tensor, mask: Tensor) -> float:
-    score = float(SCORES[metric](probabilities.clamp(min=SMALLEST).log()[None], y, mask[None]))
+def _score(metric: str, probabilities: Tensor, y: Tensor) -> float:
+    every = torch.ones(1, len(y), dtype=torch.bool)
+    score = float(SCORES[metric](probabilities.clamp(min=SMALLEST).log()[None], y, every))
     return -score if metric == "log_loss" else score
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from gfgn.data.mapped import is_mapped
 from gfgn.graph import Graph
 from gfgn.nn.model import GFGN
 from gfgn.nn.registry import MODELS
@@ -60,10 +62,10 @@ class Members:
         return module.eval()
 
     @torch.no_grad()
-    def logits(self, x: Tensor, graph: Graph) -> Tensor:
-        """`[R, N, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
-        large = x.size(0) + graph.num_edges > LARGE and graph.batch is None
-        return torch.stack(list(self._outputs_layerwise(x, graph) if large else self._outputs(x, graph)))
+    def logits(self, x: Tensor, graph: Graph, nodes: Tensor | slice = slice(None)) -> Tensor:
+        """`[R, nodes, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
+        large = (x.size(0) + graph.num_edges > LARGE and graph.batch is None) or is_mapped(graph)
+        return torch.stack([out[nodes] for out in (self._outputs_layerwise if large else self._outputs)(x, graph)])
 
     @torch.no_grad()
     def embeddings(self, x: Tensor, graph: Graph) -> Tensor:
@@ -86,9 +88,10 @@ class Members:
 
     def _outputs_layerwise(self, x: Tensor, graph: Graph) -> Iterator[Tensor]:
         module = copy.deepcopy(self.module).to(x.device, torch.float64)
+        scratch = tempfile.gettempdir() if is_mapped(graph) else None
         for k in range(self.count):
             module.load_state_dict({name: value[k].double() for name, value in self.states.items()})
-            yield infer_layerwise(cast(GFGN, module), x, graph, edges_per_chunk=LARGE)
+            yield infer_layerwise(cast(GFGN, module), x, graph, edges_per_chunk=LARGE, scratch=scratch)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """`[R, N, C]`: the probabilities of each network."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.files import replace_text
+from gfgn.data.mapped import is_mapped
 from gfgn.estimator.card import TITLES
 from gfgn.estimator.evaluation import Evaluation
 from gfgn.report.elements import folded, heading, soft, table
@@ -57,17 +58,14 @@ def score_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
 def write_model_report(classifier: GFGNClassifier, dataset: Dataset, evaluation: Evaluation, folder: Path) -> Path:
     """Writes `report.html` and `gates.csv` into the folder of the model and returns the path of the page."""
     check_page(folder / "report.html")
-    features, extremes = _explain(classifier, dataset)
-    write_features(features, folder / "gates.csv")
+    explained = {} if is_mapped(dataset.graph) else _explain(classifier, dataset, folder)
     metric, part = dataset.metric, evaluation.part
     nodes = f"{evaluation.nodes:,} {part} nodes"
     sections = {
         "scores-0": ("Scores", _scores(classifier, evaluation)),
         "classes-0": ("Classes", classes_section(evaluation.classes, nodes.capitalize(), 0, 2)),
         "training-0": ("Training", _training(classifier, metric)),
-        "features-0": ("Features", features_section(features, metric, 0, 2, "gates.csv")),
-        "extremes-0": ("Nodes and edges", extremes_section(extremes, 0, 2)),
-    }
+    } | explained
     shown = {target: section for target, section in sections.items() if section[1]}
     title = f"GFGN on {dataset.name}"
     parts = [
@@ -82,15 +80,23 @@ def write_model_report(classifier: GFGNClassifier, dataset: Dataset, evaluation:
     return replace_text(path, fill_page(title, parts))
 
 
-def _explain(classifier: GFGNClassifier, dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What the first network makes of features, and of nodes or edges if its level has gates of these."""
+def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict[str, tuple[str, str]]:
+    """What the first network makes of features, and of nodes or edges if its level has gates of these.
+
+    It reads the whole graph several times, as many as there are features."""
     data, members = with_sparse_features(dataset), classifier._members
     network = copy.deepcopy(members.module).to(data.x.dtype)
     network.load_state_dict({name: value[0] for name, value in members.states.items()}, strict=False)
     explained = Explained(members.model, dataset.metric, network.eval(), make_task(data, [0]))
     with fitting_threads(dataset):
         local = members.model in ("gfgn-neighbor", "gfgn-pair")
-        return explain_features(explained, dataset), find_extremes(explained, dataset) if local else None
+        features = explain_features(explained, dataset)
+        extremes = find_extremes(explained, dataset) if local else None
+    write_features(features, folder / "gates.csv")
+    return {
+        "features-0": ("Features", features_section(features, dataset.metric, 0, 2, "gates.csv")),
+        "extremes-0": ("Nodes and edges", extremes_section(extremes, 0, 2)),
+    }
 
 
 def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -361,12 +360,6 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
             chance = values.new_zeros(graph.num_edges).index_add(0, position[given], values[given])
         return cls.from_graph(graph, fanouts, seed, edge_id=edge_id, probability=chance, **options)
 
-    def all_neighbors(self) -> NeighborSampler:
-        """A sampler of the same graph that takes all neighbors of one hop."""
-        made = copy.copy(self)
-        made.fanouts, made.replace, made.disjoint, made.probability = (-1,), False, False, None
-        return made
-
     @property
     def num_nodes(self) -> int:
         return self.ptr.size - 1
@@ -418,10 +411,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
         sampled edges with these weights have the sums over all edges as their mean."""
         target, source = self.degree[sample.node[sample.col]], self.degree[sample.node[sample.row]]
         weight = sample.scale if self.edge_weight is None else sample.scale * self.edge_weight[sample.edge]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            norm = np.where((target > 0) & (source > 0), weight / np.sqrt(target * source), 0)
-            row_norm = np.where(target > 0, weight / target, 0)
-        return torch.from_numpy(norm.astype(np.float32)), torch.from_numpy(row_norm.astype(np.float32))
+        norm, row_norm = (torch.from_numpy(values).float() for values in normalized(weight, target, source))
+        return norm, row_norm
 
     def graph(self, sample: Sample) -> Graph:
         """The graph of a sample with its `weights`, on the CPU."""
@@ -448,6 +439,16 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
     def sample_from_edges(self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None) -> SamplerOutput:
         """Raises an error: this sampler is for node classification."""
         raise TypeError("NeighborSampler samples around nodes; PyG's link loaders need a sampler that starts at edges")
+
+
+def normalized(weight: NDArray[Any] | None, target: Floats, source: Floats) -> tuple[Floats, Floats]:
+    """`Â_ij` and `A_ij / d_i` of edges with these weights, 1 by default, whose targets and sources have these
+    degrees."""
+    values = np.float64(1) if weight is None else weight
+    with np.errstate(divide="ignore", invalid="ignore"):
+        norm = np.where((target > 0) & (source > 0), values / np.sqrt(target * source), 0.0)
+        row_norm = np.where(target > 0, values / target, 0.0)
+    return norm, row_norm
 
 
 def _array(values: Tensor | NDArray[Any]) -> NDArray[Any]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gfgn.data.dataset import Dataset
+from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 from gfgn.ops.features import take_rows
@@ -43,13 +44,15 @@ def choose_way(model: str, data: Dataset, replica: Replica, device: str, togethe
     """The whole graph while `together` runs on it fit into the free memory of the device.
 
     Their memory is measured: an epoch is trained on two parts of the graph, and grows with the number of nodes from
-    there on. A graph that is no larger than these parts is not measured.
+    there on. A graph that is no larger than these parts is not measured. One in files would have to be read, too.
     """
     if data.graph.batch is not None:
         return Way(False, f"{data.name}: every step takes whole graphs")
     if data.num_nodes <= 2 * NODES:
         return Way(False, f"{data.name}: every step takes the whole graph, which is small")
     needed, free = together * epoch_memory(model, data, replica, device), free_memory(device)
+    if is_mapped(data.graph):
+        needed += data.x.nbytes + data.graph.by_target.idx.nbytes
     facts = f"an epoch needs {_gib(needed)}, measured on parts of it, and {_gib(free)} are free on {device}"
     if needed <= LARGEST * free:
         return Way(False, f"{data.name}: every step takes the whole graph, as {facts}")

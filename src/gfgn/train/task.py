@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gfgn.data.dataset import Dataset
+from gfgn.data.mapped import is_mapped
 from gfgn.graph import Graph
 from gfgn.ops.features import row_normalize, sparse_if_smaller, take_rows
 
@@ -47,8 +48,9 @@ class Task:
 
 
 def with_sparse_features(data: Dataset) -> Dataset:
-    """The dataset with mostly-zero features as a sparse tensor, whose products with weights and dropout are cheaper."""
-    x = sparse_if_smaller(data.x)
+    """The dataset with mostly-zero features as a sparse tensor, whose products with weights and dropout are cheaper;
+    those of a graph in files stay there."""
+    x = data.x if is_mapped(data.graph) else sparse_if_smaller(data.x)
     return data if x is data.x else replace(data, x=x)
 
 

@@ -16,7 +16,7 @@ from gfgn.data.columns import Column, Matrix, unlike_the_model
 from gfgn.data.dataset import METRICS, Dataset, default_metric
 from gfgn.data.encoder import SCALES, FeatureEncoder
 from gfgn.data.messages import DataError, counted, listed
-from gfgn.data.splits import Split, random_splits
+from gfgn.data.splits import Split, labelled_splits, random_splits
 from gfgn.graph import Graph, merge_edges, symmetrize
 
 Array: TypeAlias = NDArray[Any]
@@ -273,13 +273,12 @@ def _sort_classes(contents: Contents, labels: NDArray[np.int64]) -> NDArray[np.i
 
 
 def _random_splits(contents: Contents, y: NDArray[np.int64], options: Options) -> list[Split]:
-    labelled = torch.from_numpy(np.flatnonzero(y >= 0))
-    classes = torch.from_numpy(y[y >= 0]) if options.stratify else None
-    problem = f" has {counted(labelled.numel(), 'labelled node')}, expected 3 or more to split"
+    labelled = int((y >= 0).sum())
+    problem = f" has {counted(labelled, 'labelled node')}, expected 3 or more to split"
     try:
-        random_splits(labelled.numel(), 1, 0, *options.fractions)  # tells too few nodes from too small classes
+        random_splits(labelled, 1, 0, *options.fractions)  # tells too few nodes from too small classes
         problem = ": classes are too small to stratify, expected one of 3 nodes or more"
-        splits = random_splits(labelled.numel(), options.num_splits, 0, *options.fractions, stratify=classes)
+        splits = labelled_splits(torch.from_numpy(y), options.num_splits, options.fractions, options.stratify)
     except ValueError:
         raise DataError(contents.origin + problem) from None
     kind = "stratified" if options.stratify else "random"
@@ -287,9 +286,7 @@ def _random_splits(contents: Contents, y: NDArray[np.int64], options: Options) -
     sizes = ", ".join(f"{part:.0%} {name}" for name, part in parts.items() if part > 1e-9)
     made = counted(options.num_splits, f"{kind} split")
     contents.notes.append(f"{made} ({sizes}) of the labelled nodes made")
-    masks = torch.zeros(options.num_splits, 3, y.size, dtype=torch.bool)
-    masks[..., labelled] = torch.stack([torch.stack(list(split)) for split in splits])
-    return [Split(*split) for split in masks]
+    return splits
 
 
 def _given_splits(contents: Contents, given: list[Split], labelled: Tensor) -> list[Split]:

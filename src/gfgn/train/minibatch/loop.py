@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gfgn.data.dataset import Dataset
+from gfgn.data.mapped import is_mapped
 from gfgn.nn.model import GFGN
 from gfgn.nn.registry import find_model, known_model
 from gfgn.ops.seeded import seeded_dropout
@@ -197,12 +199,13 @@ def _train_epoch(
 def evaluate(net: nn.Module, part: Part, metric: str) -> tuple[Tensor, Tensor]:
     """`[1]` score and `[1]` loss of a model on the nodes of a part, on the CPU in float64.
 
-    A GFGN on another device than the part, which may be larger than that device, computes layer by layer.
+    A GFGN computes layer by layer where the part is in files, or on another device, which may be smaller than it.
     """
     net.eval()
-    if isinstance(net, GFGN) and next(net.parameters()).device != part.x.device:
-        logits = infer_layerwise(net, part.x, part.graph).unsqueeze(0)
+    in_files = is_mapped(part.graph)
+    if isinstance(net, GFGN) and (in_files or next(net.parameters()).device != part.x.device):
+        logits = infer_layerwise(net, part.x, part.graph, scratch=tempfile.gettempdir() if in_files else None)
     else:
-        logits = net(part.x, part.graph).unsqueeze(0)
-    score, loss = metrics.evaluate(metric, logits, part.y, part.masks, part.weights())
+        logits = net(part.x, part.graph)
+    score, loss = metrics.evaluate(metric, logits.unsqueeze(0), part.y, part.masks, part.weights())
     return score.double().cpu(), loss.double().cpu()

@@ -1,0 +1,69 @@
+"""`MappedGraph`: a graph whose edges are memory maps, for training on samples and inference layer by layer."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gfgn.graph import Graph
+from gfgn.ops.csr import CSR
+
+
+def _computed(name: str) -> Any:
+    """A tensor of the graph in memory."""
+    return cached_property(lambda graph: getattr(graph.whole, name))
+
+
+class MappedGraph(Graph):
+    """A graph in files: `by_target` and `weight` are memory maps, of which only what is read takes memory.
+
+    Samplers and `infer_layerwise` read nothing else. All other tensors are computed when one of them is first read, and
+    are then in memory.
+    """
+
+    by_source = _computed("by_source")
+    norm = _computed("norm")
+    row_norm = _computed("row_norm")
+    reverse_norm = _computed("reverse_norm")
+    reverse_row_norm = _computed("reverse_row_norm")
+    degree = _computed("degree")
+    transpose = _computed("transpose")
+
+    @staticmethod
+    def of(ptr: NDArray[Any], idx: NDArray[Any], weight: NDArray[Any] | None) -> MappedGraph:
+        """The graph of these edges, see `gfgn.data.GraphStore`."""
+        graph = object.__new__(MappedGraph)
+        by_target = CSR.from_pointers(mapped(ptr), mapped(idx))
+        fields = {"num_nodes": ptr.size - 1, "num_graphs": 1, "by_target": by_target, "given_order": None}
+        graph.__dict__.update(fields, weight=None if weight is None else mapped(weight), batch=None)
+        return graph
+
+    @cached_property
+    def whole(self) -> Graph:
+        """The same graph in memory."""
+        ptr, idx = self.by_target.ptr.numpy(), self.by_target.idx.numpy()
+        values = np.ones(idx.size, np.int8) if self.weight is None else self.weight.numpy()
+        return Graph.from_csr(scipy.sparse.csr_array((values, idx, ptr), shape=(self.num_nodes, self.num_nodes)))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.__dict__["norm"].dtype if "norm" in self.__dict__ else torch.get_default_dtype()
+
+
+def is_mapped(graph: Graph) -> bool:
+    """Whether a graph is in files and nothing has read all of it so far."""
+    return isinstance(graph, MappedGraph) and not {"whole", "norm"} & graph.__dict__.keys()
+
+
+def mapped(array: NDArray[Any]) -> Tensor:
+    """A tensor that shares the memory of an array, which may be read-only."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(np.asarray(array))
