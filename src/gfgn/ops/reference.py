@@ -94,14 +94,14 @@ def additive_attention(z: Tensor, weight: Tensor, kept: Tensor | None, rows: CSR
     of_source, of_target = (head_linear(wide, a.to(dtype).unsqueeze(2)) for a in weight.unbind(2))
     u = of_source.index_select(0, source) + of_target.index_select(0, target)
     scores = torch.where(u > 0, u, slope * u)
-    top = scores.new_zeros(z.size(0), heads)
-    top = top.index_reduce(0, target, scores.detach(), "amax", include_self=False)
+    index = target.unsqueeze(1).expand(-1, heads)
+    top = scores.new_zeros(z.size(0), heads).scatter_reduce(0, index, scores.detach(), "amax", include_self=False)
     power = torch.exp(scores - top.index_select(0, target))
     total = torch.zeros_like(top).index_add(0, target, power)
     alpha = power / total.index_select(0, target)
     if kept is not None:
         alpha = alpha * kept.to(dtype)
-    message = wide.index_select(0, source).view(source.numel(), heads, -1) * alpha.unsqueeze(2)
+    message = wide.index_select(0, source).unflatten(1, (heads, -1)) * alpha.unsqueeze(2)
     return torch.zeros_like(wide).index_add(0, target, message.flatten(1)).to(z.dtype)
 
 

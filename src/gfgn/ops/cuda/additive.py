@@ -6,7 +6,7 @@ computed on the way: sums are scaled down when a larger score is found.
 
 Nothing is stored per edge. The backward pass recomputes the attention from `lse`, the logarithm of the sum of a row's
 exponentials, in one pass over the edges by source, which gathers the gradients of the targets. The rest of the
-gradient depends on sums over the neighbors of a target, not on single edges: see `_row_gradients`.
+gradient depends on sums over the neighbors of a target, not on single edges: see `_additive_rows`.
 """
 
 # Triton's own functions cannot be annotated; the functions that launch them are.
@@ -20,12 +20,11 @@ import triton.language as tl
 from torch import Tensor
 
 from gfgn.ops.csr import CSR
-from gfgn.ops.cuda.gather import aligned, both, checked, dropout_masks, hash_bits, span
-from gfgn.ops.cuda.launch import cdiv, kernel, next_power_of_2
+from gfgn.ops.cuda.gather import both, checked, dropout_masks, hash_bits, span
+from gfgn.ops.cuda.launch import Kernel, cdiv, kernel, next_power_of_2
 from gfgn.ops.registration import replicas
 
-FULL = {torch.float32: 128}  # columns that a warp reads with 16 bytes per thread; 256 in half precision
-FIXED = ("rows", "segments", "columns", "heads")  # depend on the number of replicas: must not be compiled in
+FIXED = ("rows", "segments", "heads")  # depend on the number of replicas: must not be compiled in
 
 
 @triton.jit
@@ -35,7 +34,7 @@ def _stack(x, LANES: tl.constexpr):
 
 
 @triton.jit
-def _columns_of(head, heads, width, WIDTH: tl.constexpr):
+def _columns_of(head, heads, width: tl.constexpr, WIDTH: tl.constexpr):
     """The columns of some heads, `WIDTH` places for each, and which of them exist."""
     local = tl.arange(0, WIDTH)
     return head[:, None] * width + local[None, :], (head < heads)[:, None] & (local < width)[None, :]
@@ -62,30 +61,29 @@ def _leaky(u, slope):
 
 @triton.jit
 def _finish(
-    top, total, share, sum0, sum1, row, valid, head, column, present, out, plus, lse, of_plus, columns, heads,
-    SAVE: tl.constexpr,
+    top, total, share, sum0, sum1, row, valid, head, column, present, out, plus, lse, of_plus, heads,
+    width: tl.constexpr, SAVE: tl.constexpr,
 ):  # fmt: skip
     """Stores the results of a row from its sums, of which `top` is the largest score; 0 for a row without entries."""
     exists = both(valid, head < heads)
     mask = both(valid, present)
     total = tl.where(total == 0, 1.0, total)
     inverse = 1.0 / total
-    tl.store(out + row * columns + column, sum0 * inverse[:, None], mask=mask)
+    tl.store(out + row * (heads * width) + column, sum0 * inverse[:, None], mask=mask)
     if SAVE:
-        tl.store(plus + row * columns + column, sum1 * inverse[:, None], mask=mask)
+        tl.store(plus + row * (heads * width) + column, sum1 * inverse[:, None], mask=mask)
         tl.store(lse + row * heads + head, top + tl.log(total), mask=exists)
         tl.store(of_plus + row * heads + head, share * inverse, mask=exists)
 
 
 @kernel(do_not_specialize=FIXED)
-def _forward(
+def _additive(
     z, scores, keys, cut, scale, out, plus, lse, of_plus, sums, facts,
-    ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, columns, heads, width, of_replica, slope,
+    ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, heads, of_replica, slope, width: tl.constexpr,
     HUBS: tl.constexpr, SAVE: tl.constexpr, DROP: tl.constexpr, LANES: tl.constexpr, UNROLL: tl.constexpr,
-    HEADS: tl.constexpr, WIDTH: tl.constexpr, ALIGNED: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """`Σ_j α_ij z_j`, and with `SAVE` the same sum and the sum of `α_ij` over the positive scores alone."""
-    columns = aligned(columns, ALIGNED)
     v = tl.program_id(0).to(tl.int64)
     row, first, length, is_row = span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
@@ -103,7 +101,7 @@ def _forward(
         e = first + step
         j = tl.load(idx + e, mask=here, other=0).to(tl.int64)
         mask = here[:, None, None] & present[None, :, :]
-        x = tl.load(z + j[:, None, None] * columns + column[None, :, :], mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(z + j[:, None, None] * (heads * width) + column[None, :, :], mask=mask, other=0.0).to(tl.float32)
         there = here[:, None] & exists[None, :]
         u = tl.load(scores + j[:, None] * 2 * heads + 2 * head[None, :], mask=there, other=0.0).to(tl.float32)
         u += own[None, :]
@@ -127,23 +125,23 @@ def _forward(
     if HUBS:  # of a segment: sums by columns, and three numbers per head
         mask = both(v < segments, present)
         plane = segments.to(tl.int64)
-        tl.store(sums + v * columns + column, all0, mask=mask)
+        tl.store(sums + v * (heads * width) + column, all0, mask=mask)
         at = v * heads + head
         mask_head = both(v < segments, exists)
         tl.store(facts + at, top, mask=mask_head)
         tl.store(facts + plane * heads + at, denominator, mask=mask_head)
         if SAVE:
-            tl.store(sums + (plane + v) * columns + column, all1, mask=mask)
+            tl.store(sums + (plane + v) * (heads * width) + column, all1, mask=mask)
             tl.store(facts + 2 * plane * heads + at, positive, mask=mask_head)
     _finish(
         top, denominator, positive, all0, all1, row, is_row, head, column, present, out, plus, lse, of_plus,
-        columns, heads, SAVE,
+        heads, width, SAVE,
     )  # fmt: skip
 
 
-@kernel(do_not_specialize=("segments", "columns", "heads"))
-def _join_forward(
-    out, plus, lse, of_plus, sums, facts, hub_rows, hub_ptr, segments, columns, heads, width,
+@kernel(do_not_specialize=("segments", "heads"))
+def _join_additive(
+    out, plus, lse, of_plus, sums, facts, hub_rows, hub_ptr, segments, heads, width: tl.constexpr,
     SAVE: tl.constexpr, TILE: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Adds the sums of a hub's segments, always in the same order, each scaled to the largest score of the row."""
@@ -172,22 +170,22 @@ def _join_forward(
         shrink = tl.exp(tl.load(facts + at, mask=there, other=float("-inf")) - base[None, :])
         total += shrink * tl.load(facts + plane * heads + at, mask=there, other=0.0)
         mask = (step < count)[:, None, None] & present[None, :, :]
-        place = (begin + step)[:, None, None] * columns + column[None, :, :]
+        place = (begin + step)[:, None, None] * (heads * width) + column[None, :, :]
         sum0 += shrink[:, :, None] * tl.load(sums + place, mask=mask, other=0.0)
         if SAVE:
             share += shrink * tl.load(facts + 2 * plane * heads + at, mask=there, other=0.0)
-            sum1 += shrink[:, :, None] * tl.load(sums + plane * columns + place, mask=mask, other=0.0)
+            sum1 += shrink[:, :, None] * tl.load(sums + plane * (heads * width) + place, mask=mask, other=0.0)
     row = tl.load(hub_rows + hub)
     _finish(
         top, tl.sum(total, 0), tl.sum(share, 0), tl.sum(sum0, 0), tl.sum(sum1, 0), row, row >= 0, head, column, present,
-        out, plus, lse, of_plus, columns, heads, SAVE,
+        out, plus, lse, of_plus, heads, width, SAVE,
     )  # fmt: skip
 
 
-@kernel(do_not_specialize=("rows", "columns", "heads"))
-def _row_gradients(
-    grad, out, plus, lse, of_plus, delta, grad_scores, rows, columns, heads, width, slope,
-    ROWS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, ALIGNED: tl.constexpr,
+@kernel(do_not_specialize=("rows", "heads"))
+def _additive_rows(
+    grad, out, plus, lse, of_plus, delta, grad_scores, rows, heads, slope, width: tl.constexpr,
+    ROWS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """What the gradient of a softmax subtracts, `δ_i = Σ_j α_ij ∂α_ij`, and the gradients of the targets' scores.
 
@@ -195,11 +193,10 @@ def _row_gradients(
     `α_ij (∂α_ij − δ_i)`, add up to 0, so that only the positive ones, whose slope is larger, remain:
     `(1 − slope) Σ_{j, u_ij > 0} α_ij (∂α_ij − δ_i)`.
     """
-    columns = aligned(columns, ALIGNED)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     column, present = _columns_of(head, heads, width, WIDTH)
-    at = row[:, None, None] * columns + column[None, :, :]
+    at = row[:, None, None] * (heads * width) + column[None, :, :]
     mask = (row < rows)[:, None, None] & present[None, :, :]
     g = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
     inner = tl.sum(g * tl.load(out + at, mask=mask, other=0.0).to(tl.float32), 2)
@@ -214,9 +211,9 @@ def _row_gradients(
 
 
 @triton.jit
-def _finish_backward(
-    sum0, of_score, row, valid, head, column, present, weight, grad_z, grad_scores, columns, heads, width,
-    WIDTH: tl.constexpr,
+def _finish_gradients(
+    sum0, of_score, row, valid, head, column, present, weight, grad_z, grad_scores, heads,
+    width: tl.constexpr,
 ):  # fmt: skip
     """Stores the gradients of a row: that of `z` has a part from each of its two scores."""
     exists = both(valid, head < heads)
@@ -227,25 +224,24 @@ def _finish_backward(
     source = tl.load(weight + 2 * column, mask=present, other=0.0).to(tl.float32)
     target = tl.load(weight + 2 * column + 1, mask=present, other=0.0).to(tl.float32)
     value = sum0 + (of_score[:, None] * source + of_target[:, None] * target)
-    tl.store(grad_z + row * columns + column, value, mask=mask)
+    tl.store(grad_z + row * (heads * width) + column, value, mask=mask)
 
 
 @kernel(do_not_specialize=FIXED)
-def _backward(
+def _additive_backward(
     grad, z, scores, weight, lse, delta, keys, cut, scale, entry, grad_z, grad_scores, sums, facts,
-    ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, columns, heads, width, of_replica, slope,
+    ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, heads, of_replica, slope, width: tl.constexpr,
     HUBS: tl.constexpr, DROP: tl.constexpr, LANES: tl.constexpr, UNROLL: tl.constexpr,
-    HEADS: tl.constexpr, WIDTH: tl.constexpr, ALIGNED: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """The gradients of `z` and of the sources' scores: a program owns a source, and gathers from its targets."""
-    columns = aligned(columns, ALIGNED)
     v = tl.program_id(0).to(tl.int64)
     row, first, length, is_row = span(v, rows, segments, ptr, hub_rows, hub_ptr, seg_hub, HUBS)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     exists = head < heads
     column, present = _columns_of(head, heads, width, WIDTH)
     own = tl.load(scores + row * 2 * heads + 2 * head, mask=both(length > 0, exists), other=0.0).to(tl.float32)
-    own_z = tl.load(z + row * columns + column, mask=both(length > 0, present), other=0.0).to(tl.float32)
+    own_z = tl.load(z + row * (heads * width) + column, mask=both(length > 0, present), other=0.0).to(tl.float32)
     of_score = tl.zeros([LANES * UNROLL, HEADS], tl.float32)
     sum0 = tl.zeros([LANES, HEADS, WIDTH], tl.float32)
     for start in range(0, length, LANES * UNROLL):
@@ -254,7 +250,7 @@ def _backward(
         e = first + step
         i = tl.load(idx + e, mask=here, other=0).to(tl.int64)
         mask = here[:, None, None] & present[None, :, :]
-        g = tl.load(grad + i[:, None, None] * columns + column[None, :, :], mask=mask, other=0.0).to(tl.float32)
+        g = tl.load(grad + i[:, None, None] * (heads * width) + column[None, :, :], mask=mask, other=0.0).to(tl.float32)
         there = here[:, None] & exists[None, :]
         at = i[:, None] * heads + head[None, :]
         u = tl.load(scores + 2 * at + 1, mask=there, other=0.0).to(tl.float32) + own[None, :]
@@ -273,17 +269,16 @@ def _backward(
 
     all0, change_of_score = tl.sum(sum0, 0), tl.sum(of_score, 0)
     if HUBS:
-        tl.store(sums + v * columns + column, all0, mask=both(v < segments, present))
+        tl.store(sums + v * (heads * width) + column, all0, mask=both(v < segments, present))
         tl.store(facts + v * heads + head, change_of_score, mask=both(v < segments, exists))
-    _finish_backward(
-        all0, change_of_score, row, is_row, head, column, present, weight, grad_z, grad_scores, columns, heads, width,
-        WIDTH,
+    _finish_gradients(
+        all0, change_of_score, row, is_row, head, column, present, weight, grad_z, grad_scores, heads, width,
     )  # fmt: skip
 
 
-@kernel(do_not_specialize=("columns", "heads"))
-def _join_backward(
-    weight, grad_z, grad_scores, sums, facts, hub_rows, hub_ptr, columns, heads, width,
+@kernel(do_not_specialize=("segments", "heads"))
+def _join_additive_backward(
+    weight, grad_z, grad_scores, sums, facts, hub_rows, hub_ptr, segments, heads, width: tl.constexpr,
     TILE: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Adds the sums of a hub's segments, always in the same order."""
@@ -299,12 +294,12 @@ def _join_backward(
         here = step < count
         at = (begin + step)[:, None] * heads + head[None, :]
         of_score += tl.load(facts + at, mask=here[:, None] & (head < heads)[None, :], other=0.0)
-        place = (begin + step)[:, None, None] * columns + column[None, :, :]
+        place = (begin + step)[:, None, None] * (heads * width) + column[None, :, :]
         sum0 += tl.load(sums + place, mask=here[:, None, None] & present[None, :, :], other=0.0)
     row = tl.load(hub_rows + hub)
-    _finish_backward(
+    _finish_gradients(
         tl.sum(sum0, 0), tl.sum(of_score, 0), row, row >= 0, head, column, present, weight, grad_z, grad_scores,
-        columns, heads, width, WIDTH,
+        heads, width,
     )  # fmt: skip
 
 
@@ -320,44 +315,51 @@ class Tile(NamedTuple):
 
 def plan(of_replica: int, width: int, dtype: torch.dtype) -> Tile:
     """The tile for the heads of one replica, by fixed rules. Narrow heads are read together, beyond one replica's."""
-    full = FULL.get(dtype, 256)
+    full = 128 if dtype == torch.float32 else 256  # columns that a warp reads with 16 bytes per thread
     padded = next_power_of_2(width)
     heads = max(1, min(full, max(full // 4, padded * next_power_of_2(of_replica))) // padded)
     block = heads * padded
     if block > full:
-        return Tile(1, max(1, 8 * full // block), heads, padded, max(1, block // (2 * full)))
+        return Tile(1, max(1, 1024 // block), heads, padded, max(1, block // (2 * full)))
     lanes = full // block
-    return Tile(lanes, 8 if lanes == 1 else 4, heads, padded)
+    return Tile(lanes, 8 if lanes == 1 and full == 128 else 4, heads, padded)
 
 
-class Launch(NamedTuple):
-    """What all kernels of one call have in common."""
+class Call:
+    """What the kernels of one call have in common: sizes, masks of dropout, and constants."""
 
-    tile: Tile
-    of_replica: int
-    width: int
-    dropout: tuple[Tensor, Tensor, Tensor] | tuple[None, None, None]
-    is_aligned: bool
+    def __init__(self, z: Tensor, heads: int, keys: Tensor, rate: Tensor, rows: CSR) -> None:
+        self.heads, self.rows, self.segments = heads, rows, rows.seg_hub.numel()
+        self.of_replica, self.width = heads // (keys.numel() or replicas()), z.shape[1] // heads
+        self.masks = dropout_masks(keys, rate) if keys.numel() else (None, None, None)
+        self.tile = plan(self.of_replica, self.width, z.dtype)
+        self.blocks = cdiv(heads, self.tile.heads)
+        self.block = self.tile.heads * self.tile.width
+        self.shape = {"HEADS": self.tile.heads, "WIDTH": self.tile.width}
 
-    def shape(self) -> dict[str, int]:
-        return {"HEADS": self.tile.heads, "WIDTH": self.tile.width}
+    def partial(self, count: int) -> Tensor | None:
+        """Room for `count` numbers of every segment of a hub."""
+        if not self.segments:
+            return None
+        return torch.empty(self.segments * count, dtype=torch.float32, device=self.rows.ptr.device)
 
-    def walk(self) -> dict[str, int | bool]:
-        """The constants of the kernels that walk the edges."""
-        drop, (lanes, unroll) = self.dropout[0] is not None, self.tile[:2]
-        return {"DROP": drop, "LANES": lanes, "UNROLL": unroll, **self.shape(), "ALIGNED": self.is_aligned}
+    def walk(self, kernel: Kernel, *args: Tensor | None, slope: float, **constants: bool) -> None:
+        """Launches a kernel that walks the edges."""
+        lanes, unroll, *_, warps = self.tile
+        nodes = self.rows.ptr.numel() - 1
+        kernel[(nodes + self.segments, self.blocks)](
+            *args, *self.rows, nodes, self.segments, self.heads, self.of_replica, slope,
+            width=self.width, HUBS=self.segments > 0, **constants, DROP=self.masks[0] is not None,
+            LANES=lanes, UNROLL=unroll, **self.shape, num_warps=warps,
+        )  # fmt: skip
 
-
-def _prepare(z: Tensor, heads: int, keys: Tensor, rate: Tensor) -> Launch:
-    of_replica, width = heads // replicas(), z.shape[1] // heads
-    dropout = dropout_masks(keys, rate) if keys.numel() else (None, None, None)
-    return Launch(plan(of_replica, width, z.dtype), of_replica, width, dropout, of_replica * width % 16 == 0)
-
-
-def _partial(rows: CSR, count: int) -> Tensor | None:
-    """Room for `count` numbers of every segment of a hub."""
-    segments = rows.seg_hub.numel()
-    return torch.empty(segments * count, dtype=torch.float32, device=rows.ptr.device) if segments else None
+    def join(self, kernel: Kernel, *args: Tensor | int | None, **constants: bool) -> None:
+        """Launches a kernel that adds the sums of segments, if there are any."""
+        if self.segments:
+            kernel[(self.rows.hub_rows.numel(), self.blocks)](
+                *args, self.rows.hub_rows, self.rows.hub_ptr, self.segments, self.heads,
+                width=self.width, **constants, TILE=max(1, 1024 // self.block), **self.shape, num_warps=4,
+            )  # fmt: skip
 
 
 def additive_forward(
@@ -370,27 +372,16 @@ def additive_forward(
     logarithm of the sum of exponentials, and the sum of `α_ij` over `u_ij > 0`.
     """
     z, scores = checked(z, scores)
-    (nodes, columns), heads, segments = z.shape, scores.shape[1] // 2, rows.seg_hub.numel()
+    (nodes, columns), heads = z.shape, scores.shape[1] // 2
     out = torch.empty_like(z)
     plus = torch.empty_like(z) if save else z.new_empty(0)
-    lse, of_plus = (
-        torch.empty((nodes, heads) if save else (0,), dtype=torch.float32, device=z.device) for _ in range(2)
-    )
-    if out.numel() == 0:
-        return out, plus, lse, of_plus
-    call = _prepare(z, heads, keys, rate)
-    sums, facts = _partial(rows, (1 + save) * columns), _partial(rows, 3 * heads)
-    blocks = cdiv(heads, call.tile.heads)
-    _forward[(nodes + segments, blocks)](
-        z, scores, *call.dropout, out, plus, lse, of_plus, sums, facts,
-        *rows, nodes, segments, columns, heads, call.width, call.of_replica, slope,
-        HUBS=segments > 0, SAVE=save, **call.walk(), num_warps=call.tile.warps,
-    )  # fmt: skip
-    if segments:
-        _join_forward[(rows.hub_rows.numel(), blocks)](
-            out, plus, lse, of_plus, sums, facts, rows.hub_rows, rows.hub_ptr, segments, columns, heads, call.width,
-            SAVE=save, TILE=8, **call.shape(), num_warps=call.tile.warps,
-        )  # fmt: skip
+    size = (nodes, heads) if save else (0,)
+    lse, of_plus = (torch.empty(size, dtype=torch.float32, device=z.device) for _ in range(2))
+    if out.numel():
+        call = Call(z, heads, keys, rate, rows)
+        results = (out, plus, lse, of_plus, call.partial((1 + save) * columns), call.partial(3 * heads))
+        call.walk(_additive, z, scores, *call.masks, *results, slope=slope, SAVE=save)
+        call.join(_join_additive, *results, SAVE=save)
     return out, plus, lse, of_plus
 
 
@@ -403,26 +394,16 @@ def additive_backward(
     `weight` is `[heads, d, 2]`; `rows_t` is by source, and `entry` numbers its entries as by target.
     """
     grad, z, scores, out, plus, weight = checked(grad, z, scores, out, plus, weight)
-    (nodes, columns), heads, segments = z.shape, scores.shape[1] // 2, rows_t.seg_hub.numel()
+    (nodes, columns), heads = z.shape, scores.shape[1] // 2
     grad_z, grad_scores = torch.empty_like(z), torch.empty_like(scores)
-    if z.numel() == 0:
-        return grad_z, grad_scores
-    call = _prepare(z, heads, keys, rate)
-    delta, blocks = torch.empty_like(lse), cdiv(heads, call.tile.heads)
-    row_tile = max(1, 2048 // (call.tile.heads * call.tile.width))
-    _row_gradients[(cdiv(nodes, row_tile), blocks)](
-        grad, out, plus, lse, of_plus, delta, grad_scores, nodes, columns, heads, call.width, slope,
-        ROWS=row_tile, **call.shape(), ALIGNED=call.is_aligned, num_warps=4,
-    )  # fmt: skip
-    sums, facts = _partial(rows_t, columns), _partial(rows_t, heads)
-    _backward[(nodes + segments, blocks)](
-        grad, z, scores, weight, lse, delta, *call.dropout, entry, grad_z, grad_scores, sums, facts,
-        *rows_t, nodes, segments, columns, heads, call.width, call.of_replica, slope,
-        HUBS=segments > 0, **call.walk(), num_warps=call.tile.warps,
-    )  # fmt: skip
-    if segments:
-        _join_backward[(rows_t.hub_rows.numel(), blocks)](
-            weight, grad_z, grad_scores, sums, facts, rows_t.hub_rows, rows_t.hub_ptr, columns, heads, call.width,
-            TILE=8, **call.shape(), num_warps=call.tile.warps,
+    if z.numel():
+        call, delta = Call(z, heads, keys, rate, rows_t), torch.empty_like(lse)
+        rows = max(1, 2048 // call.block)
+        _additive_rows[(cdiv(nodes, rows), call.blocks)](
+            grad, out, plus, lse, of_plus, delta, grad_scores, nodes, heads, slope,
+            width=call.width, ROWS=rows, **call.shape, num_warps=4,
         )  # fmt: skip
+        results = (grad_z, grad_scores, call.partial(columns), call.partial(heads))
+        call.walk(_additive_backward, grad, z, scores, weight, lse, delta, *call.masks, entry, *results, slope=slope)
+        call.join(_join_additive_backward, weight, *results)
     return grad_z, grad_scores
