@@ -157,9 +157,10 @@ def test_gradient_of_a_row_without_entries_is_zero() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_tiles_depend_on_one_replica_alone(dtype: torch.dtype) -> None:
+def test_tiles_hold_whole_heads(dtype: torch.dtype) -> None:
+    rows = random_graph().rows
     for heads in (1, 3, 8, 100):
         for width in (1, 7, 32, 256, 1000):
-            tile = additive.plan(heads, width, dtype)
+            tile = additive.plan(heads, width, dtype, rows)
             assert tile.width >= width > tile.width // 2
             assert 32 <= tile.heads * tile.width <= max(256, tile.width)

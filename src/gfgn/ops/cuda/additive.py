@@ -313,16 +313,17 @@ class Tile(NamedTuple):
     warps: int = 1
 
 
-def plan(of_replica: int, width: int, dtype: torch.dtype) -> Tile:
-    """The tile for the heads of one replica, by fixed rules. Narrow heads are read together, beyond one replica's."""
+def plan(of_replica: int, width: int, dtype: torch.dtype, rows: CSR) -> Tile:
+    """The tile for the heads of one replica, by fixed rules. Narrow heads are read together, beyond one replica's; more
+    entries at a time where rows are long."""
     full = 128 if dtype == torch.float32 else 256  # columns that a warp reads with 16 bytes per thread
     padded = next_power_of_2(width)
     heads = max(1, min(full, max(full // 4, padded * next_power_of_2(of_replica))) // padded)
     block = heads * padded
     if block > full:
         return Tile(1, max(1, 1024 // block), heads, padded, max(1, block // (2 * full)))
-    lanes = full // block
-    return Tile(lanes, 8 if lanes == 1 and full == 128 else 4, heads, padded)
+    lanes, is_long = full // block, rows.idx.numel() >= 16 * rows.ptr.numel()
+    return Tile(lanes, 8 if full == 128 and (lanes == 1 or is_long) else 4, heads, padded)
 
 
 class Call:
@@ -332,7 +333,7 @@ class Call:
         self.heads, self.rows, self.segments = heads, rows, rows.seg_hub.numel()
         self.of_replica, self.width = heads // (keys.numel() or replicas()), z.shape[1] // heads
         self.masks = dropout_masks(keys, rate) if keys.numel() else (None, None, None)
-        self.tile = plan(self.of_replica, self.width, z.dtype)
+        self.tile = plan(self.of_replica, self.width, z.dtype, rows)
         self.blocks = cdiv(heads, self.tile.heads)
         self.block = self.tile.heads * self.tile.width
         self.shape = {"HEADS": self.tile.heads, "WIDTH": self.tile.width}
