@@ -74,16 +74,46 @@ def test_pair_aggregate(lam: float) -> None:
     torch.testing.assert_close(columns, out)
 
 
+def test_additive_attention() -> None:
+    graph = make()[2]
+    heads, width, slope = 2, 3, 0.2
+    z, weight = random(9, heads * width), random(heads, width, 2)
+    source, target = graph.by_target.idx.tolist(), graph.targets.tolist()
+    kept = torch.rand(graph.num_edges, heads, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    expected = torch.zeros(9, heads * width, dtype=torch.float64)
+    for head in range(heads):
+        columns = range(head * width, (head + 1) * width)
+        a_s, a_t = ([weight[head, c, part].item() for c in range(width)] for part in (0, 1))
+        of_source, of_target = (
+            [sum(a[c - columns[0]] * row[c] for c in columns) for row in z.tolist()] for a in (a_s, a_t)
+        )
+        score = [of_source[j] + of_target[i] for j, i in zip(source, target, strict=True)]
+        power = [math.exp(u if u > 0 else slope * u) for u in score]
+        for i in range(9):
+            total = sum(p for p, t in zip(power, target, strict=True) if t == i)
+            for e, t in enumerate(target):
+                if t == i:
+                    expected[i, columns] += power[e] / total * kept[e, head] * z[source[e], columns]
+    out = reference.additive_attention(z, weight, kept, graph.by_target, slope)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+    whole = reference.additive_attention(z, weight, None, graph.by_target, slope)
+    torch.testing.assert_close(whole, reference.additive_attention(z, weight, kept**0, graph.by_target, slope))
+    assert not whole[8].any()  # without neighbors
+
+
 def test_derivatives() -> None:
     _, _, graph = make(5, 12)
     x, a, b, z = (t.clone().requires_grad_() for t in random(4, 5, 2))
     lam = torch.tensor([0.7, 1.4], dtype=torch.float64, requires_grad=True)
     norm, row_norm = (t.clone().requires_grad_() for t in (graph.norm, graph.row_norm))
-    rows = graph.by_target
+    rows, vectors = graph.by_target, random(1, 2, 2).requires_grad_()
     for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         assert check(lambda x, norm: reference.spmm(x, rows, norm), (x, norm), fast_mode=True)
         assert check(
             lambda *args: reference.pair_aggregate(*args, rows), (a, b, z, lam, norm, row_norm), fast_mode=True
+        )
+        assert check(
+            lambda z, vectors: reference.additive_attention(z, vectors, None, rows, 0.2), (z, vectors), fast_mode=True
         )
 
 

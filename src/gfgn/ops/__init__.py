@@ -5,7 +5,7 @@ tensor. The backend is chosen by device; `backend=` or the environment variable 
 (`"reference"`, `"numba"`, `"triton"`), and `backends()` says which of them can run.
 """
 
-from gfgn.ops.attention import attend, edge_dot
+from gfgn.ops.attention import additive_attention, attend, edge_dot
 from gfgn.ops.dense import dropout, head_linear, linear
 from gfgn.ops.dispatch import Backend, backends
 from gfgn.ops.edges import edge_softmax, from_source, from_target, sum_by_target
@@ -28,6 +28,7 @@ __all__ = [
     "NEIGHBOR_POOL",
     "Backend",
     "activate",
+    "additive_attention",
     "attend",
     "backends",
     "compute_dtype",

@@ -22,7 +22,7 @@ from gfgn.ops.dense import head_linear_gradient_op, head_linear_op
 from gfgn.ops.dispatch import choose, elementwise, kernels
 from gfgn.ops.heads import halves, halves_backward
 from gfgn.ops.invariant import activate, activate_op, expand_rows, sum_rows, sum_rows_op
-from gfgn.ops.registration import Tensors, empty_like, is_plain, operator, save
+from gfgn.ops.registration import Tensors, empty_like, is_plain, needs_gradient, operator, save
 from gfgn.ops.remember import is_captured, stream
 from gfgn.ops.sums import (
     check_features,
@@ -33,7 +33,7 @@ from gfgn.ops.sums import (
     spmm_op,
     weighted_edges,
 )
-from gfgn.ops.torch_internals import graph_is_retained, is_batched, unwrapped
+from gfgn.ops.torch_internals import graph_is_retained
 
 
 def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -49,7 +49,7 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None 
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph))
     if backend != "triton":
         return torch.lerp(z, propagate(z, graph, backend), expand_rows(s, z.size(0)) if s.size(0) == 1 else s)
-    return gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), _needs_gradient(z, s), backend)[0]
+    return gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), needs_gradient(z, s), backend)[0]
 
 
 def gated_graph(
@@ -70,7 +70,7 @@ def gated_graph(
     if backend == "reference":
         return _graph_reference(z, gate, lam, graph.by_target, graph.norm)
     lam = _lam_by_column(lam, z, z.dtype)
-    return gated_graph_op(z, gate, lam, *weighted_edges(graph), _needs_gradient(z, gate), backend)[0]
+    return gated_graph_op(z, gate, lam, *weighted_edges(graph), needs_gradient(z, gate), backend)[0]
 
 
 def gated_neighbor(
@@ -115,7 +115,7 @@ def gated_neighborhood(
     if backend == "reference":
         return reference.gated_neighbor(z, *propagate_and_mean(z, graph, backend), gate, lam)
     lam, gate = _lam_by_column(lam, z, reference.compute_dtype(z.dtype)), gate.to(z.dtype)
-    save, inverse = _needs_gradient(z, gate), inverse_count(graph)
+    save, inverse = needs_gradient(z, gate), inverse_count(graph)
     return gated_neighborhood_op(z, gate, lam, inverse, *weighted_edges(graph), save, backend)[0]
 
 
@@ -139,7 +139,7 @@ def gated_pair(
     if backend == "reference":
         a, b = (reference.head_linear(z, half) for half in gate.chunk(2, dim=1))
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
-    return gated_pair_op(z, gate, *_pair_edges(lam, z, graph), _needs_gradient(z, gate), backend)[0]
+    return gated_pair_op(z, gate, *_pair_edges(lam, z, graph), needs_gradient(z, gate), backend)[0]
 
 
 def pair_aggregate(
@@ -160,7 +160,7 @@ def pair_aggregate(
     backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
     if backend == "reference":
         return reference.pair_aggregate(a, b, z, lam, graph.norm, graph.row_norm, graph.by_target)
-    save, edges = _needs_gradient(a, b, z), _pair_edges(lam, z, graph)
+    save, edges = needs_gradient(a, b, z), _pair_edges(lam, z, graph)
     return pair_aggregate_op(a.to(z.dtype), b.to(z.dtype), z, *edges, save, backend)[0]
 
 
@@ -212,13 +212,6 @@ def _check_gate(operator: str, z: Tensor, gate: Tensor, inputs: int = 2) -> None
         raise ValueError(
             f"{operator}: gate must have shape {expected} with heads·d = {z.size(1)}, got {list(gate.shape)}"
         )
-
-
-def _needs_gradient(*inputs: Tensor) -> bool:
-    """Whether a gradient may be requested. Under `vmap` only the tensors inside the batched ones know that."""
-    if not torch.is_grad_enabled():
-        return False
-    return any(x.requires_grad or (is_batched(x) and unwrapped(x).requires_grad) for x in inputs)
 
 
 def _fake(sums: int) -> Callable[..., Any]:

@@ -84,6 +84,27 @@ def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tens
     return out
 
 
+def additive_attention(z: Tensor, weight: Tensor, kept: Tensor | None, rows: CSR, slope: float) -> Tensor:
+    """`out_i = Σ_j α_ij z_j` with `α_ij = softmax_j(LeakyReLU(a_s · z_j + a_t · z_i))` for every head.
+
+    `weight` is `[heads, d, 2]`: `a_s` and `a_t`. Dropout multiplies `α` by `kept`, `[entries, heads]`.
+    """
+    dtype, heads = compute_dtype(z.dtype), weight.size(0)
+    wide, source, target = z.to(dtype), rows.idx, rows.row_of_each_entry()
+    of_source, of_target = (head_linear(wide, a.to(dtype).unsqueeze(2)) for a in weight.unbind(2))
+    u = of_source.index_select(0, source) + of_target.index_select(0, target)
+    scores = torch.where(u > 0, u, slope * u)
+    index = target.unsqueeze(1).expand(-1, heads)
+    top = scores.new_zeros(z.size(0), heads).scatter_reduce(0, index, scores.detach(), "amax", include_self=False)
+    power = torch.exp(scores - top.index_select(0, target))
+    total = torch.zeros_like(top).index_add(0, target, power)
+    alpha = power / total.index_select(0, target)
+    if kept is not None:
+        alpha = alpha * kept.to(dtype)
+    message = wide.index_select(0, source).unflatten(1, (heads, -1)) * alpha.unsqueeze(2)
+    return torch.zeros_like(wide).index_add(0, target, message.flatten(1)).to(z.dtype)
+
+
 def head_chunks(entries: int, heads: int, x: Tensor) -> list[slice]:
     """The heads in groups whose messages fit into `CHUNK_BYTES`."""
     width = x.size(1) // heads

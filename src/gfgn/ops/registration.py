@@ -202,6 +202,13 @@ def is_plain(x: Tensor) -> bool:
     return type(x) in (Tensor, nn.Parameter) and not has_dispatch_modes() and not has_transforms()
 
 
+def needs_gradient(*inputs: Tensor) -> bool:
+    """Whether a gradient may be requested. Under `vmap` only the tensors inside the batched ones know that."""
+    if not torch.is_grad_enabled():
+        return False
+    return any(x.requires_grad or (is_batched(x) and unwrapped(x).requires_grad) for x in inputs)
+
+
 def operator(
     fake: Callable[..., Any], features: int, columns: Sequence[int] = (), heads: Sequence[int] = (), view: bool = False
 ) -> Callable[[Callable[..., Any]], Operator]:

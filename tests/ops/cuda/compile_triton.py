@@ -76,6 +76,10 @@ def compile_kernels(rows: CSR, width: int, dtype: torch.dtype, heads: int, share
     kernels.attend(alpha, z, rows, entry)
     kernels.edge_dot(z, z, rows, entry, width)
     kernels.softmax_backward(alpha, kernels.softmax(alpha, rows), rows)
+    scores, vectors = torch.zeros(10, 2 * heads, dtype=dtype), torch.zeros(heads, width, 2, dtype=dtype)
+    masks = (keys[:1], rate[:1]) if shared_gate else (keys[:0], rate[:0])
+    attended, *sums = kernels.additive_forward(z, scores, *masks, rows, 0.2, save=True)
+    kernels.additive_backward(z, z, scores, attended, *sums, vectors, *masks, rows, entry, 0.2)
 
 
 def compile_dense(width: int, heads: int) -> None:

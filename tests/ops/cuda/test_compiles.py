@@ -23,6 +23,7 @@ def test_every_kernel_compiles_and_fits(tmp_path: Path) -> None:
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
     assert {one["kernel"] for one in compiled} == {
         *("_gather", "_join", "_edge_dot", "_softmax", "_softmax_backward"),
+        *("_additive", "_join_additive", "_additive_rows", "_additive_backward", "_join_additive_backward"),
         *("_dropout", "_gated_neighbor", "_gated_neighbor_backward", "_adam", "_copy_where"),
         *("_make_keys", "_mark_entries", "_write_rows", "_find_opposites", "_transpose_rows", "_list_hubs"),
         *("_add_weights", "_normalize"),
@@ -33,4 +34,5 @@ def test_every_kernel_compiles_and_fits(tmp_path: Path) -> None:
     assert operators >= {"pair_forward", "pair_backward", "gated_forward", "gated_backward", "sparse_linear", "attend"}
     assert [one for one in compiled if one["shared"] > SMALLEST] == []
     slow = [one for one in compiled if one.get("ALIGNED") and one.get("BLOCK_D", 64) >= 32 and not one["vectors"]]
+    slow += [one for one in compiled if one["kernel"].startswith("_additive") and not one["vectors"]]
     assert slow == []  # columns that are a multiple of 16 are read and written with 16 bytes per thread

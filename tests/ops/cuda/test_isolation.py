@@ -18,7 +18,7 @@ if importlib.util.find_spec("triton") is None:
 
 from ops.cuda.test_kernels import DEVICE, Graph, long_graph, random_graph
 
-from gfgn.ops.cuda import attention, dense, gates, gather, products
+from gfgn.ops.cuda import additive, attention, dense, gates, gather, products
 
 REPLICAS, BAD = 3, 1
 Tensors = tuple[Tensor, ...]
@@ -65,6 +65,13 @@ def attentions(graph: Graph) -> Iterator[tuple[str, Case]]:
     yield "softmax", (lambda x: attention.softmax(x, graph.rows), (alpha,), ())
     yield "softmax_backward", (lambda g, a: attention.softmax_backward(g, a, graph.rows), (alpha, alpha.clone()), ())
     keys, rate = torch.arange(REPLICAS, device=DEVICE), torch.full((REPLICAS,), 0.4, device=DEVICE)
+    z, scores, vectors = normal(targets, 10 * REPLICAS), normal(targets, 4 * REPLICAS), normal(2 * REPLICAS, 5, 2)
+    masks = (keys, rate)
+    forward = lambda z, s: additive.additive_forward(z, s, *masks, graph.rows, 0.2, True)  # noqa: E731
+    yield "additive_forward", (forward, (z, scores), ())
+    saved = (z, scores, *forward(z, scores), vectors)
+    back = lambda *xs: additive.additive_backward(*xs, *masks, graph.rows_t, graph.order, 0.2)  # noqa: E731
+    yield "additive_backward", (back, (normal(targets, 10 * REPLICAS), *saved), ())
     for width in (3, 40):  # narrower and wider than half a block
         weight = normal(sources, width * REPLICAS)
         linear = lambda w, d=width: gather.sparse_linear(w, graph.rows, graph.norm, keys, rate, None, d)  # noqa: E731

@@ -15,7 +15,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 from gfgn.ops.csr import CSR, SEGMENT, compress  # noqa: E402
-from gfgn.ops.cuda import attention, gates, gather, kernels, products  # noqa: E402
+from gfgn.ops.cuda import additive, attention, gates, gather, kernels, products  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"
 WIDTHS = [1, 17, 64, 129]  # one per shape of a tile, and more than one block of columns
@@ -106,7 +106,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
         def empty_like(*args: object, **kwargs: object) -> Tensor:
             return torch.empty_like(*args, **kwargs).fill_(torch.nan)
 
-    for module in (attention, gates, gather):
+    for module in (additive, attention, gates, gather):
         monkeypatch.setattr(module, "torch", Poisoned())
 
 

@@ -6,15 +6,12 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
 from gfgn import ops
 from gfgn.graph import Graph, with_self_loops
 from gfgn.nn.baselines.common import ConvNetwork, join_heads
 from gfgn.nn.linear import Linear, Rate, ResettableModule
 from gfgn.nn.mlp import layer_sizes
-from gfgn.ops.attention import attend
-from gfgn.ops.edges import edge_softmax, from_source, from_target
 
 SLOPE = 0.2  # of LeakyReLU in the attention, as in the papers of `gat` and `gatv2`
 
@@ -41,10 +38,9 @@ class GATLayer(ResettableModule):
     def forward(self, x: Tensor, looped: Graph, dropout: Rate = 0.0) -> Tensor:
         """Runs the layer on a graph with self-loops."""
         z = self.lin(x, dropout)
-        source, target = (ops.head_linear(z, a.view(self.heads, -1, 1)) for a in (self.source, self.target))
-        scores = leaky_relu(from_source(source, looped) + from_target(target, looped), SLOPE)
-        alpha = ops.dropout(edge_softmax(scores, looped), dropout, self.training)
-        out = join_heads(attend(alpha, z, looped), self.heads, self.concat)
+        source, target = self.source.squeeze(0), self.target.squeeze(0)
+        out = ops.additive_attention(z, source, target, looped, SLOPE, dropout, self.training)
+        out = join_heads(out, self.heads, self.concat)
         return out + ops.expand_rows(self.bias, out.size(0))
 
 

@@ -1,6 +1,7 @@
 """The functions of the CUDA backend that walk a `CSR`: see `gfgn.ops.dispatch`."""
 # ruff: noqa: F401
 
+from gfgn.ops.cuda.additive import additive_backward, additive_forward
 from gfgn.ops.cuda.attention import attend, edge_dot, softmax, softmax_backward
 from gfgn.ops.cuda.gates import (
     gated_propagate,
