@@ -26,7 +26,7 @@ from gfgn.ops.torch_internals import is_batched
 RANGES = ("mix", "hops", "free")
 NORMALIZATIONS = ("symmetric", "row")
 HEADS = ("conv", "linear", "propagated")
-NORMS = ("none", "layer", "length")
+NORMS = ("none", "layer", "batch", "length")
 JUMPING_KNOWLEDGE = ("none", "cat", "max")
 
 
@@ -351,6 +351,31 @@ class LayerNorm(ResettableModule):
         return centered * repeat_columns(scale, width) * weight + bias
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """`(h − mean) / √(var + ε) ∘ γ + β` over the nodes, in evaluation mode with running means of both.
+
+    Among replicas, each has statistics of its own; see `gfgn.train.program`.
+    """
+
+    momentum: float
+    running_mean: Tensor
+    running_var: Tensor
+
+    def forward(self, input: Tensor) -> Tensor:
+        count = input.size(0)
+        if not (is_batched(input) or is_batched(self.weight)):
+            return super().forward(input)
+        if self.training:
+            out, mean, var = ops.standardize(input, self.eps)
+            unbiased = var * (count / max(count - 1, 1))
+            for running, value in ((self.running_mean, mean), (self.running_var, unbiased)):
+                running.copy_(running * (1 - self.momentum) + value.detach().view(-1) * self.momentum)
+            return out * ops.expand_rows(self.weight, count) + ops.expand_rows(self.bias, count)
+        scale = self.weight * (self.running_var + self.eps).rsqrt()
+        shift = self.bias - self.running_mean * scale
+        return input * ops.expand_rows(scale, count) + ops.expand_rows(shift, count)
+
+
 class LengthNorm(nn.Module):
     """Every row divided by its Euclidean length, as in GraphSAGE."""
 
@@ -362,6 +387,8 @@ def make_norm(name: str, channels: int) -> nn.Module:
     """A normalization of `NORMS`."""
     if name == "layer":
         return LayerNorm(channels)
+    if name == "batch":
+        return BatchNorm(channels)
     return LengthNorm() if name == "length" else nn.Identity()
 
 
@@ -369,7 +396,8 @@ class GFGNPlus(ResettableModule):
     """A network of `GFGNPlusConv` layers.
 
     A hidden layer is `h' = ReLU(conv(h))`, with `residual` `h' = h + ReLU(conv(norm h))` after the first; `norm` is
-    applied to the input of every layer but the first, and of the head. Dropout is applied to the same inputs. `level`,
+    applied to the input of every layer but the first, and of the head, batch norm between a layer and its ReLU:
+    `h' = h + ReLU(norm conv(h))`. Dropout is applied to the same inputs. `level`,
     `heads`, `lam`, `hops`, `own`, `gate_range`, `gate_form`, `gate_bias`, `self_loops` and `normalization` are those of
     `GFGNPlusConv`.
 
@@ -387,7 +415,8 @@ class GFGNPlus(ResettableModule):
         steps: Number of steps of the propagated head.
         alpha: α of the propagated head.
         residual: Whether layers add their input.
-        norm: `"none"`, `"layer"` (layer norm) or `"length"` (length 1), each of a node's hidden units.
+        norm: `"none"`, `"layer"` (layer norm) or `"length"` (length 1) of a node's hidden units, or `"batch"` (batch
+            norm), of each hidden unit over the nodes.
         jk: Jumping knowledge: the head reads the last layer (`"none"`), all of them side by side (`"cat"`) or their
             maximum (`"max"`).
         validate: See `GFGNPlusConv`.
@@ -438,7 +467,7 @@ class GFGNPlus(ResettableModule):
                 f"head must be 'linear' or 'propagated' with jk={jk!r}, which joins hidden layers, got 'conv'"
             )
         self.in_channels, self.level, self.validate = in_channels, level, validate
-        self.dropout, self.residual, self.jk = dropout, residual, jk
+        self.dropout, self.residual, self.norm, self.jk = dropout, residual, norm, jk
         self.propagation = (self_loops, normalization)
         num_hidden = num_layers - (head == "conv")
         options: dict[str, Any] = {"level": level, "lam": lam, "hops": hops, "own": own, "gate_range": gate_range}
@@ -446,10 +475,11 @@ class GFGNPlus(ResettableModule):
         options |= {"normalization": normalization, "validate": False}
         sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
         rates = [dropout if input_dropout is None else input_dropout, *[dropout] * (num_layers - 1)]
-        outputs = [(hidden_channels // heads, heads)] * num_hidden + [(out_channels, 1)] * (num_layers - num_hidden)
+        hidden: dict[str, Any] = {"out_channels": hidden_channels // heads, "heads": heads, "bias": norm != "batch"}
+        outputs = [hidden] * num_hidden + [{"out_channels": out_channels}] * (num_layers - num_hidden)
         self.convs = nn.ModuleList(
-            GFGNPlusConv(size, width, heads=count, dropout=rate, **options)
-            for size, rate, (width, count) in zip(sizes, rates, outputs, strict=True)
+            GFGNPlusConv(size, dropout=rate, **output, **options)
+            for size, rate, output in zip(sizes, rates, outputs, strict=True)
         )
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_hidden))
         joined = hidden_channels * (num_layers if jk == "cat" else 1)
@@ -488,8 +518,10 @@ class GFGNPlus(ResettableModule):
                 scores.append(layer_scores)
             x = out
             if layer < len(self.norms):
-                before = x.relu() if before is None or not self.residual else before + x.relu()
-                x = self.norms[layer](before)
+                norm = self.norms[layer]
+                x = (norm(x) if self.norm == "batch" else x).relu()
+                before = x if before is None or not self.residual else before + x
+                x = before if self.norm == "batch" else norm(before)
                 hidden.append(x)
         if self.lin is not None:
             x = self.lin(self._join(hidden), self.dropout)

@@ -80,7 +80,9 @@ PLUS_PARAMETERS = {
     "steps": Parameter(10, (5, 10, 20), "steps of the propagated head"),
     "alpha": Parameter(0.1, (0.1, 0.2, 0.5, 0.9), "α of its initial weights"),
     "residual": Parameter(False, (False, True), "whether layers add their input"),
-    "norm": Parameter("none", ("none", "layer", "length"), "normalization of hidden units, node by node"),
+    "norm": Parameter(
+        "none", ("none", "layer", "batch", "length"), "normalization of hidden units, by node or over nodes"
+    ),
     "jk": Parameter("none", ("none", "cat", "max"), "how a head other than conv joins all layers; none for the last"),
 }
 

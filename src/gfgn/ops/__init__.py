@@ -10,7 +10,7 @@ from gfgn.ops.dense import dropout, head_linear, linear
 from gfgn.ops.dispatch import Backend, backends
 from gfgn.ops.edges import edge_softmax, from_source, from_target, sum_by_target
 from gfgn.ops.gates import gated_neighbor, gated_pair, gated_propagate, pair_aggregate, pair_scores
-from gfgn.ops.invariant import activate, expand_rows, sum_rows
+from gfgn.ops.invariant import activate, expand_rows, standardize, sum_rows
 from gfgn.ops.random import keyed, keyed_functions
 from gfgn.ops.reference import compute_dtype
 from gfgn.ops.sparse import sparse_linear
@@ -44,6 +44,7 @@ __all__ = [
     "propagate",
     "propagate_and_mean",
     "sparse_linear",
+    "standardize",
     "sum_by_target",
     "sum_rows",
 ]
