@@ -56,7 +56,7 @@ def test_the_run_is_chosen_by_validation_score(comparison: Comparison) -> None:
     row = choose_run(pretend(comparison, mlp=0.4, gfgn_pair=0.6))
     assert row is not None
     assert (row.model, row.replica.split, row.replica.seed) == ("gfgn-pair", 0, 0)
-    row = choose_run(pretend(comparison, mlp=0.8, gfgn_pair=0.6), "gfgn-")
+    row = choose_run(pretend(comparison, mlp=0.8, gfgn_pair=0.6), ("graph", "pair"))
     assert row is not None
     assert row.model == "gfgn-pair"
     row = choose_run(pretend(comparison, mlp=float("nan"), gfgn_graph=0.1))

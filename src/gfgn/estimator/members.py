@@ -62,7 +62,8 @@ class Members:
     @torch.no_grad()
     def logits(self, x: Tensor, graph: Graph) -> Tensor:
         """`[R, N, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
-        large = x.size(0) + graph.num_edges > LARGE and graph.batch is None
+        layered = isinstance(self.module, GFGN) and graph.batch is None
+        large = layered and x.size(0) + graph.num_edges > LARGE
         return torch.stack(list(self._outputs_layerwise(x, graph) if large else self._outputs(x, graph)))
 
     @torch.no_grad()

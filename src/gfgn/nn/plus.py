@@ -26,7 +26,7 @@ from gfgn.ops.torch_internals import is_batched
 RANGES = ("mix", "hops", "free")
 NORMALIZATIONS = ("symmetric", "row")
 HEADS = ("conv", "linear", "propagated")
-NORMS = ("none", "layer", "batch", "length")
+NORMS = ("auto", "none", "layer", "batch", "length")
 JUMPING_KNOWLEDGE = ("none", "cat", "max")
 
 
@@ -416,7 +416,8 @@ class GFGNPlus(ResettableModule):
         alpha: α of the propagated head.
         residual: Whether layers add their input.
         norm: `"none"`, `"layer"` (layer norm) or `"length"` (length 1) of a node's hidden units, or `"batch"` (batch
-            norm), of each hidden unit over the nodes.
+            norm), of each hidden unit over the nodes; `"auto"` is `"batch"` above two layers, which do not train well
+            without, and else `"none"`.
         jk: Jumping knowledge: the head reads the last layer (`"none"`), all of them side by side (`"cat"`) or their
             maximum (`"max"`).
         validate: See `GFGNPlusConv`.
@@ -450,7 +451,7 @@ class GFGNPlus(ResettableModule):
         steps: int = 10,
         alpha: float = 0.1,
         residual: bool = False,
-        norm: str = "none",
+        norm: str = "auto",
         jk: str = "none",
         validate: bool = True,
     ) -> None:
@@ -466,6 +467,8 @@ class GFGNPlus(ResettableModule):
             raise ValueError(
                 f"head must be 'linear' or 'propagated' with jk={jk!r}, which joins hidden layers, got 'conv'"
             )
+        if norm == "auto":
+            norm = "batch" if num_layers > 2 else "none"
         self.in_channels, self.level, self.validate = in_channels, level, validate
         self.dropout, self.residual, self.norm, self.jk = dropout, residual, norm, jk
         self.propagation = (self_loops, normalization)
