@@ -21,7 +21,7 @@ from gfgn.nn.baselines.graphsage import scale_to_length_one
 from gfgn.nn.conv import check_features, check_lam, check_positive, norm_dtype
 from gfgn.nn.levels import GATE_FORMS, LEVELS, Lam, add_bias, for_columns, pool_nodes
 from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear, two_maps
-from gfgn.ops.torch_internals import is_batched
+from gfgn.ops.torch_internals import is_batched, is_wrapped
 
 RANGES = ("mix", "hops", "free")
 NORMALIZATIONS = ("symmetric", "row")
@@ -291,7 +291,7 @@ class GFGNPlusConv(ResettableModule):
         hops, own = self.lin.weight.chunk(2)
         z, own = two_maps(x, hops, own, self.bias)
         gated, scores = self.gates(z, graph, return_scores)
-        return own + gated, scores
+        return add_to(own, gated), scores
 
     def _on_weights(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
         """Gates that all nodes share, applied to `W`: `x (W_o + W s_0) + P x (W s_1) + …`."""
@@ -304,8 +304,14 @@ class GFGNPlusConv(ResettableModule):
             hops, rest = scale_rows(hops, rest[0]), []
         z, out = two_maps(x, hops, own, self.bias)
         if self.gates.hops > 0:
-            out = out + ops.propagate(sum_of_hops(z, rest, graph) if rest else z, graph)
+            out = add_to(out, ops.propagate(sum_of_hops(z, rest, graph) if rest else z, graph))
         return out, torch.cat(gates, dim=1) if return_scores else None
+
+
+def add_to(x: Tensor, y: Tensor) -> Tensor:
+    """The sum, in the memory of `x`, of which there must be no other use, unless a program is compiled or batched."""
+    in_place = not torch.compiler.is_compiling() and not is_wrapped(x) and x.dtype == y.dtype
+    return x.add_(y) if in_place else x + y
 
 
 def scale_rows(weight: Tensor, s: Tensor) -> Tensor:
