@@ -110,7 +110,7 @@ def test_the_open_protocol_treats_all_models_alike() -> None:
     assert {len(own) for own in study.models.values()} == {32}
     assert {study.plan(cell).stops()[0] for cell in study.all_cells()} == {30}
     assert (study.splits, study.seeds, study.configs) == (10, 10, {})
-    assert len(study.datasets) == 12
+    assert len(study.datasets) == 15
 
 
 def test_published_scores_stand_on_the_page_of_the_open_protocol() -> None:
