@@ -216,6 +216,7 @@ def step(title: str, data: Dataset, device: str, rounds: int, forms: tuple[str, 
 
 def measure_layers(device: str, rounds: int) -> list[dict[str, object]]:
     problems = [
+        layers("100 nodes", *graphs.even(100, 400), 64, device, rounds),  # the time on the host
         layers("BlogCatalog", *graphs.blogcatalog(), 64, device, rounds),
         layers("20,000 nodes", *graphs.skewed(20_000, 400_000, 0.3), 64, device, rounds),
     ]

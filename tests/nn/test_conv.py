@@ -508,3 +508,18 @@ def test_validation_can_be_turned_off_and_large_values_pass() -> None:
     assert GFGNConv(5, 4, validate=False)(X * torch.nan, EDGES).isnan().all()
     huge = torch.full((3, 5), 3e38)  # finite, though its sum is not
     GFGNConv(5, 4).requires_grad_(False)(huge, EDGES)
+
+
+def test_features_are_checked_once_and_again_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    conv, checks = GFGNConv(5, 4), []
+    finite = torch.isfinite
+    monkeypatch.setattr(torch, "isfinite", lambda values: (checks.append(1), finite(values))[1])
+    for x in (torch.ones(3, 5, requires_grad=True), torch.ones(3, 5).to_sparse_csr()):
+        checks.clear()
+        for _ in range(3):
+            conv(x, EDGES)
+        assert len(checks) == 1
+        with torch.no_grad():
+            (x.values() if x.is_sparse_csr else x).mul_(torch.nan)
+        with pytest.raises(ValueError, match="x must be finite, got nan"):
+            conv(x, EDGES)

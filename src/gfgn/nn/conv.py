@@ -15,7 +15,9 @@ from gfgn import ops
 from gfgn.graph import Graph, as_bipartite, as_graph
 from gfgn.nn.levels import GATE_FORMS, LEVELS, POOLS, Lam, Pool, pool_nodes
 from gfgn.nn.messages import build_messages
-from gfgn.ops.torch_internals import is_wrapped
+from gfgn.ops.registration import is_plain
+from gfgn.ops.remember import is_captured, state_of
+from gfgn.ops.torch_internals import WeakIdKeyDictionary, is_batched, is_wrapped
 
 NO_TORCHSCRIPT = "GFGNConv does not support TorchScript; use torch.export or torch.compile"
 
@@ -58,8 +60,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             of all batches in training, in which the present batch has this weight (at first, all have the same); in
             evaluation mode the running mean alone. `None` pools the seeds of the batch alone. On a whole graph,
             the pooled value is always exact.
-        validate: Whether `forward` raises for features that are not finite. The check reads all features and, on a GPU,
-            synchronizes.
+        validate: Whether `forward` raises for features that are not finite. They are read once, and again after a
+            change in place; on a GPU, that waits for them. What other modules computed with gradients is not checked.
 
     Shapes:
         - `x`: `[N, in_channels]`, dense or sparse CSR; for a bipartite graph the pair `(x_src, x_dst)` with one row
@@ -242,8 +244,8 @@ class GFGNConv(MessagePassing):  # type: ignore[misc] # PyG has no types
             scores = scores[: graph.num_targets] if self.level == "neighbor" and scores is not None else scores
         if not self.concat:
             out = out.unflatten(-1, (self.heads, self.out_channels)).mean(1)
-        if self.bias is not None:
-            out = out + ops.expand_rows(self.bias, out.size(0))
+        if (bias := self.bias) is not None:
+            out = out + (ops.expand_rows(bias, out.size(0)) if is_batched(bias) else bias)
         return out, scores
 
     def transform(self, x: Tensor) -> Tensor:
@@ -460,7 +462,8 @@ def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, fini
         raise TypeError(f"{name} must hold floating-point features, got {x.dtype}")
     if isinstance(edge_index, Tensor | Graph) and edge_index.device != x.device:
         raise ValueError(f"{name} is on {x.device}, but edge_index is on {edge_index.device}")
-    if finite and not torch.compiler.is_compiling() and not is_wrapped(x):
+    # What another module computed in training is not checked: on a GPU, every step would wait for it.
+    if finite and x.grad_fn is None and not torch.compiler.is_compiling() and not is_wrapped(x):
         check_finite(x, name)
 
 
@@ -475,13 +478,21 @@ def _heads_hint(x: Tensor, in_channels: int) -> str:
     )
 
 
+_finite: WeakIdKeyDictionary = WeakIdKeyDictionary()  # features that were finite, and their states then
+
+
 def check_finite(x: Tensor, name: str = "x") -> None:
     """Raises a `ValueError` for features that are not finite."""
     values = (x.values() if x.layout == torch.sparse_csr else x).detach()
-    if values.is_cuda and torch.cuda.is_current_stream_capturing():
+    if is_captured(values):
+        return
+    state = state_of(values) if is_plain(x) and not x.is_inference() else None
+    if state is not None and _finite.get(x) == state:
         return
     # The sum of finite values is finite unless it overflows, so one cheap pass is nearly always enough.
     if torch.isfinite(values.sum()) or torch.isfinite(values).all():
+        if state is not None:
+            _finite[x] = state
         return
     index = torch.nonzero(~torch.isfinite(values))[0].tolist()
     value = float(values[tuple(index)])

@@ -61,6 +61,9 @@ def graph_level(
     z: Tensor, gate: Tensor, gate_bias: Tensor | None, lam: Lam, graph: Graph, pool: Pool, return_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s) z_i + s Σ_j Â_ij z_j` with `s = λ σ(Pool_i(z_i) W_s)`, one `s` per graph."""
+    plain = pool == "mean" and gate_bias is None and not return_scores and _is_per_dimension(z, gate)
+    if plain and graph.batch is None and graph.num_targets is None and graph.num_seeds is None:
+        return ops.gated_graph(z, gate, graph, lam), None
     logit = add_bias(ops.head_linear(pool_nodes(z, graph, pool), gate), gate_bias)
     s = for_columns(z, lam * ops.activate(logit, "sigmoid"))
     s_of_node = s if graph.batch is None else s.index_select(0, graph.batch)
@@ -72,12 +75,15 @@ def neighbor_level(
 ) -> tuple[Tensor, Tensor | None]:
     """`(1 − s_i) z_i + s_i Σ_j Â_ij z_j` with `s_i = λ σ([z_i ‖ Pool_{j∈N(i)}(z_j)] W_s)`."""
     assert isinstance(pool, str)
+    plain = gate_bias is None and not return_scores and _is_per_dimension(z, gate)
     if pool == "mean":
+        if plain:
+            return ops.gated_neighborhood(z, gate, graph, lam), None
         propagated, pooled = ops.propagate_and_mean(z, graph)
     else:
         propagated, pooled = ops.propagate(z, graph), ops.NEIGHBOR_POOL[pool](z, graph)
-    if not return_scores and gate_bias is None and _is_per_dimension(z, gate):
-        return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
+        if plain:
+            return ops.gated_neighbor(z, propagated, pooled, gate, lam), None
     own, other = gate.chunk(2, dim=1)
     logit = add_bias(ops.head_linear(z, own) + ops.head_linear(pooled, other), gate_bias)
     s = for_columns(z, lam * ops.activate(logit, "sigmoid"))

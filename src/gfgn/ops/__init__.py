@@ -9,7 +9,15 @@ from gfgn.ops.attention import attend, edge_dot
 from gfgn.ops.dense import dropout, head_linear, linear
 from gfgn.ops.dispatch import Backend, backends
 from gfgn.ops.edges import edge_softmax, from_source, from_target, sum_by_target
-from gfgn.ops.gates import gated_neighbor, gated_pair, gated_propagate, pair_aggregate, pair_scores
+from gfgn.ops.gates import (
+    gated_graph,
+    gated_neighbor,
+    gated_neighborhood,
+    gated_pair,
+    gated_propagate,
+    pair_aggregate,
+    pair_scores,
+)
 from gfgn.ops.invariant import activate, expand_rows, standardize, sum_rows
 from gfgn.ops.random import keyed, keyed_functions
 from gfgn.ops.reference import compute_dtype
@@ -29,7 +37,9 @@ __all__ = [
     "expand_rows",
     "from_source",
     "from_target",
+    "gated_graph",
     "gated_neighbor",
+    "gated_neighborhood",
     "gated_pair",
     "gated_propagate",
     "head_linear",

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gfgn.ops.csr import Adjacency, per_graph, unpack
+from gfgn.ops.csr import Adjacency, traced_per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.registration import Tensors, empty_rows, operator, save
 
@@ -34,7 +34,7 @@ def edge_dot(q: Tensor, k: Tensor, heads: int, graph: Adjacency) -> Tensor:
     return edge_dot_op(q, k, *_edges(graph), q.size(1) // heads, choose(q.device.type, q.dtype, None))
 
 
-@per_graph
+@traced_per_graph
 def _edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
     """Both orders of the edges; of every entry the number of its edge in the order of `by_target`."""
     return [*graph.by_target, torch.arange(graph.num_edges, device=graph.device)], [*graph.by_source, graph.transpose]

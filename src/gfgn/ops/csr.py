@@ -15,6 +15,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from gfgn.ops.remember import is_captured, stream
+from gfgn.ops.torch_internals import has_dispatch_modes
+
 SEGMENT = 512  # entries in one segment of a long row; part of the definition of the summation order
 
 
@@ -127,11 +130,31 @@ def per_graph(function: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[
 
     @wraps(function)
     def cached(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        results = cache.setdefault(graph, {})
-        key = (args, tuple(sorted(kwargs.items())))
-        if key not in results:
+        results = cache.get(graph)
+        if results is None:
+            results = cache.setdefault(graph, {})
+        key = (args, tuple(sorted(kwargs.items())), stream(graph.norm))
+        try:
+            return results[key]
+        except KeyError:
             with torch.inference_mode(False), torch.no_grad():
-                results[key] = function(graph, *args, **kwargs)
-        return results[key]
+                value = function(graph, *args, **kwargs)
+        # What a CUDA graph computes has no values before it runs, and what a dispatch mode computes may have none.
+        if not is_captured(graph.norm) and not has_dispatch_modes():
+            results[key] = value
+        return value
 
+    # torch.compile would guard the cache against other graphs, which come and go; it calls the function instead.
+    cached._torchdynamo_disable = True  # type: ignore[attr-defined]  # as torch.compiler.disable, without its import
     return cached
+
+
+def traced_per_graph(function: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
+    """`per_graph` for a function that is cheap and can be traced: `torch.compile` makes it part of its graph."""
+    cached = per_graph(function)
+
+    @wraps(function)
+    def call(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return (function if torch.compiler.is_compiling() else cached)(graph, *args, **kwargs)
+
+    return call

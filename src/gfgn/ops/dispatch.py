@@ -6,8 +6,8 @@ warns once.
 A backend is modules of plain functions on tensors, without gradients:
 
 - `kernels` walk a `CSR`. All have `spmm`, `attend` and `edge_dot`. Numba and Triton have `spmm_pair`, `pair_forward`,
-  their gradients and `sparse_linear`. Triton alone has `gated_propagate`, `softmax` and their gradients: on a CPU the
-  sum over neighbors takes most of the time, and fusing gains little.
+  their gradients and `sparse_linear`. Triton alone has `gated_propagate`, `graph_gate`, `softmax` and their gradients:
+  on a CPU the sum over neighbors takes most of the time, and fusing gains little.
 - `elementwise`, of Numba and Triton, have `gated_neighbor`, its gradient, `dropout`, `adam` and `copy_where`.
 """
 

@@ -13,19 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gfgn.ops.csr import Adjacency, per_graph, unpack
+from gfgn.ops.csr import Adjacency, traced_per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.invariant import activate
 from gfgn.ops.registration import Operator, Tensors, empty_like, empty_rows, operator, save
 
 
-@per_graph
+@traced_per_graph
 def source_ends(graph: Adjacency) -> list[Tensor]:
     """A `CSR` with one row per node that holds its outgoing edges, and `[E]`, the source of every edge."""
     return [*graph.by_source._replace(idx=graph.transpose.to(torch.int32)), graph.by_target.idx.long()]
 
 
-@per_graph
+@traced_per_graph
 def target_ends(graph: Adjacency) -> list[Tensor]:
     """A `CSR` with one row per node that holds its incoming edges, and `[E]`, the target of every edge."""
     edges = torch.arange(graph.num_edges, device=graph.device, dtype=torch.int32)

@@ -8,6 +8,7 @@ differentiated again is that of the reference, since the kernels of the backward
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,13 +17,22 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import reference
-from gfgn.ops.csr import Adjacency, unpack
-from gfgn.ops.dense import head_linear_op
+from gfgn.ops.csr import CSR, Adjacency, unpack
+from gfgn.ops.dense import head_linear_gradient_op, head_linear_op
 from gfgn.ops.dispatch import choose, elementwise, kernels
 from gfgn.ops.heads import halves, halves_backward
-from gfgn.ops.invariant import expand_rows, sum_rows_op
+from gfgn.ops.invariant import activate, activate_op, expand_rows, sum_rows, sum_rows_op
 from gfgn.ops.registration import Tensors, empty_like, is_plain, operator, save
-from gfgn.ops.sums import check_features, needs_reference, propagate, spmm_op, weighted_edges
+from gfgn.ops.remember import is_captured, stream
+from gfgn.ops.sums import (
+    check_features,
+    inverse_count,
+    needs_reference,
+    propagate,
+    propagate_and_mean,
+    spmm_op,
+    weighted_edges,
+)
 from gfgn.ops.torch_internals import graph_is_retained, is_batched, unwrapped
 
 
@@ -40,6 +50,27 @@ def gated_propagate(z: Tensor, s: Tensor, graph: Adjacency, backend: str | None 
     if backend != "triton":
         return torch.lerp(z, propagate(z, graph, backend), expand_rows(s, z.size(0)) if s.size(0) == 1 else s)
     return gated_propagate_op(z, s.to(z.dtype), *weighted_edges(graph), _needs_gradient(z, s), backend)[0]
+
+
+def gated_graph(
+    z: Tensor, gate: Tensor, graph: Adjacency, lam: float | Tensor = 1.0, backend: str | None = None
+) -> Tensor:
+    """The output of the graph level: `gated_propagate` with `s = λ σ(mean_i(z_i) W_s)`, for all nodes the same.
+
+    Args:
+        z: `[N, heads·d]`, the features that are gated.
+        gate: `[heads, d, d]`, one `W_s` per head.
+        lam: λ, one number or a `[heads·d]` tensor with one value per column.
+    """
+    check_lam(lam)
+    check_features("gated_graph", graph, z=z)
+    _check_gate("gated_graph", z, gate, inputs=1)
+    backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
+    gate = gate.to(z.dtype)
+    if backend == "reference":
+        return _graph_reference(z, gate, lam, graph.by_target, graph.norm)
+    lam = _lam_by_column(lam, z, z.dtype)
+    return gated_graph_op(z, gate, lam, *weighted_edges(graph), _needs_gradient(z, gate), backend)[0]
 
 
 def gated_neighbor(
@@ -65,6 +96,27 @@ def gated_neighbor(
         return reference.gated_neighbor(z, propagated, mean, gate, lam)
     lam = _lam_by_column(lam, z, reference.compute_dtype(z.dtype))
     return gated_neighbor_op(z, propagated, mean, gate.to(z.dtype), lam, backend)
+
+
+def gated_neighborhood(
+    z: Tensor, gate: Tensor, graph: Adjacency, lam: float | Tensor = 1.0, backend: str | None = None
+) -> Tensor:
+    """The output of the neighbor level: `gated_neighbor` of `z` with its `propagate` and `neighbor_mean`.
+
+    Args:
+        z: `[N, heads·d]`, the features that are gated.
+        gate: `[heads, 2d, d]`, one `W_s` per head.
+        lam: λ, one number or a `[heads·d]` tensor with one value per column.
+    """
+    check_lam(lam)
+    check_features("gated_neighborhood", graph, z=z)
+    _check_gate("gated_neighborhood", z, gate)
+    backend = choose(z.device.type, z.dtype, backend, needs_reference(graph, lam))
+    if backend == "reference":
+        return reference.gated_neighbor(z, *propagate_and_mean(z, graph, backend), gate, lam)
+    lam, gate = _lam_by_column(lam, z, reference.compute_dtype(z.dtype)), gate.to(z.dtype)
+    save, inverse = _needs_gradient(z, gate), inverse_count(graph)
+    return gated_neighborhood_op(z, gate, lam, inverse, *weighted_edges(graph), save, backend)[0]
 
 
 def gated_pair(
@@ -139,16 +191,26 @@ def check_lam(lam: float | Tensor) -> None:
 def _lam_by_column(lam: float | Tensor, z: Tensor, dtype: torch.dtype) -> Tensor:
     """`[D]`: λ for every column of `z`."""
     if not isinstance(lam, Tensor):
-        return torch.full((z.size(1),), lam, dtype=dtype, device=z.device)
+        if torch.compiler.is_compiling() or not is_plain(z) or is_captured(z):
+            return torch.full((z.size(1),), lam, dtype=dtype, device=z.device)
+        return _constant(float(lam), z.size(1), dtype, z.device, stream(z))
     if lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
         raise ValueError(f"lam must be a number or have shape [{z.size(1)}], got {list(lam.shape)}")
     return lam.to(z.device, dtype).expand(z.size(1)).contiguous()
 
 
-def _check_gate(operator: str, z: Tensor, gate: Tensor) -> None:
-    if gate.dim() != 3 or gate.size(1) != 2 * gate.size(2) or z.size(1) != gate.size(0) * gate.size(2):
+@functools.lru_cache(maxsize=64)
+def _constant(value: float, size: int, dtype: torch.dtype, device: torch.device, stream: int) -> Tensor:
+    """`[size]` times the same value, which is not to be changed. One per CUDA stream: another would have to wait."""
+    with torch.inference_mode(False):
+        return torch.full((size,), value, dtype=dtype, device=device)
+
+
+def _check_gate(operator: str, z: Tensor, gate: Tensor, inputs: int = 2) -> None:
+    if gate.dim() != 3 or gate.size(1) != inputs * gate.size(2) or z.size(1) != gate.size(0) * gate.size(2):
+        expected = "[heads, 2d, d]" if inputs == 2 else "[heads, d, d]"
         raise ValueError(
-            f"{operator}: gate must have shape [heads, 2d, d] with heads·d = {z.size(1)}, got {list(gate.shape)}"
+            f"{operator}: gate must have shape {expected} with heads·d = {z.size(1)}, got {list(gate.shape)}"
         )
 
 
@@ -298,6 +360,52 @@ def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return gated_neighbor_gradient_op(grad.contiguous(), *inputs, lam, *ctx.rest)
 
 
+@operator(_fake(sums=2), features=1, columns=(2,), heads=(1,))
+def gated_neighborhood_op(
+    z: Tensor, gate: Tensor, lam: Tensor, inverse: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`gated_neighbor` with the sums over neighbors, which it returns if `save`."""
+    rows, (norm,) = unpack(edges)
+    sums = kernels(backend).spmm_pair(z, rows, norm, inverse)
+    out = elementwise(backend).gated_neighbor(z, *sums, gate, lam)
+    return out, *(sums if save else (z.new_empty(0), z.new_empty(0)))
+
+
+@operator(empty_like(1, 4), features=4, columns=(5,), heads=(4,))
+def gated_neighborhood_gradient_op(
+    grad: Tensor,
+    z: Tensor,
+    propagated: Tensor,
+    mean: Tensor,
+    gate: Tensor,
+    lam: Tensor,
+    inverse: Tensor,
+    reverse: Tensors,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    """The gradients with respect to `z` and the gate."""
+    rows, (norm,) = unpack(reverse)
+    own, *of_sums, grad_gate = elementwise(backend).gated_neighbor_backward(grad, z, propagated, mean, gate, lam)
+    return own.add_(kernels(backend).spmm_pair_backward(*of_sums, rows, norm, inverse)), grad_gate
+
+
+@gated_neighborhood_op.gradient(_context)
+def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return ()
+    z, gate, lam, inverse, propagated, mean = ctx.saved_tensors
+    if torch.is_grad_enabled():  # to be differentiated again
+        rows, (norm,) = unpack(ctx.edges)
+        inputs = z.clone(), gate.clone()
+        sums = reference.spmm(inputs[0], rows, norm), reference.spmm(inputs[0], rows, None) * inverse.unsqueeze(1)
+        out = reference.gated_neighbor(inputs[0], *sums, inputs[1], lam)
+        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+    if propagated.dim() != 2:  # the forward pass did not expect a gradient
+        _, propagated, mean = gated_neighborhood_op(z, gate, lam, inverse, ctx.edges, ctx.reverse, True, ctx.backend)
+    sums = (propagated, mean)
+    return gated_neighborhood_gradient_op(grad.contiguous(), z, *sums, gate, lam, inverse, ctx.reverse, ctx.backend)
+
+
 # --- graph level ----------------------------------------------------------------------------------
 
 
@@ -329,3 +437,72 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     else:
         grad_z, grad_s = gated_gradient_op(grad, s, diff, ctx.reverse, ctx.backend)
     return grad_z, grad_s if s.size(0) == z.size(0) else sum_rows_op(grad_s)
+
+
+def _graph_fake(z: Tensor, gate: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    saved = z.shape if rest[-2] else (0,)
+    return torch.empty_like(z), z.new_empty(saved), z.new_empty(1, z.size(1)), z.new_empty(1, z.size(1))
+
+
+@operator(_graph_fake, features=1, columns=(2,), heads=(1,))
+def gated_graph_op(
+    z: Tensor, gate: Tensor, lam: Tensor, edges: Tensors, reverse: Tensors, save: bool, backend: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`z + s (Âz − z)` with one gate `s` for all nodes. Also what the gradient needs: with `save` the difference, the
+    mean of the nodes and `σ`."""
+    rows, (norm,) = unpack(edges)
+    if backend == "triton" and z.numel():
+        s, mean, sigma = kernels(backend).graph_gate(z, gate, lam)
+        return *kernels(backend).gated_propagate(z, s, rows, norm, save), mean, sigma
+    mean = sum_rows_op(z.contiguous()) / max(z.size(0), 1)
+    sigma = activate_op(head_linear_op(mean, gate), "sigmoid")
+    s = sigma * lam
+    propagated = kernels(backend).spmm(z, rows, norm)
+    out = torch.lerp(z, propagated, s)
+    return out, propagated.sub_(z) if save else z.new_empty(0), mean, sigma
+
+
+@operator(empty_like(1, 4), features=4, columns=(5,), heads=(4,))
+def gated_graph_gradient_op(
+    grad: Tensor,
+    diff: Tensor,
+    mean: Tensor,
+    sigma: Tensor,
+    gate: Tensor,
+    lam: Tensor,
+    reverse: Tensors,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    """The gradients with respect to `z` and the gate."""
+    rows, (norm,) = unpack(reverse)
+    s = sigma * lam
+    if backend == "triton" and grad.numel():
+        grad_z, grad_s = kernels(backend).gated_propagate_backward(grad, s, diff, rows, norm)
+        grad_mean, grad_gate = kernels(backend).graph_gate_backward(grad_s, gate, lam, mean, sigma)
+        return grad_z.add_(grad_mean), grad_gate
+    gated = grad * s
+    grad_z, grad_s = kernels(backend).spmm(gated, rows, norm).add_(grad).sub_(gated), diff * grad
+    slope = s.mul_(1 - sigma).mul_(sum_rows_op(grad_s))
+    grad_mean, grad_gate = head_linear_gradient_op(slope, mean, gate)
+    return grad_z.add_(grad_mean.div_(max(grad.size(0), 1))), grad_gate
+
+
+@gated_graph_op.gradient(_context)
+def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return ()
+    z, gate, lam, diff, mean, sigma = ctx.saved_tensors
+    if torch.is_grad_enabled():  # to be differentiated again
+        rows, (norm,) = unpack(ctx.edges)
+        inputs = z.clone(), gate.clone()
+        out = _graph_reference(*inputs, lam, rows, norm)
+        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+    if diff.dim() != 2:  # the forward pass did not expect a gradient
+        _, diff, mean, sigma = gated_graph_op(z, gate, lam, ctx.edges, ctx.reverse, True, ctx.backend)
+    return gated_graph_gradient_op(grad.contiguous(), diff, mean, sigma, gate, lam, ctx.reverse, ctx.backend)
+
+
+def _graph_reference(z: Tensor, gate: Tensor, lam: float | Tensor, rows: CSR, norm: Tensor) -> Tensor:
+    mean = sum_rows(z) / max(z.size(0), 1)
+    s = lam * activate(reference.head_linear(mean, gate), "sigmoid")
+    return torch.lerp(z, reference.spmm(z, rows, norm), expand_rows(s.to(z.dtype), z.size(0)))

@@ -78,20 +78,25 @@ def _small_gates(x: Tensor, gate: Tensor) -> Any:
     return cpu_kernels("small_gates")
 
 
+def _half_kernels(x: Tensor, gate: Tensor) -> Any:
+    """The kernels for both halves of a gate at once, or `None`."""
+    return _small_gates(x, gate) if x.device.type == "cpu" else _products(x)
+
+
 def halves(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     """The products of `z` with the two halves of a gate, `[heads, 2d, d]`."""
-    small = _small_gates(z, gate)
-    if small is not None:
-        return small.halves(z, gate)
+    kernels = _half_kernels(z, gate)
+    if kernels is not None:
+        return kernels.halves(z, gate)
     own, other = gate.chunk(2, dim=1)
     return head_matmul(z, own), head_matmul(z, other)
 
 
 def halves_backward(grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of `halves`: for `z`, added to `grad` (possibly in place), and for the gate."""
-    small = _small_gates(z, gate)
-    if small is not None:
-        return small.halves_backward(grad_a, grad_b, grad, z, gate)
+    kernels = _half_kernels(z, gate)
+    if kernels is not None:
+        return kernels.halves_backward(grad_a, grad_b, grad, z, gate)
     heads, (own, other) = gate.size(0), gate.chunk(2, dim=1)
     grad_gate = torch.cat([head_weight_gradient(z, g, heads) for g in (grad_a, grad_b)], dim=1)
     head_matmul(grad_a, own.transpose(1, 2), onto=grad)

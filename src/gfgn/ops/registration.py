@@ -116,12 +116,14 @@ class Operator:
         self.library.register_autograd(padded, setup_context=setup_context)
 
     def __call__(self, *args: Any) -> Any:
-        if torch.compiler.is_compiling() or not is_plain(args[0]):
-            level = None if torch.compiler.is_compiling() else only_vmap_level()
+        compiling = torch.compiler.is_compiling()
+        if compiling or not is_plain(args[0]):
+            level = None if compiling else only_vmap_level()
             return self.registered(*args) if level is None else self._inside_vmap(level, args)
-        needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in args[: self.differentiable])
-        if needs_grad and self.function is not None:
-            return self.function.apply(*args)
+        if self.function is not None and torch.is_grad_enabled():
+            for x in args[: self.differentiable]:
+                if x.requires_grad:
+                    return self.function.apply(*args)
         return self.kernel(*args)
 
     def _inside_vmap(self, level: int, args: tuple[Any, ...]) -> Any:
@@ -185,8 +187,11 @@ def _eager_function(name: str, kernel: Callable[..., Any], context: Context, bac
         return out
 
     def padded(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        with _among(ctx.replicas):
+        if ctx.replicas == replicas():
             result = backward(ctx, *grads)
+        else:
+            with _among(ctx.replicas):
+                result = backward(ctx, *grads)
         return *result, *[None] * (arguments - len(result))
 
     return type(name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(padded)})

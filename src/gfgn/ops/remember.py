@@ -54,18 +54,18 @@ class Remembered(Generic[T]):
         It is computed without gradients, and outside of inference mode and functorch transforms, so that it can be
         used wherever it is needed next.
         """
-        key = *map(id, tensors), arguments, _stream(tensors[0])
-        states = tuple(map(_state, tensors))
+        key = *map(id, tensors), arguments, stream(tensors[0])
+        states = tuple(map(state_of, tensors))
         with self.lock:
             entry = self.entries.get(key)
             if entry is not None and entry.states == states and _same(entry.tensors, tensors):
                 self.entries.move_to_end(key)
-                if _is_captured(tensors[0]):  # by a CUDA graph, which keeps addresses but no memory
+                if is_captured(tensors[0]):  # by a CUDA graph, which keeps addresses but no memory
                     self.captured.setdefault(tensors[0], {})[key] = entry.value
                 return entry.value
         with outside_of_all_transforms(), torch.inference_mode(False), torch.no_grad():
             value = compute()
-        if _is_captured(tensors[0]):  # has no values before the CUDA graph runs
+        if is_captured(tensors[0]):  # has no values before the CUDA graph runs
             return value
         references = tuple(weakref.ref(tensor, lambda _: self._forget(key)) for tensor in tensors)
         with self.lock:
@@ -100,22 +100,25 @@ def _is_observable(x: Tensor) -> bool:
         return False
     if x.layout != torch.strided or x.requires_grad or is_wrapped(x) or x.is_inference():
         return False
-    return not _is_captured(x)
+    return not is_captured(x)
 
 
-def _is_captured(x: Tensor) -> bool:
+def is_captured(x: Tensor) -> bool:
     """Whether what is done with `x` now becomes part of a CUDA graph."""
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def _state(x: Tensor) -> Hashable:
+def state_of(x: Tensor) -> Hashable:
     """Changes when the content of the tensor does."""
     return in_place_version(x), x.data_ptr(), x.shape, x.stride(), x.dtype, x.device
 
 
-def _stream(x: Tensor) -> int:
-    """A value is computed once per CUDA stream: another stream would have to wait for it."""
-    return torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda else 0
+def stream(x: Tensor) -> int:
+    """A value is computed once per CUDA stream: another stream would have to wait for it.
+
+    0 under `torch.compile`, which cannot trace streams and runs on one.
+    """
+    return torch.cuda.current_stream(x.device).cuda_stream if x.is_cuda and not torch.compiler.is_compiling() else 0
 
 
 def _same(references: tuple[weakref.ref[Tensor], ...], tensors: Sequence[Tensor]) -> bool:

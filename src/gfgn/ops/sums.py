@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import reference
-from gfgn.ops.csr import Adjacency, unpack
+from gfgn.ops.csr import Adjacency, traced_per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.edges import source_ends, to_edges_op, to_nodes_op
 from gfgn.ops.registration import Tensors, empty_like, empty_rows, operator, save
@@ -39,7 +39,7 @@ def neighbor_sum(x: Tensor, graph: Adjacency, backend: str | None = None) -> Ten
 
 def neighbor_mean(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
     """`out_i = Σ_{j∈N(i)} x_j / |N(i)|`, 0 for nodes without neighbors; edge weights are ignored."""
-    return neighbor_sum(x, graph, backend) * _inverse_count(graph).to(x.dtype).unsqueeze(1)
+    return neighbor_sum(x, graph, backend) * inverse_count(graph).to(x.dtype).unsqueeze(1)
 
 
 def neighbor_max(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -66,7 +66,7 @@ def propagate_and_mean(x: Tensor, graph: Adjacency, backend: str | None = None) 
     backend = choose(x.device.type, x.dtype, backend, needs_reference(graph))
     if backend == "reference":
         return propagate(x, graph, backend), neighbor_mean(x, graph, backend)
-    return propagate_and_mean_op(x, *weighted_edges(graph), _inverse_count(graph), backend)
+    return propagate_and_mean_op(x, *weighted_edges(graph), inverse_count(graph), backend)
 
 
 def weighted_edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
@@ -74,7 +74,8 @@ def weighted_edges(graph: Adjacency) -> tuple[list[Tensor], list[Tensor]]:
     return [*graph.by_target, graph.norm], [*graph.by_source, graph.reverse_norm]
 
 
-def _inverse_count(graph: Adjacency) -> Tensor:
+@traced_per_graph
+def inverse_count(graph: Adjacency) -> Tensor:
     """`[N]`: one over the number of neighbors."""
     return graph.row_lengths.clamp(min=1).to(graph.norm.dtype).reciprocal()
 

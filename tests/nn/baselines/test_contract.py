@@ -13,6 +13,7 @@ BASELINES = {name: entry for name, entry in MODELS.items() if not entry.gated an
 every_model = pytest.mark.parametrize("name", BASELINES)
 replicated = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.replicas])
 inductive = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.inductive])
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 FACTS = {"num_nodes": NODES}
 SMALL = {"hidden": 8, "layers": 2, "heads": 2, "steps": 3, "key": 4, "value": 4, "pool": 4}
 
@@ -88,9 +89,11 @@ def test_bad_edges_are_named() -> None:
         model(features(), [[0], [1]])
 
 
-def test_compiled_models_take_edges_and_graphs() -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("name", ["sgc", "gat"])
+def test_compiled_models_take_edges_and_graphs(name: str, device: str) -> None:
     torch._dynamo.reset()
-    model, x, e, g = make("sgc").eval(), features(), edges(), graph()
+    model, x, e, g = make(name).eval().to(device), features().to(device), edges().to(device), graph().to(device)
     expected, compiled = model(x, g), torch.compile(model, backend="eager")
     for given in (g, e):
         torch.testing.assert_close(compiled(x, given), expected)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
+from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
 from gfgn.ops.csr import CSR, compress
@@ -44,6 +45,7 @@ def compile_instead_of_launching() -> None:
         return compiled
 
     JITFunction.run = run
+    CompiledKernel.__getitem__ = lambda self, grid: lambda *args, stream: None  # what was compiled before
     driver.set_active(NoDevice())
 
 
@@ -87,11 +89,14 @@ def compile_dense(width: int, heads: int) -> None:
     dense.copy_where(p, p, each > 0)
 
 
-def compile_products(depth: int, width: int, heads: int) -> None:
-    x, out = torch.zeros(10, heads * depth), torch.zeros(10, heads * width)
-    products.head_matmul(x, torch.zeros(heads, depth, width), out, add=True)
-    products.head_weight_gradient(x, out, heads)
-    products.row_sums(x)
+def compile_products(width: int, dtype: torch.dtype, heads: int) -> None:
+    z, gate = torch.zeros(10, heads * width, dtype=dtype), torch.zeros(heads, 2 * width, width, dtype=dtype)
+    _, mean, sigma = kernels.graph_gate(z, gate[:, :width], torch.ones(heads * width))
+    kernels.graph_gate_backward(z, gate[:, :width], torch.ones(heads * width), mean, sigma)
+    a, b = products.halves(z, gate)
+    products.halves_backward(a, b, z, z, gate)
+    products.head_matmul(z, gate[:, :width], z, add=True)
+    products.row_sums(products.head_weight_gradient(z, z, heads).view(heads, -1))
 
 
 def compile_building(num_nodes: int, dtype: torch.dtype, weighted: bool) -> None:
@@ -111,7 +116,8 @@ if __name__ == "__main__":
     compile_kernels(pattern(hub=True), 256, torch.float32, heads=8, shared_gate=False)
     compile_kernels(pattern(hub=False), 40, torch.bfloat16, heads=1, shared_gate=True)
     compile_dense(32, heads=8)  # the widest heads that have a kernel
-    compile_products(256, 256, heads=1)
-    compile_products(64, 64, heads=100)
+    compile_products(256, torch.float32, heads=1)
+    compile_products(8, torch.bfloat16, heads=8)
+    compile_products(64, torch.float32, heads=100)
     compile_building(10, torch.float32, weighted=False)
     compile_building(100_000, torch.float64, weighted=True)  # keys of 64 bits

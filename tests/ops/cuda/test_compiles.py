@@ -25,7 +25,9 @@ def test_every_kernel_compiles_and_fits(tmp_path: Path) -> None:
         *("_gather", "_join", "_edge_dot", "_softmax", "_softmax_backward"),
         *("_dropout", "_gated_neighbor", "_gated_neighbor_backward", "_adam", "_copy_where"),
         *("_make_keys", "_mark_entries", "_write_rows", "_find_opposites", "_transpose_rows", "_list_hubs"),
-        *("_add_weights", "_normalize", "_product", "_weight_gradient", "_row_sums"),
+        *("_add_weights", "_normalize"),
+        *("_product", "_weight_gradient", "_row_sums", "_halves", "_halves_backward", "_halves_gradient"),
+        *("_graph_gate", "_graph_gate_backward"),
     }
     operators = {one["OP"] for one in compiled if one["kernel"] == "_gather"}
     assert operators >= {"pair_forward", "pair_backward", "gated_forward", "gated_backward", "sparse_linear", "attend"}

@@ -94,6 +94,13 @@ def dense_kernels() -> Iterator[tuple[str, Case]]:
             f"head_weight_gradient, {name}",
             (lambda x, y, k=count: products.head_weight_gradient(x, y, k), (x, y), ()),
         )
+        yield f"halves, {name}", (products.halves, (x, gate), ())
+        yield f"halves_backward, {name}", (products.halves_backward, (*tensors, x, gate), ())
+        square = normal(count, width, width)
+        yield f"graph_gate, {name}", (gates.graph_gate, (x, square), (lam,))
+        saved = gates.graph_gate(x, square, lam)[1:]
+        backward = lambda g, w, *saved, lam=lam: gates.graph_gate_backward(g, w, lam, *saved)  # noqa: E731
+        yield f"graph_gate_backward, {name}", (backward, (y, square, *saved), ())
         yield f"head_matmul, {name}", (multiplied, (x, normal(count, width, width)), ())
         yield f"row_sums, {name}", (lambda x: products.row_sums(x).unsqueeze(0), (x,), ())
 

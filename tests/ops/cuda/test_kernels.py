@@ -449,11 +449,27 @@ def test_products_of_heads(rows: int, heads: int, depth: int, width: int) -> Non
     assert_close(products.row_sums(grad), grad.double().sum(0))
 
 
+@pytest.mark.parametrize(("rows", "heads", "d"), [(0, 2, 3), (1, 1, 1), (300, 3, 8), (70, 2, 70)])
+def test_halves_of_a_gate(rows: int, heads: int, d: int) -> None:
+    z, grad, grad_a, grad_b = (normal(rows, heads * d).requires_grad_() for _ in range(4))
+    gate = normal(heads, 2 * d, d).requires_grad_()
+    by_head = z.double().view(rows, heads, d).transpose(0, 1)
+    expected = [(by_head @ half.double()).transpose(0, 1).reshape(rows, heads * d) for half in gate.chunk(2, dim=1)]
+    found = products.halves(z.detach(), gate.detach())
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other.detach())
+    of_z, of_gate = torch.autograd.grad(expected, (z, gate), (grad_a.double(), grad_b.double()))
+    given = (x.detach().clone() for x in (grad_a, grad_b, grad, z, gate))
+    for one, other in zip(products.halves_backward(*given), (grad + of_z, of_gate), strict=True):
+        assert_close(one, other.detach())
+
+
 @pytest.mark.parametrize("rows", [7, 200])
 @pytest.mark.parametrize(("depth", "width"), [(8, 8), (64, 5), (20, 40)])
 def test_bits_of_a_head_do_not_depend_on_the_others(rows: int, depth: int, width: int) -> None:
     """Alone, and at any place among three and among nineteen heads."""
     x, weight, grad = normal(rows, 19 * depth), normal(19, depth, width), normal(rows, 19 * width)
+    gate = normal(19, 2 * depth, depth)
 
     def results(first: int, last: int) -> list[Tensor]:
         heads = last - first
@@ -462,7 +478,13 @@ def test_bits_of_a_head_do_not_depend_on_the_others(rows: int, depth: int, width
         out = torch.empty(rows, heads * width, device=DEVICE)
         products.head_matmul(part, weight[first:last], out, add=False)
         of_weight = products.head_weight_gradient(part, of_part, heads)
+        gates = gate[first:last]
+        a, b = products.halves(part, gates)
+        of_z, of_gate = products.halves_backward(a, b, a.clone(), part, gates)
         return [
+            a.view(rows, heads, depth),
+            of_z.view(rows, heads, depth),
+            of_gate.transpose(0, 1),
             out.view(rows, heads, width),
             of_weight.transpose(0, 1),
             products.row_sums(of_part).view(1, heads, width),

@@ -14,13 +14,14 @@ from torch import Tensor
 
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import aligned, checked, empty_result, launch, span
+from gfgn.ops.cuda.launch import cdiv, kernel, next_power_of_2
 from gfgn.ops.registration import replicas
 
 TILE = 16  # entries of a row that the softmax processes at a time
 WIDEST = 128  # columns of a head that are read at once; a wider head is read in parts
 
 
-@triton.jit(do_not_specialize=["rows", "segments", "columns", "heads"])
+@kernel(do_not_specialize=("rows", "segments", "columns", "heads"))
 def _edge_dot(
     q, k, out, entry, ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, columns, width, heads,
     HUBS: tl.constexpr, TILE: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr,
@@ -69,7 +70,7 @@ def _sum_of_tile(x):
     return _halve(_halve(_halve(_halve(x))))
 
 
-@triton.jit(do_not_specialize=["heads"])
+@kernel(do_not_specialize=("heads",))
 def _softmax(x, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
     """A program owns a row and `HEADS` heads: one pass over the entries for the sum, one for the results."""
     row = tl.program_id(0).to(tl.int64)
@@ -96,7 +97,7 @@ def _softmax(x, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
         tl.store(out + at, tl.exp(value - base) / denominator, mask=mask)
 
 
-@triton.jit(do_not_specialize=["heads"])
+@kernel(do_not_specialize=("heads",))
 def _softmax_backward(grad, alpha, out, ptr, heads, TILE: tl.constexpr, HEADS: tl.constexpr):
     """`α_e (g_e - Σ_k α_k g_k)` over the entries of a row."""
     row = tl.program_id(0).to(tl.int64)
@@ -133,14 +134,14 @@ def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tens
     out = torch.empty((entry.numel(), heads), dtype=q.dtype, device=q.device)
     if out.numel() == 0:
         return out
-    part = min(WIDEST, triton.next_power_of_2(width))
+    part = min(WIDEST, next_power_of_2(width))
     of_replica = heads // replicas()
-    group = min(max(1, WIDEST // part), triton.next_power_of_2(of_replica))
+    group = min(max(1, WIDEST // part), next_power_of_2(of_replica))
     segments = rows.seg_hub.numel()
     count = rows.ptr.numel() - 1
-    _edge_dot[(count + segments, triton.cdiv(heads, group))](
+    _edge_dot[(count + segments, cdiv(heads, group))](
         q, k, out, entry, *rows, count, segments, columns, width, heads,
-        HUBS=segments > 0, TILE=max(4, 512 // (group * part)), HEADS=group, WIDTH=part, PARTS=triton.cdiv(width, part),
+        HUBS=segments > 0, TILE=max(4, 512 // (group * part)), HEADS=group, WIDTH=part, PARTS=cdiv(width, part),
         ALIGNED=of_replica * width % 16 == 0, num_warps=1,
     )  # fmt: skip
     return out
@@ -165,7 +166,7 @@ def _by_row(kernel, inputs: tuple[Tensor, ...], rows: CSR) -> Tensor:
     heads = out.shape[1]
     # The tile is the same for any number of heads, and no multiplication is fused with an addition: among many heads a
     # head has the bits that it has alone, although other threads compute it.
-    group = min(32, triton.next_power_of_2(heads))
-    grid = (rows.ptr.numel() - 1, triton.cdiv(heads, group))
+    group = min(32, next_power_of_2(heads))
+    grid = (rows.ptr.numel() - 1, cdiv(heads, group))
     kernel[grid](*inputs, out, rows.ptr, heads, TILE=TILE, HEADS=group, num_warps=1, enable_fp_fusion=False)
     return out

@@ -4,18 +4,18 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from gfgn.ops.cuda.gates import gated_neighbor as gated_neighbor
 from gfgn.ops.cuda.gates import gated_neighbor_backward as gated_neighbor_backward
 from gfgn.ops.cuda.gather import checked, dropout_masks, hash_bits
+from gfgn.ops.cuda.launch import cdiv, kernel, next_power_of_2
 
 BLOCK = 1024
 
 
-@triton.jit(do_not_specialize=["columns"])
+@kernel(do_not_specialize=("columns",))
 def _dropout(x, out, key, threshold, scale, columns, width: tl.constexpr, SHARED: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -38,14 +38,14 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
     out = x.new_empty(rows, columns)
     if out.numel() == 0:
         return out
-    block = min(BLOCK, triton.next_power_of_2(columns))
-    grid = (rows, triton.cdiv(columns, block))
+    block = min(BLOCK, next_power_of_2(columns))
+    grid = (rows, cdiv(columns, block))
     masks = dropout_masks(keys, rate)
     _dropout[grid](x, out, *masks, columns, columns // keys.numel(), SHARED=shared, BLOCK=block)
     return out
 
 
-@triton.jit(do_not_specialize=["size", "replicas"])
+@kernel(do_not_specialize=("size", "replicas"))
 def _adam(
     p, grad, m, v, scale, decay, rate, correction, beta1, beta2, eps, size, replicas,
     inner: tl.constexpr, BLOCK: tl.constexpr,
@@ -70,10 +70,10 @@ def adam(p: Tensor, *rest: Tensor | float) -> None:
     if p.numel() == 0:
         return
     _, replicas, inner = p.shape
-    _adam[(triton.cdiv(p.numel(), BLOCK),)](p, *rest, p.numel(), replicas, inner=inner, BLOCK=BLOCK)
+    _adam[(cdiv(p.numel(), BLOCK),)](p, *rest, p.numel(), replicas, inner=inner, BLOCK=BLOCK)
 
 
-@triton.jit(do_not_specialize=["size", "replicas"])
+@kernel(do_not_specialize=("size", "replicas"))
 def _copy_where(source, target, chosen, size, replicas, inner: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     present = at < size
@@ -88,6 +88,6 @@ def copy_where(source: Tensor, target: Tensor, chosen: Tensor) -> None:
     if target.numel() == 0:
         return
     _, replicas, inner = target.shape
-    _copy_where[(triton.cdiv(target.numel(), BLOCK),)](
+    _copy_where[(cdiv(target.numel(), BLOCK),)](
         source, target, chosen.to(torch.int32), target.numel(), replicas, inner=inner, BLOCK=BLOCK
     )

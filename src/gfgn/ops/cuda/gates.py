@@ -11,7 +11,8 @@ from torch import Tensor
 from gfgn.ops import heads as plain
 from gfgn.ops.csr import CSR
 from gfgn.ops.cuda.gather import checked, launch, sigmoid
-from gfgn.ops.cuda.products import row_sums
+from gfgn.ops.cuda.launch import cdiv, kernel, next_power_of_2
+from gfgn.ops.cuda.products import partial_sums, row_sums
 from gfgn.ops.registration import replicas
 
 # --- pair level ---
@@ -72,6 +73,94 @@ def gated_propagate_backward(
     return outs
 
 
+# A program owns one head. It adds up the sums of blocks of rows, and reads `BLOCK` rows of the head's matrix at a time.
+
+
+@triton.jit
+def _total(sums, column, present, parts, columns, TILE: tl.constexpr, SIZE: tl.constexpr):
+    """The sum of all rows of `[parts, columns]` in these columns."""
+    total = tl.zeros([TILE, SIZE], tl.float32)
+    for start in range(0, parts, TILE):
+        part = start + tl.arange(0, TILE)
+        mask = (part < parts)[:, None] & present[None, :]
+        total += tl.load(sums + part.to(tl.int64)[:, None] * columns + column[None, :], mask=mask, other=0.0)
+    return tl.sum(total, 0)
+
+
+@kernel(do_not_specialize=("parts", "heads", "rows"))
+def _graph_gate(
+    sums, gate, lam, mean, sigma, s, parts, heads, rows,
+    d: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """The mean over rows, `σ` of its product with the head's matrix, and the gate."""
+    head = tl.program_id(0)
+    e = tl.arange(0, W)
+    score = tl.zeros([W], tl.float32)
+    for start in range(0, d, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        of_block = _total(sums, head * d + k, k < d, parts, heads * d, TILE, BLOCK) / rows
+        tl.store(mean + head * d + k, of_block, mask=k < d)
+        at = head.to(tl.int64) * (d * d) + k[:, None] * d + e[None, :]
+        weight = tl.load(gate + at, mask=(k < d)[:, None] & (e < d)[None, :], other=0.0).to(tl.float32)
+        score += tl.sum(of_block[:, None] * weight, 0)
+    opened = sigmoid(score)
+    tl.store(sigma + head * d + e, opened, mask=e < d)
+    limit = tl.load(lam + head * d + e, mask=e < d, other=0.0).to(tl.float32)
+    tl.store(s + head * d + e, limit * opened, mask=e < d)
+
+
+@kernel(do_not_specialize=("parts", "heads", "rows"))
+def _graph_gate_backward(
+    sums, gate, lam, mean, sigma, grad_mean, grad_gate, parts, heads, rows,
+    d: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """The gradients of `_graph_gate` for a row of `z`, which is the same for all of them, and for the matrix."""
+    head = tl.program_id(0)
+    e = tl.arange(0, W)
+    opened = tl.load(sigma + head * d + e, mask=e < d, other=0.0).to(tl.float32)
+    limit = tl.load(lam + head * d + e, mask=e < d, other=0.0).to(tl.float32)
+    slope = _total(sums, head * d + e, e < d, parts, heads * d, TILE, W) * limit * opened * (1.0 - opened)
+    for start in range(0, d, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        mask = (k < d)[:, None] & (e < d)[None, :]
+        at = head.to(tl.int64) * (d * d) + k[:, None] * d + e[None, :]
+        weight = tl.load(gate + at, mask=mask, other=0.0).to(tl.float32)
+        tl.store(grad_mean + head * d + k, tl.sum(weight * slope[None, :], 1) / rows, mask=k < d)
+        of_block = tl.load(mean + head * d + k, mask=k < d, other=0.0).to(tl.float32)
+        tl.store(grad_gate + at, of_block[:, None] * slope[None, :], mask=mask)
+
+
+def _graph_program(d: int) -> dict[str, int]:
+    """Sizes of a program, by the columns of a head alone."""
+    width = max(16, next_power_of_2(d))
+    return {"d": d, "W": width, "BLOCK": max(1, min(width, 4096 // width)), "TILE": max(1, min(32, 4096 // width))}
+
+
+def graph_gate(z: Tensor, gate: Tensor, lam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`s = λ σ(mean_i(z_i) W_s)`, the mean and `σ`, all `[1, heads·d]`, with the gate `[heads, d, d]`."""
+    (heads, _, d), columns = gate.shape, z.size(1)
+    mean, sigma, s = (torch.empty(1, columns, dtype=z.dtype, device=z.device) for _ in range(3))
+    sums = partial_sums(z.contiguous())
+    _graph_gate[(heads,)](
+        sums, gate.contiguous(), lam, mean, sigma, s, sums.size(0), heads, z.size(0), **_graph_program(d), num_warps=4
+    )
+    return s, mean, sigma
+
+
+def graph_gate_backward(
+    grad_s: Tensor, gate: Tensor, lam: Tensor, mean: Tensor, sigma: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of `graph_gate` for every row of `z`, `[1, heads·d]`, and for the gate; `grad_s` is `[N, heads·d]`,
+    to be summed."""
+    (heads, _, d), rows = gate.shape, grad_s.size(0)
+    grad_mean, grad_gate, sums = torch.empty_like(mean), torch.empty_like(gate), partial_sums(grad_s.contiguous())
+    _graph_gate_backward[(heads,)](
+        sums, gate.contiguous(), lam, mean, sigma, grad_mean, grad_gate, sums.size(0), heads, rows,
+        **_graph_program(d), num_warps=4,
+    )  # fmt: skip
+    return grad_mean, grad_gate
+
+
 # --- neighbor level: what follows the sums over neighbors ---
 #
 # A program owns a block of rows and the columns of as many heads as fit into `W` columns, each in 8, 16 or 32 of them,
@@ -129,7 +218,7 @@ def _lambdas(lam, block, heads, d: tl.constexpr, HEADS: tl.constexpr, W: tl.cons
     return tl.load(lam + column, mask=exists, other=0.0)[None, :]
 
 
-@triton.jit(do_not_specialize=["rows", "heads", "blocks"])
+@kernel(do_not_specialize=("rows", "heads", "blocks"))
 def _gated_neighbor(
     z, propagated, mean, gate, lam, out, rows, heads, blocks,
     d: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr, W: tl.constexpr,
@@ -146,7 +235,7 @@ def _gated_neighbor(
     tl.store(out + at, mine + s * (taken - mine), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "heads", "blocks", "plane", "steps"])
+@kernel(do_not_specialize=("rows", "heads", "blocks", "plane", "steps"))
 def _gated_neighbor_backward(
     grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,
     rows, heads, blocks, plane, steps,
@@ -199,8 +288,8 @@ def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, la
     z, propagated, mean, gate = checked(z, propagated, mean, gate)
     out = torch.empty_like(z)
     width, group, rows, warps = _neighbor_program(d)
-    blocks = triton.cdiv(heads, group)
-    _gated_neighbor[(blocks * triton.cdiv(z.size(0), rows),)](
+    blocks = cdiv(heads, group)
+    _gated_neighbor[(blocks * cdiv(z.size(0), rows),)](
         z, propagated, mean, gate, lam, out, z.size(0), heads, blocks,
         d=d, ROWS=rows, HEADS=group, W=width, num_warps=warps,
     )  # fmt: skip
@@ -217,10 +306,10 @@ def gated_neighbor_backward(
     grad, z, propagated, mean, gate = checked(grad, z, propagated, mean, gate)
     grad_z, grad_propagated, grad_mean = (torch.empty_like(z) for _ in range(3))
     width, group, rows, warps = _neighbor_program(d)
-    blocks = triton.cdiv(heads, group)
+    blocks = cdiv(heads, group)
     # Enough programs to fill a GPU with one replica, and no more partial sums than that needs.
-    steps = max(1, min(32, z.size(0) * triton.cdiv(heads // replicas(), group) // (rows * 1024)))
-    chunks = triton.cdiv(z.size(0), rows * steps)
+    steps = max(1, min(32, z.size(0) * cdiv(heads // replicas(), group) // (rows * 1024)))
+    chunks = cdiv(z.size(0), rows * steps)
     partial = torch.empty(chunks, *gate.shape, dtype=torch.float32, device=z.device)
     _gated_neighbor_backward[(blocks * chunks,)](
         grad, z, propagated, mean, gate, lam, grad_z, grad_propagated, grad_mean, partial,

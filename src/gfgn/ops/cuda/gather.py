@@ -22,6 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gfgn.ops.csr import CSR, SEGMENT
+from gfgn.ops.cuda.launch import cdiv, kernel, next_power_of_2
 from gfgn.ops.registration import replicas
 
 _SEGMENT = tl.constexpr(SEGMENT)
@@ -162,7 +163,7 @@ def aligned(stride, ALIGNED: tl.constexpr):
 
 # Triton would compile `columns` and `gate_stride` in by whether they are multiples of 16, which depends on the number
 # of replicas; instructions, and with them rounding, must depend on the columns of one replica alone: `ALIGNED`.
-@triton.jit(do_not_specialize=["rows", "segments", "plane", "group_blocks", "columns", "gate_stride", "group_width"])
+@kernel(do_not_specialize=("rows", "segments", "plane", "group_blocks", "columns", "gate_stride", "group_width"))
 def _gather(
     x0, x1, x2, y0, y1, y2, y3, y4, w0, w1, lam, key, threshold, scale, entry, out0, out1, out2, partial,
     ptr, idx, hub_rows, hub_ptr, seg_hub, rows, segments, plane, columns, width, gate_stride, group_width, group_blocks,
@@ -278,7 +279,7 @@ def _gather(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["plane", "columns", "gate_stride"])
+@kernel(do_not_specialize=("plane", "columns", "gate_stride"))
 def _join(
     partial, y0, y1, y2, y3, y4, lam, scale, out0, out1, out2, hub_rows, hub_ptr, plane, columns, width, gate_stride,
     OP: tl.constexpr, SAVE: tl.constexpr, SUMS: tl.constexpr, TILE: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -329,7 +330,7 @@ def plan(op: str, rows: CSR, dtype: torch.dtype, columns: int) -> Tile:
     pair = op.startswith("pair_")
     # Half the width on many nodes: the slab of columns that is being gathered then stays in the L2 cache.
     widest = full // 2 if pair and rows.ptr.numel() > 65_536 else full
-    block = max(full // 4, min(widest, triton.next_power_of_2(columns)))
+    block = max(full // 4, min(widest, next_power_of_2(columns)))
     lanes = full // block
     if pair:  # many tensors in registers: more tiles in flight would cost too much occupancy
         unroll = 1 if dtype != torch.float32 and lanes > 1 else 2
@@ -377,7 +378,7 @@ def launch(
     # A block inside one replica computes one hash per entry; with replicas narrower than half a block, one per element.
     by_column = dropout is not None and 2 * width <= tile.block
     group_width = width if dropout is not None and not by_column else columns
-    group_blocks = triton.cdiv(group_width, tile.block)
+    group_blocks = cdiv(group_width, tile.block)
     blocks = columns // group_width * group_blocks
     key, threshold, scale = dropout or (None, None, None)
     shape = (plane, columns, width, gate_stride)
@@ -388,7 +389,7 @@ def launch(
         LANES=tile.lanes, UNROLL=tile.unroll, BLOCK_D=tile.block, ALIGNED=of_replica % 16 == 0, num_warps=tile.warps,
     )  # fmt: skip
     if hubs:
-        _join[(hubs, triton.cdiv(columns, 32))](
+        _join[(hubs, cdiv(columns, 32))](
             partial, *_pad(own, 5), lam, scale, *_pad(outs, 3), rows.hub_rows, rows.hub_ptr, *shape,
             OP=op, SAVE=save, SUMS=sums, TILE=16, BLOCK_D=32, num_warps=1,
         )  # fmt: skip
