@@ -367,3 +367,19 @@ def test_a_saved_model_predicts_the_same(fitted: GFGNClassifier, tmp_path: Path)
     assert again.get_params() == fitted.get_params()
     assert again.history_ == fitted.history_
     np.testing.assert_allclose(again.smoothing_scores_, fitted.smoothing_scores_)
+
+
+def test_gfgn_plus(tmp_path: Path) -> None:
+    """Depth and level by validation; a deep one, with the running statistics of its batch norm, is saved and loaded."""
+    clf = GFGNClassifier("neighbor", model="gfgn-plus", **QUICK).fit(X, LABELS, edge_index=EDGES)
+    assert clf.best_params_["layers"] in (2, 8)
+    assert (clf.predict(X, edge_index=EDGES) == Y)[HIDDEN].mean() > 0.8
+    deep = GFGNClassifier("pair", model="gfgn-plus", num_layers=3, replicas=2, **QUICK)
+    deep.fit(X, LABELS, edge_index=EDGES)
+    assert (deep._members.model, deep.best_params_["layers"]) == ("gfgn-plus-pair", 3)
+    assert any(name.endswith("running_mean") for name in deep._members.states)
+    loaded = GFGNClassifier.load(deep.save(tmp_path / "model"))
+    assert np.array_equal(loaded.predict_proba(X, EDGES), deep.predict_proba(X, EDGES))
+    assert deep.transform(X, edge_index=EDGES).shape == (len(Y), 2 * 64)
+    with pytest.raises(ValueError, match="model must be 'gfgn' or 'gfgn-plus', got 'gcn'"):
+        GFGNClassifier(model="gcn").fit(X, LABELS, edge_index=EDGES)

@@ -31,7 +31,7 @@ def copy(saved: Path, tmp_path: Path) -> Path:
 
 def test_the_card_says_what_the_model_is(saved: Path) -> None:
     card = (saved / "README.md").read_text(encoding="utf-8")
-    assert "level `graph`, an ensemble of 2 networks" in card
+    assert "`gfgn-graph`, an ensemble of 2 networks" in card
     assert "`a`, `b`, `c`" in card
     assert "60 nodes" in card
     assert "## What the graph smooths" in card

@@ -436,6 +436,8 @@ NETWORKS: list[dict[str, Any]] = [
     {"hops": 3, "gate_range": "hops", "self_loops": True, "head": "propagated", "steps": 3, "jk": "max"},
     {"gate_range": "free", "hops": 2, "normalization": "row", "head": "propagated", "gate_form": "scalar"},
     {"gate_form": "constant", "head": "propagated", "steps": 2, "residual": True},
+    {"norm": "batch", "layers": 3},
+    {"norm": "batch", "residual": True, "head": "linear", "jk": "cat", "layers": 3},
 ]
 networks = pytest.mark.parametrize("options", NETWORKS, ids=lambda options: "-".join(options) or "default")
 
@@ -457,6 +459,10 @@ def test_residual_blocks_from_their_definition(options: dict[str, Any]) -> None:
     for layer, conv in enumerate(model.convs):
         out = conv(out, g)
         if layer < count:
+            if options.get("norm") == "batch":
+                norm = model.norms[layer]
+                deviation = out - norm.running_mean
+                out = deviation / (norm.running_var + 1e-5).sqrt() * norm.weight + norm.bias
             h = out.relu() + h if options.get("residual") and h is not None else out.relu()
             out = h
             if options.get("norm") == "layer":
@@ -523,6 +529,29 @@ def test_layer_norm_of_replicas_is_that_of_pytorch() -> None:
         torch.testing.assert_close(out[k], expected)
 
 
+def test_batch_norm_of_a_run_is_that_of_pytorch() -> None:
+    """Statistics over the nodes in training, running ones in evaluation, as the module itself trains with Adam."""
+    data = dimensions(32, degree=4, splits=1, seed=1)
+    options = (("layers", 3),)
+    replica = Replica(seed=3, lr=0.01, dropout=0.0, options=options)
+    [run] = train_replicas("gfgn-plus", data, [replica], max_epochs=4, best="last", keep_state=True)
+    entry = MODELS["gfgn-plus"]
+    model = seeded_module(entry, data, entry.settings("gfgn-plus", options, {}), 3).train()
+    adam = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    train, val, _ = data.splits[0]
+    for _ in range(4):
+        adam.zero_grad()
+        nn.functional.cross_entropy(model(data.x, data.graph)[train], data.y[train]).backward()
+        adam.step()
+    expected = {name: value for name, value in model.state_dict().items() if not name.endswith("tracked")}
+    assert run.state.keys() == expected.keys()
+    assert not torch.equal(expected["norms.0.running_var"], torch.ones(64))
+    for name, value in expected.items():
+        torch.testing.assert_close(run.state[name], value, rtol=1e-2, atol=1e-3, msg=name)
+    loss = nn.functional.cross_entropy(model.eval()(data.x, data.graph)[val], data.y[val])
+    assert run.history["val_loss"][-1] == pytest.approx(loss.item(), rel=1e-3)
+
+
 # --- the decay of gates -------------------------------------------------------------------------------------------
 
 
@@ -586,7 +615,7 @@ def test_a_strong_prior_returns_the_ungated_model(options: dict[str, Any]) -> No
         ({"gate_form": "matrix"}, "gate_form must be one of .* got 'matrix'"),
         ({"normalization": "max"}, "normalization must be one of 'symmetric', 'row', got 'max'"),
         ({"head": "mlp"}, "head must be one of 'conv', 'linear', 'propagated', got 'mlp'"),
-        ({"norm": "batch"}, "norm must be one of 'none', 'layer', 'length', got 'batch'"),
+        ({"norm": "group"}, "norm must be one of 'auto', 'none', 'layer', 'batch', 'length', got 'group'"),
         ({"jk": "cat"}, "head must be 'linear' or 'propagated' with jk='cat', which joins hidden layers, got 'conv'"),
         ({"heads": 3}, "heads must divide hidden_channels, got heads=3, hidden_channels=64"),
     ],

@@ -1,4 +1,4 @@
-"""`activate`, `sum_rows` and `expand_rows`: against PyTorch, derivatives, and bits that do not depend on a batch."""
+"""Functions for replicas: against PyTorch, derivatives, and bits that do not depend on a batch."""
 
 import pytest
 import torch
@@ -47,6 +47,18 @@ def test_derivatives_of_rows() -> None:
         assert torch.autograd.gradgradcheck(function, argument)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_standardize(rows: int) -> None:
+    x = torch.randn(rows, 3, dtype=torch.float64, requires_grad=True)
+    out, mean, var = ops.standardize(x)
+    torch.testing.assert_close(mean, x.mean(0, keepdim=True))
+    torch.testing.assert_close(var, x.var(0, correction=0, keepdim=True))
+    torch.testing.assert_close(out, (x - mean) / (var + 1e-5).sqrt())
+    if rows > 1:  # of one row, all is 0
+        assert torch.autograd.gradcheck(ops.standardize, x)
+        assert torch.autograd.gradgradcheck(ops.standardize, x)
+
+
 def test_without_a_batch_they_are_those_of_pytorch() -> None:
     x = torch.randn(5, 3)
     assert torch.equal(ops.activate(x, "tanh"), x.tanh())
@@ -63,7 +75,8 @@ def test_bits_do_not_depend_on_the_batch(rows: int, width: int) -> None:
         y = x + ops.expand_rows(bias, rows)
         for name in ACTIVATIONS:
             y = ops.activate(y, name)
-        return ops.sum_rows(y)
+        out, mean, var = ops.standardize(y)
+        return ops.sum_rows(y) + ops.sum_rows(out * x) + mean * var
 
     def results(first: int, last: int) -> list[torch.Tensor]:
         leaves = [value[first:last].clone().requires_grad_() for value in (x, bias)]

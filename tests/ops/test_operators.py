@@ -456,3 +456,9 @@ def test_replicas_save_what_their_gradients_need(backend: str, monkeypatch: pyte
     with torch.no_grad():
         torch.vmap(lambda x: ops.gated_pair(x, gate, graph, 1.0, backend))(z)
     assert calls == [True, False]
+
+
+def test_gradients_of_small_heads_are_contiguous() -> None:
+    """Compiled programs rely on the strides that the operator's fake promises; kernels pad small matrices."""
+    grad, x, weight = torch.randn(5, 16), torch.randn(5, 16), torch.randn(2, 8, 8)
+    assert all(result.is_contiguous() for result in dense.head_linear_gradient_op(grad, x, weight))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import yaml
 
-from gfgn.paper.open_page import gaps_to_best_baseline, share_at_cap
+from gfgn.paper.open_page import MARKS, PUBLISHED, gaps_to_best_baseline, share_at_cap
+from gfgn.paper.outputs import read_csv
 from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import load_study
 from gfgn.runs import read_runs
@@ -109,4 +110,15 @@ def test_the_open_protocol_treats_all_models_alike() -> None:
     assert {len(own) for own in study.models.values()} == {32}
     assert {study.plan(cell).stops()[0] for cell in study.all_cells()} == {30}
     assert (study.splits, study.seeds, study.configs) == (10, 10, {})
-    assert len(study.datasets) == 12
+    assert len(study.datasets) == 15
+
+
+def test_published_scores_stand_on_the_page_of_the_open_protocol() -> None:
+    from gfgn.paper.page import make_page
+
+    study = load_study("table1-open")
+    entries = read_csv(PUBLISHED)
+    assert {entry["dataset"] for entry in entries} <= set(study.datasets)
+    assert all(entry["mark"] in MARKS and entry["source"].startswith("https://") for entry in entries)
+    page = make_page(Results(study, []))
+    assert "| cornell | ACMII-GCN++ | 86.49 ± 6.73 | – | – | selected on test scores |" in page

@@ -266,3 +266,24 @@ def test_features_and_input_dropout_are_settings_of_all_models() -> None:
     assert changed.rows["gcn"][0].val != plain.rows["gcn"][0].val
     with pytest.raises(ValueError, match="features must be 'given' or 'normalized', got 'raw'"):
         compare(data, **settings, features="raw")
+
+
+def test_the_depth_of_gfgn_plus_is_chosen_on_validation(data: Dataset) -> None:
+    """Between its variants without tuning, as one of the drawn options with trials, and not if it is given."""
+    with Store(":memory:") as store:
+        comparison = compare(data, ["mlp", "gfgn-plus"], splits=2, store=store, **QUICK)
+        [stored] = read_comparisons(store)
+    variants = MODELS["gfgn-plus"].variants
+    candidates = comparison.selections["gfgn-plus"].candidates
+    assert len(candidates) == len(variants) == 2
+    assert "mlp" not in comparison.selections
+    assert stored.plan == comparison.plan
+    assert "gfgn-plus with the best layers (2, 8) on validation" in comparison.settings
+    deep = comparison.plan.plan("gfgn-plus").configurations[1]
+    assert (deep["layers"], deep["lr"], deep["weight_decay"]) == (8, 0.01, 0.0)
+    given = make_plan(data, ["gfgn-plus"], 2, lr=0.3, options={"gfgn-plus": {"layers": 4}}).plan("gfgn-plus")
+    assert {(each["layers"], each["lr"]) for each in given.configurations} == {(4, 0.3)}
+    drawn = make_plan(data, ["mlp", "gfgn-plus"], 2, trials=16)
+    shared, own = drawn.plan("mlp").configurations, drawn.plan("gfgn-plus").configurations
+    assert {each["layers"] for each in own} == {2, 8}
+    assert [each["lr"] for each in own] == [each["lr"] for each in shared]

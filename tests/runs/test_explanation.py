@@ -56,7 +56,7 @@ def test_the_run_is_chosen_by_validation_score(comparison: Comparison) -> None:
     row = choose_run(pretend(comparison, mlp=0.4, gfgn_pair=0.6))
     assert row is not None
     assert (row.model, row.replica.split, row.replica.seed) == ("gfgn-pair", 0, 0)
-    row = choose_run(pretend(comparison, mlp=0.8, gfgn_pair=0.6), "gfgn-")
+    row = choose_run(pretend(comparison, mlp=0.8, gfgn_pair=0.6), ("graph", "pair"))
     assert row is not None
     assert row.model == "gfgn-pair"
     row = choose_run(pretend(comparison, mlp=float("nan"), gfgn_graph=0.1))
@@ -245,3 +245,13 @@ def test_multilabel_data(data: Dataset) -> None:
     assert note is not None
     assert note["classes"]["multilabel"]
     assert note["extremes"]["most"][0]["nodes"][0]["class"] is None
+
+
+@pytest.mark.parametrize(("model", "kind"), [("gfgn-plus", "nodes"), ("gfgn-plus-pair", "edges")])
+def test_gates_of_gfgn_plus_are_explained(data: Dataset, model: str, kind: str) -> None:
+    with Store(":memory:") as store:
+        note = explain(store, data, compare(data, [model], splits=1, store=store, max_epochs=3))
+    assert note is not None
+    assert note["gated"]["model"] == model
+    assert note["features"]["level"] == ("pair" if kind == "edges" else "neighbor")
+    assert note["extremes"]["kind"] == kind

@@ -13,6 +13,8 @@ from gfgn.cli.app import Device, app, notes, stdout, user_errors
 from gfgn.cli.compare import Out, default_splits, print_files, train_and_report
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
+GRAPH_MODELS = ("gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")  # of gfgn.runs.advice, which imports PyTorch
+
 
 @app.command()
 @takes_graph
@@ -21,6 +23,9 @@ def advise(
     data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
     *,
     reading: ReadOptions,
+    models: Annotated[
+        str, typer.Option(help="Graph models (see `gfgn models`) or package.module:Class, separated by commas.")
+    ] = ",".join(GRAPH_MODELS),
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="10, or all if fewer")] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
     trials: options.Trials = None,
@@ -30,6 +35,7 @@ def advise(
     set_: options.Set = None,
     config: options.Config = None,
     write_config: options.WriteConfig = None,
+    trust_code: options.TrustCode = False,
     out: Out = Path("gfgn-advice"),
     device: Device = "auto",
     json: options.Json = False,
@@ -39,20 +45,22 @@ def advise(
     """Should you use a graph model here? Trivial, tabular and graph models over splits, and a verdict.
 
     Compares the majority class, logistic regression and gradient boosting on the features, label propagation on the
-    edges, an MLP, a GCN and the three levels of GFGN.
+    edges, an MLP and graph models: by default a GCN and the three levels of GFGN.
     """
     from gfgn.report.terminal import print_advice
-    from gfgn.runs.advice import MODELS, SPLITS, make_advice, suited_models
+    from gfgn.runs.advice import SPLITS, make_advice, suited_models
 
     start, console = time.perf_counter(), notes(quiet)
     with user_errors():
-        given = options.all_settings(context, set_)
-        settings = options.parse_settings(given, MODELS).arguments(max_epochs=epochs, class_weights=class_weights)
+        names, given = options.model_names(context, models, trust_code), options.all_settings(context, set_)
+        settings = options.parse_settings(given, ["mlp", *names]).arguments(
+            max_epochs=epochs, class_weights=class_weights
+        )
         if write_config is not None:
             options.write_config(context, write_config, given)
             return
         dataset = open_data(data, reading, console)
-        settings |= {"models": suited_models(dataset), "seeds": seeds, "trials": trials}
+        settings |= {"models": suited_models(dataset, names), "seeds": seeds, "trials": trials}
         settings |= {"splits": default_splits(dataset, splits, SPLITS)}
         outcome = train_and_report([dataset], [settings], out, device, console, minutes)
         advice = make_advice(dataset, outcome.comparisons[0])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gfgn.train import Status
 
 Level = StrEnum("Level", ["auto", "graph", "neighbor", "pair"])
+Kind = StrEnum("Kind", {"gfgn": "gfgn", "plus": "gfgn-plus"})
 CHECKPOINTS = "checkpoints"  # in the folder of the model, until it is finished
 VALIDATION = 0.2  # of the labelled nodes that are not for testing
 
@@ -37,6 +38,7 @@ def train(
     data: Annotated[str, typer.Argument(help="The path of a graph of your own, or a dataset (see `gfgn datasets`).")],
     *,
     reading: ReadOptions,
+    model: Annotated[Kind, typer.Option(help="gfgn-plus: GFGN+, its depth by validation.")] = Kind.gfgn,
     level: Annotated[Level, typer.Option(help="Level of the gates; auto: the best on validation.")] = Level.auto,
     replicas: Annotated[int, typer.Option(help="Number of networks, whose probabilities are averaged.")] = 5,
     test: Annotated[
@@ -70,6 +72,7 @@ def train(
             raise ValueError(f"--test must be at least 0 and below 1, got {test}")
         given = options.all_settings(context, set_)
         parameters = _parameters(given) | {"level": str(level), "replicas": replicas, "trials": trials}
+        parameters |= {"model": str(model)}
         parameters |= {"class_weights": class_weights, "device": device, "random_state": seed}
         parameters.setdefault("max_epochs", epochs)
         if write_config is not None:
@@ -99,7 +102,18 @@ def _parameters(given: list[str]) -> dict[str, Any]:
 
     from gfgn.estimator import GFGNClassifier
 
-    own = ("level", "replicas", "trials", "class_weights", "device", "random_state", "scale", "directed", "metric")
+    own = (
+        "level",
+        "model",
+        "replicas",
+        "trials",
+        "class_weights",
+        "device",
+        "random_state",
+        "scale",
+        "directed",
+        "metric",
+    )
     hints = typing.get_type_hints(GFGNClassifier.__init__)
     known = {name: kind for name, kind in hints.items() if name not in ("return", "val_fraction", *own)}
     values = {}
@@ -171,13 +185,15 @@ def _trials_in_time(
     dataset: Dataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
 ) -> int | None:
     """The number of trials per level that fits."""
+    from gfgn.estimator.classifier import model_name
     from gfgn.literal import literal
     from gfgn.runs import Store
     from gfgn.runs.budget import plan_in_time
     from gfgn.runs.text import count
     from gfgn.train.settings import choose_device
 
-    request = {"models": [f"gfgn-{level}" for level in levels], "splits": 1, "max_epochs": parameters["max_epochs"]}
+    models = [model_name(parameters["model"], level) for level in levels]
+    request = {"models": models, "splits": 1, "max_epochs": parameters["max_epochs"]}
     with Store(":memory:") as store, console.status("measuring the cost of an epoch of every level"):
         device = choose_device(parameters["device"])
         _, budget = plan_in_time(store, dataset, minutes, device, seeds=1 + parameters["replicas"], **request)

@@ -29,7 +29,7 @@ def _summary(content: dict[str, Any]) -> str:
     more = " and more" if len(content["classes"]["values"]) > 20 else ""
     return (
         f"# {content['facts'].get('name', 'Node classifier')}\n\n"
-        f"A Graph Feature Gating Network (level `{fitted['level_']}`, {networks}) that predicts "
+        f"A Graph Feature Gating Network (`{network['model']}`, {networks}) that predicts "
         f"{network['out_channels']} {kind} of the nodes of a graph: {names}{more}.\n\n"
         f"Made on {made['date'][:10]} with {versions}."
     )
@@ -56,7 +56,10 @@ def _scores(content: dict[str, Any]) -> str:
     for metric, value in facts.get("scores", {}).items():
         lines.append(f"| {facts['part']} ({facts['part_nodes']:,} nodes) | {TITLES[metric]} | {_number(value)} |")
     levels = ", ".join(f"{level} {_number(abs(score))}" for level, score in fitted["level_scores_"].items())
-    chosen = ", ".join(f"`{name}` {value:g}" for name, value in fitted["best_params_"].items())
+    chosen = ", ".join(
+        f"`{name}` {value if isinstance(value, str) else format(value, 'g')}"
+        for name, value in fitted["best_params_"].items()
+    )
     text = "\n".join(["## Scores", "", "| nodes | score | value |", "|---|---|--:|", *lines])
     if "classes" in facts:
         low, high = facts["accuracy_interval"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from collections.abc import Sequence
@@ -27,7 +28,9 @@ from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
 from gfgn.estimator.labels import draw_validation, read_labels, read_validation
 from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temperature, map_confidence, temper
 from gfgn.graph import Graph
+from gfgn.nn.registry import MODELS
 from gfgn.ops.features import take_rows
+from gfgn.runs.comparison import own_configurations
 from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.grid import Configuration, make_replica
 from gfgn.runs.record import DatasetRecord, Row
@@ -80,16 +83,18 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     """Classifies the nodes of a graph with Graph Feature Gating Networks.
 
     Nodes without a label (−1 or NaN in `y`) take part through their features and edges. A part of the labelled nodes
-    is for validation: the best epoch, the level and, with `trials`, the hyperparameters are chosen by it.
+    is for validation: the best epoch, the level, the depth of GFGN+ and, with `trials`, the hyperparameters are chosen
+    by it.
 
     Args:
         level: `"graph"`, `"neighbor"` or `"pair"`, see `gfgn.nn.GFGNConv`; `"auto"` trains all three and keeps the one
             with the best validation score.
+        model: `"gfgn"`, or `"gfgn-plus"` for GFGN+, see `gfgn.nn.GFGNPlus`.
         replicas: Number of networks, which are trained as one program. They differ in their seed and validation nodes,
             and their probabilities are averaged. The level is chosen by the first two; further networks train up to the
             later one of the best epochs of these.
         hidden_channels: Number of hidden units of all heads together; `heads` must divide it.
-        num_layers: Number of layers.
+        num_layers: Number of layers; by default two, and for GFGN+ two or eight by their validation score.
         heads: Number of gating heads of a hidden layer.
         lam: λ, the largest value of a gate.
         dropout: Dropout rate on the input of every layer.
@@ -117,7 +122,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         classes_: The classes in sorted order; the numbers of the labels for several labels per node.
         level_: The level of the networks.
         level_scores_: By level, the validation score that the choice went by.
-        best_params_: The hyperparameters, chosen or given.
+        best_params_: The hyperparameters, chosen or given; for GFGN+ with the number of layers.
         history_: One entry per network: `"train_loss"`, `"val_loss"` and `"val"`, one value per epoch.
         val_score_: Mean validation score of the networks.
         temperature_: Exponent of the calibration: probabilities are raised to the power `1 / temperature_`.
@@ -145,8 +150,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         level: str = "auto",
         replicas: int = 1,
         *,
+        model: str = "gfgn",
         hidden_channels: int = 64,
-        num_layers: int = 2,
+        num_layers: int | None = None,
         heads: int = 8,
         lam: float = 1.0,
         dropout: float = 0.5,
@@ -167,6 +173,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     ) -> None:
         self.level = level
         self.replicas = replicas
+        self.model = model
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
         self.heads = heads
@@ -264,17 +271,17 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         elif own.count > 1:
             way = Way(True, f"{dataset.name}: steps take samples, which {own.count} processes divide among them")
         else:
-            configuration = self._configuration()
+            configuration = self._configurations()[-1]  # the deepest
             together = min(self.replicas, FIRST, torch.get_num_threads()) if own.device == "cpu" else 1
-            model = "gfgn-pair" if self.level == "auto" else f"gfgn-{self.level}"
+            model = self._model("pair" if self.level == "auto" else self.level)
             way = choose_way(model, dataset, make_replica(configuration, 0, 0), own.device, together)
         if own.rank == 0:
             _logger.info(way.reason)
         if not way.sampled:
             return None
-        for name, none in (("trials", None), ("class_weights", False)):
+        for name, none in (("trials", None), ("class_weights", False), ("model", "gfgn")):
             if (value := getattr(self, name)) != none:
-                raise ValueError(f"{name} must be {none} for training on samples, got {value!r} ({way.reason})")
+                raise ValueError(f"{name} must be {none!r} for training on samples, got {value!r} ({way.reason})")
         return self.batch_size or BATCH_SIZE
 
     def _choose(self, fit: _Fit) -> tuple[list[Run], Configuration]:
@@ -284,20 +291,21 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         first = range(min(self.replicas, FIRST))
         levels, callback = LEVELS if self.level == "auto" else (self.level,), fit.callback or ProgressCallback()
         for level in levels:
-            callback.on_model_begin(fit.dataset.name, f"gfgn-{level}", len(first), 0)
-            configuration = self._tune(fit, level)
-            runs = self._train(fit, level, configuration, first, self.max_epochs)
-            score = float(np.mean([run.val for run in runs]))
-            # A lower loss decides between levels with the same score, which is frequent with few validation nodes.
-            rank = score - 1e-6 * float(np.mean([run.history["val_loss"][run.epoch] for run in runs]))
-            self.level_scores_[level] = score
-            if rank > best:
-                best, self.level_, chosen, found = rank, level, configuration, runs
+            configurations = self._tune(fit, level)
+            callback.on_model_begin(fit.dataset.name, self._model(level), len(first) * len(configurations), 0)
+            for configuration in configurations:
+                runs = self._train(fit, level, configuration, first, self.max_epochs)
+                score = float(np.mean([run.val for run in runs]))
+                # A lower loss decides between equal scores, which are frequent with few validation nodes.
+                rank = score - 1e-6 * float(np.mean([run.history["val_loss"][run.epoch] for run in runs]))
+                self.level_scores_[level] = max(score, self.level_scores_.get(level, score))
+                if rank > best:
+                    best, self.level_, chosen, found = rank, level, configuration, runs
         rest = range(first.stop, self.replicas)
         epochs = max(run.epoch for run in found) + 1
         runs = [*found, *self._train(fit, self.level_, chosen, rest, epochs)]
         for level in levels:
-            callback.on_model_end(fit.dataset.name, f"gfgn-{level}")
+            callback.on_model_end(fit.dataset.name, self._model(level))
         return runs, chosen
 
     def _train(
@@ -308,9 +316,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         config = TrainConfig(max_epochs, self.patience, class_weights=self.class_weights)
         if fit.batch_size is None:
             options = {"keep_state": True, "gates": False, "device": fit.device, **fit.reports(config)}
-            runs = train_replicas(f"gfgn-{level}", fit.dataset, replicas, **asdict(config), **options)
+            runs = train_replicas(self._model(level), fit.dataset, replicas, **asdict(config), **options)
         else:
-            runs = [self._train_on_samples(fit, f"gfgn-{level}", replica, config) for replica in replicas]
+            runs = [self._train_on_samples(fit, self._model(level), replica, config) for replica in replicas]
         for run in runs:
             if run.diverged:
                 raise ValueError(f"training diverged with lr={run.replica.lr}: use a smaller lr, or scale='standard'")
@@ -329,25 +337,38 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             reports["progress"](run)
         return run
 
-    def _configuration(self) -> Configuration:
-        """The given hyperparameters."""
-        given = {"lr": self.lr, "weight_decay": self.weight_decay, "dropout": self.dropout, "lam": self.lam}
-        return given | self._architecture()
+    def _model(self, level: str) -> str:
+        return model_name(self.model, level)
+
+    def _configurations(self) -> list[Configuration]:
+        """The given hyperparameters with every variant. One that is not the default wins over that of a variant."""
+        values = {"lr": self.lr, "weight_decay": self.weight_decay, "dropout": self.dropout, "lam": self.lam}
+        defaults = inspect.signature(type(self)).parameters
+        given = {name: value for name, value in values.items() if value != defaults[name].default}
+        return [values | variant | given | self._architecture() for variant in self._variants()]
 
     def _architecture(self) -> Configuration:
         # A learned bias, because the mean of a standardized feature, which the gates read, is 0.
-        return {"hidden": self.hidden_channels, "layers": self.num_layers, "heads": self.heads, "gate_bias": 0.0}
+        return {"hidden": self.hidden_channels, "heads": self.heads, "gate_bias": 0.0}
 
-    def _tune(self, fit: _Fit, level: str) -> Configuration:
-        """The given hyperparameters, or the best of `trials` random ones."""
+    def _variants(self) -> list[Configuration]:
+        """Depths, with what belongs to them; a single one if it is given."""
+        variants = [dict(variant) for variant in MODELS[self._model("graph")].variants] or [{"layers": 2}]
+        if self.num_layers is None:
+            return variants
+        shallower = [each for each in variants if each["layers"] <= self.num_layers] or variants
+        return [shallower[-1] | {"layers": self.num_layers}]
+
+    def _tune(self, fit: _Fit, level: str) -> list[Configuration]:
+        """The given hyperparameters with every variant, or the best of `trials` random ones."""
         if self.trials is None:
-            return self._configuration()
-        options = self._architecture()
-        configurations = [drawn | options for drawn in sample(SPACE, self.trials, fit.seed)]
+            return self._configurations()
+        drawn = own_configurations(self._variants(), sample(SPACE, self.trials, fit.seed), {}, drawn=True)
+        configurations = [each | self._architecture() for each in drawn]
         config = TrainConfig(self.max_epochs, self.patience, class_weights=self.class_weights)
         splits = range(min(len(fit.dataset.splits), FIRST))
-        search = (fit.store, fit.dataset, f"gfgn-{level}", configurations, splits, [fit.seed])
-        return successive_halving(*search, config=config, device=fit.device, callback=fit.callback).best
+        search = (fit.store, fit.dataset, self._model(level), configurations, splits, [fit.seed])
+        return [successive_halving(*search, config=config, device=fit.device, callback=fit.callback).best]
 
     def _keep(
         self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any], sampled: bool
@@ -355,8 +376,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         """Sets what `fit` has learned."""
         states = [run.state for run in runs if run.state is not None]
         names = ("hidden", "layers", "heads", "gate_bias")
+        kept = ("layers",) if self.model == "gfgn-plus" else ()
         self._members = Members(
-            model=f"gfgn-{self.level_}",
+            model=self._model(self.level_),
             in_channels=dataset.num_features,
             out_channels=dataset.num_classes,
             settings={name: configuration[name] for name in names},
@@ -367,7 +389,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self.classes_ = classes
         assert dataset.encoder is not None
         self.encoder_ = dataset.encoder
-        self.best_params_ = {name: value for name, value in configuration.items() if name not in names}
+        self.best_params_ = {name: value for name, value in configuration.items() if name not in names or name in kept}
         self.history_ = [run.history for run in runs]
         self.val_score_ = float(np.mean([run.val for run in runs]))
         read = sampled_neighbors(dataset, self.fanout) if sampled else dataset
@@ -397,7 +419,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _check_parameters(self) -> None:
         if self.level not in ("auto", *LEVELS):
             raise ValueError(f"level must be 'auto', 'graph', 'neighbor' or 'pair', got {self.level!r}")
-        for name in ("replicas", "trials", "batch_size"):
+        if self.model not in ("gfgn", "gfgn-plus"):
+            raise ValueError(f"model must be 'gfgn' or 'gfgn-plus', got {self.model!r}")
+        for name in ("replicas", "trials", "batch_size", "num_layers"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int | np.integer) or value < 1):
                 raise ValueError(f"{name} must be an integer, 1 or larger, got {value!r}")
@@ -576,6 +600,11 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             for name, text in rows.items()
         )
         return f"<table>{cells}</table>"
+
+
+def model_name(model: str, level: str) -> str:
+    """The name in the registry of `"gfgn"` or `"gfgn-plus"` with a level."""
+    return "gfgn-plus" if (model, level) == ("gfgn-plus", "neighbor") else f"{model}-{level}"
 
 
 def as_input(dataset: Dataset) -> Dataset:

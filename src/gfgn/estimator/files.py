@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from sklearn.base import BaseEstimator
+from torch import Tensor
 
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.files import atomic_write
@@ -28,6 +29,7 @@ from gfgn.estimator.card import model_card
 from gfgn.estimator.members import Members
 from gfgn.nn.registry import MODELS
 from gfgn.runs.record import versions
+from gfgn.train.program import is_running
 
 FORMAT, VERSION = "gfgn-classifier", 1
 SETTINGS, TENSORS, CARD = "model.json", "model.safetensors", "README.md"
@@ -155,7 +157,9 @@ def _pairs(curve: list[Any]) -> NDArray[Any]:
 def _check_tensors(members: Members) -> None:
     if members.model not in MODELS:  # a name such as package.module:Class would be code
         raise ModelError(f"{SETTINGS} must name a model of gfgn, got {members.model!r:.100}")
-    expected = {name: tuple(value.shape) for name, value in members.module.named_parameters()}
+    learned: dict[str, Tensor] = dict(members.module.named_parameters())
+    learned |= {name: value for name, value in members.module.named_buffers() if is_running(name)}
+    expected = {name: tuple(value.shape) for name, value in learned.items()}
     got = {name: tuple(value.shape[1:]) for name, value in members.states.items()}
     if expected != got or len({value.size(0) for value in members.states.values()}) != 1:
         raise ModelError(f"{TENSORS} must hold the parameters {expected}, got {got}")

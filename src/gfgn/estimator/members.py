@@ -64,7 +64,8 @@ class Members:
     @torch.no_grad()
     def logits(self, x: Tensor, graph: Graph, nodes: Tensor | slice = slice(None)) -> Tensor:
         """`[R, nodes, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
-        large = (x.size(0) + graph.num_edges > LARGE and graph.batch is None) or is_mapped(graph)
+        layered = isinstance(self.module, GFGN) and graph.batch is None
+        large = (layered and x.size(0) + graph.num_edges > LARGE) or is_mapped(graph)
         return torch.stack([out[nodes] for out in (self._outputs_layerwise if large else self._outputs)(x, graph)])
 
     @torch.no_grad()

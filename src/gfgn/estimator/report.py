@@ -13,12 +13,13 @@ from gfgn.data.files import replace_text
 from gfgn.data.mapped import is_mapped
 from gfgn.estimator.card import TITLES
 from gfgn.estimator.evaluation import Evaluation
+from gfgn.nn.registry import MODELS
 from gfgn.report.elements import folded, heading, soft, table
 from gfgn.report.explained import classes_section, curves, extremes_section
 from gfgn.report.features import features_section, write_features
 from gfgn.report.html import check_page, fill_page, links
 from gfgn.runs.comparison import in_words
-from gfgn.runs.explanation import Explained, explain_features, find_extremes, thinned
+from gfgn.runs.explanation import LOCAL, Explained, explain_features, find_extremes, thinned
 from gfgn.runs.text import count
 from gfgn.train.settings import fitting_threads
 from gfgn.train.task import make_task, with_sparse_features
@@ -33,7 +34,7 @@ def headline(classifier: GFGNClassifier) -> str:
     metric, scores = facts["metric"], facts["scores"]
     low, high = facts["accuracy_interval"]
     networks = "1 network" if len(classifier.history_) == 1 else f"{len(classifier.history_)} networks"
-    text = f"gfgn-{classifier.level_}, {networks}: accuracy {100 * scores['accuracy']:.1f}%"
+    text = f"{classifier._members.model}, {networks}: accuracy {100 * scores['accuracy']:.1f}%"
     text += f" [{100 * low:.1f}, {100 * high:.1f}] on {facts['part_nodes']:,} {facts['part']} nodes"
     if metric != "accuracy":
         text += f", {TITLES[metric]} {_score(metric, scores[metric])}"
@@ -87,11 +88,11 @@ def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict
     data, members = with_sparse_features(dataset), classifier._members
     network = copy.deepcopy(members.module).to(data.x.dtype)
     network.load_state_dict({name: value[0] for name, value in members.states.items()}, strict=False)
-    explained = Explained(members.model, dataset.metric, network.eval(), make_task(data, [0]))
+    level = MODELS[members.model].gate_level(members.settings.items())
+    explained = Explained(members.model, level, dataset.metric, network.eval(), make_task(data, [0]))
     with fitting_threads(dataset):
-        local = members.model in ("gfgn-neighbor", "gfgn-pair")
         features = explain_features(explained, dataset)
-        extremes = find_extremes(explained, dataset) if local else None
+        extremes = find_extremes(explained, dataset) if level in LOCAL else None
     write_features(features, folder / "gates.csv")
     return {
         "features-0": ("Features", features_section(features, dataset.metric, 0, 2, "gates.csv")),

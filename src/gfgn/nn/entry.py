@@ -60,6 +60,9 @@ class Model:
         parameters: The model's options by name; each is a keyword of `network`.
         gated: Whether the module has GFGN's gates: it has a λ, its `forward` takes `return_scores`, and the names
             of the parameters of gates, and of these alone, start with `gate`.
+        level: Of the gates, unless an option of that name says otherwise.
+        variants: Options and hyperparameters among which a run without tuning chooses on validation nodes; a random
+            search draws one of them for its options.
         inductive: Whether a trained model runs on graphs it has not seen.
         replicas: Whether it trains in batches of replicas; otherwise it trains on samples of the graph.
         needs: Properties of the data that `network` takes as keywords, such as `"num_nodes"`.
@@ -75,6 +78,8 @@ class Model:
     reference: str
     parameters: Mapping[str, Parameter]
     gated: bool = False
+    level: str = ""
+    variants: tuple[Mapping[str, Any], ...] = ()
     inductive: bool = True
     replicas: bool = True
     needs: tuple[str, ...] = ()
@@ -162,6 +167,15 @@ class Model:
                 raise ValueError(f"option {option!r} of {name} must be {expected}, got {value!r}")
         given = {option: value for option, value in given.items() if option not in applied}
         return defaults | given | {need: facts[need] for need in self.needs}
+
+    def gate_level(self, options: Iterable[tuple[str, Any]]) -> str:
+        """What has gates of its own in a run with these options: `"graph"`, `"neighbor"` or `"pair"`; empty if there
+        are no gates."""
+        given = {name: parameter.default for name, parameter in self.parameters.items()} | dict(options)
+        if not self.gated or given.get("hops") == 0:
+            return ""
+        shared = given.get("gate_range") == "free" or given.get("gate_form") == "constant"
+        return "graph" if shared else str(given.get("level", self.level))
 
     @property
     def fixed(self) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from gfgn.nn.baselines.graphsage import scale_to_length_one
 from gfgn.nn.conv import check_features, check_lam, check_positive, norm_dtype
 from gfgn.nn.levels import GATE_FORMS, LEVELS, Lam, add_bias, for_columns, pool_nodes
 from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear, two_maps
-from gfgn.ops.torch_internals import is_batched
+from gfgn.ops.torch_internals import is_batched, is_wrapped
 
 RANGES = ("mix", "hops", "free")
 NORMALIZATIONS = ("symmetric", "row")
 HEADS = ("conv", "linear", "propagated")
-NORMS = ("none", "layer", "length")
+NORMS = ("auto", "none", "layer", "batch", "length")
 JUMPING_KNOWLEDGE = ("none", "cat", "max")
 
 
@@ -291,7 +291,7 @@ class GFGNPlusConv(ResettableModule):
         hops, own = self.lin.weight.chunk(2)
         z, own = two_maps(x, hops, own, self.bias)
         gated, scores = self.gates(z, graph, return_scores)
-        return own + gated, scores
+        return add_to(own, gated), scores
 
     def _on_weights(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
         """Gates that all nodes share, applied to `W`: `x (W_o + W s_0) + P x (W s_1) + …`."""
@@ -304,8 +304,14 @@ class GFGNPlusConv(ResettableModule):
             hops, rest = scale_rows(hops, rest[0]), []
         z, out = two_maps(x, hops, own, self.bias)
         if self.gates.hops > 0:
-            out = out + ops.propagate(sum_of_hops(z, rest, graph) if rest else z, graph)
+            out = add_to(out, ops.propagate(sum_of_hops(z, rest, graph) if rest else z, graph))
         return out, torch.cat(gates, dim=1) if return_scores else None
+
+
+def add_to(x: Tensor, y: Tensor) -> Tensor:
+    """The sum, in the memory of `x`, of which there must be no other use, unless a program is compiled or batched."""
+    in_place = not torch.compiler.is_compiling() and not is_wrapped(x) and x.dtype == y.dtype
+    return x.add_(y) if in_place else x + y
 
 
 def scale_rows(weight: Tensor, s: Tensor) -> Tensor:
@@ -351,6 +357,31 @@ class LayerNorm(ResettableModule):
         return centered * repeat_columns(scale, width) * weight + bias
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """`(h − mean) / √(var + ε) ∘ γ + β` over the nodes, in evaluation mode with running means of both.
+
+    Among replicas, each has statistics of its own; see `gfgn.train.program`.
+    """
+
+    momentum: float
+    running_mean: Tensor
+    running_var: Tensor
+
+    def forward(self, input: Tensor) -> Tensor:
+        count = input.size(0)
+        if not (is_batched(input) or is_batched(self.weight)):
+            return super().forward(input)
+        if self.training:
+            out, mean, var = ops.standardize(input, self.eps)
+            unbiased = var * (count / max(count - 1, 1))
+            for running, value in ((self.running_mean, mean), (self.running_var, unbiased)):
+                running.copy_(running * (1 - self.momentum) + value.detach().view(-1) * self.momentum)
+            return out * ops.expand_rows(self.weight, count) + ops.expand_rows(self.bias, count)
+        scale = self.weight * (self.running_var + self.eps).rsqrt()
+        shift = self.bias - self.running_mean * scale
+        return input * ops.expand_rows(scale, count) + ops.expand_rows(shift, count)
+
+
 class LengthNorm(nn.Module):
     """Every row divided by its Euclidean length, as in GraphSAGE."""
 
@@ -362,6 +393,8 @@ def make_norm(name: str, channels: int) -> nn.Module:
     """A normalization of `NORMS`."""
     if name == "layer":
         return LayerNorm(channels)
+    if name == "batch":
+        return BatchNorm(channels)
     return LengthNorm() if name == "length" else nn.Identity()
 
 
@@ -369,7 +402,8 @@ class GFGNPlus(ResettableModule):
     """A network of `GFGNPlusConv` layers.
 
     A hidden layer is `h' = ReLU(conv(h))`, with `residual` `h' = h + ReLU(conv(norm h))` after the first; `norm` is
-    applied to the input of every layer but the first, and of the head. Dropout is applied to the same inputs. `level`,
+    applied to the input of every layer but the first, and of the head, batch norm between a layer and its ReLU:
+    `h' = h + ReLU(norm conv(h))`. Dropout is applied to the same inputs. `level`,
     `heads`, `lam`, `hops`, `own`, `gate_range`, `gate_form`, `gate_bias`, `self_loops` and `normalization` are those of
     `GFGNPlusConv`.
 
@@ -387,7 +421,9 @@ class GFGNPlus(ResettableModule):
         steps: Number of steps of the propagated head.
         alpha: α of the propagated head.
         residual: Whether layers add their input.
-        norm: `"none"`, `"layer"` (layer norm) or `"length"` (length 1), each of a node's hidden units.
+        norm: `"none"`, `"layer"` (layer norm) or `"length"` (length 1) of a node's hidden units, or `"batch"` (batch
+            norm), of each hidden unit over the nodes; `"auto"` is `"batch"` above two layers, which do not train well
+            without, and else `"none"`.
         jk: Jumping knowledge: the head reads the last layer (`"none"`), all of them side by side (`"cat"`) or their
             maximum (`"max"`).
         validate: See `GFGNPlusConv`.
@@ -421,7 +457,7 @@ class GFGNPlus(ResettableModule):
         steps: int = 10,
         alpha: float = 0.1,
         residual: bool = False,
-        norm: str = "none",
+        norm: str = "auto",
         jk: str = "none",
         validate: bool = True,
     ) -> None:
@@ -437,8 +473,10 @@ class GFGNPlus(ResettableModule):
             raise ValueError(
                 f"head must be 'linear' or 'propagated' with jk={jk!r}, which joins hidden layers, got 'conv'"
             )
+        if norm == "auto":
+            norm = "batch" if num_layers > 2 else "none"
         self.in_channels, self.level, self.validate = in_channels, level, validate
-        self.dropout, self.residual, self.jk = dropout, residual, jk
+        self.dropout, self.residual, self.norm, self.jk = dropout, residual, norm, jk
         self.propagation = (self_loops, normalization)
         num_hidden = num_layers - (head == "conv")
         options: dict[str, Any] = {"level": level, "lam": lam, "hops": hops, "own": own, "gate_range": gate_range}
@@ -446,10 +484,11 @@ class GFGNPlus(ResettableModule):
         options |= {"normalization": normalization, "validate": False}
         sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
         rates = [dropout if input_dropout is None else input_dropout, *[dropout] * (num_layers - 1)]
-        outputs = [(hidden_channels // heads, heads)] * num_hidden + [(out_channels, 1)] * (num_layers - num_hidden)
+        hidden: dict[str, Any] = {"out_channels": hidden_channels // heads, "heads": heads, "bias": norm != "batch"}
+        outputs = [hidden] * num_hidden + [{"out_channels": out_channels}] * (num_layers - num_hidden)
         self.convs = nn.ModuleList(
-            GFGNPlusConv(size, width, heads=count, dropout=rate, **options)
-            for size, rate, (width, count) in zip(sizes, rates, outputs, strict=True)
+            GFGNPlusConv(size, dropout=rate, **output, **options)
+            for size, rate, output in zip(sizes, rates, outputs, strict=True)
         )
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_hidden))
         joined = hidden_channels * (num_layers if jk == "cat" else 1)
@@ -488,8 +527,10 @@ class GFGNPlus(ResettableModule):
                 scores.append(layer_scores)
             x = out
             if layer < len(self.norms):
-                before = x.relu() if before is None or not self.residual else before + x.relu()
-                x = self.norms[layer](before)
+                norm = self.norms[layer]
+                x = (norm(x) if self.norm == "batch" else x).relu()
+                before = x if before is None or not self.residual else before + x
+                x = before if self.norm == "batch" else norm(before)
                 hidden.append(x)
         if self.lin is not None:
             x = self.lin(self._join(hidden), self.dropout)

@@ -1,4 +1,4 @@
-"""The models by name: the three levels of GFGN, GFGN+, an MLP, and the baselines of `gfgn.nn.baselines`.
+"""The models by name: the three levels of GFGN, those of GFGN+, an MLP, and the baselines of `gfgn.nn.baselines`.
 
 A model is a module that maps `(x, graph)` to logits. The dropout rate and λ may differ between the replicas of a batch:
 then `Model.build` gets tensors, which layers keep as attributes, see `gfgn.train.batch`. Unless its paper says
@@ -50,6 +50,7 @@ GFGN_MODELS = {
         "Jin et al., Graph Feature Gating Networks, CIKM 2021",
         GFGN_PARAMETERS,
         gated=True,
+        level=level,
     )
     for level in ("graph", "neighbor", "pair")
 }
@@ -80,8 +81,30 @@ PLUS_PARAMETERS = {
     "steps": Parameter(10, (5, 10, 20), "steps of the propagated head"),
     "alpha": Parameter(0.1, (0.1, 0.2, 0.5, 0.9), "α of its initial weights"),
     "residual": Parameter(False, (False, True), "whether layers add their input"),
-    "norm": Parameter("none", ("none", "layer", "length"), "normalization of hidden units, node by node"),
+    "norm": Parameter(
+        "auto",
+        ("auto", "none", "layer", "batch", "length"),
+        "normalization of hidden units; auto: batch above 2 layers",
+    ),
     "jk": Parameter("none", ("none", "cat", "max"), "how a head other than conv joins all layers; none for the last"),
+}
+
+
+# Shallow, or deep with the hyperparameters that depth needs: see the table of trials in docs/plus.md.
+PLUS_VARIANTS = (
+    {"layers": 2},
+    {"layers": 8, "lr": 0.01, "weight_decay": 0.0, "dropout": 0.2},
+)
+PLUS_MODELS = {
+    name: Model(
+        _gfgn_plus if level is None else partial(_gfgn_plus, level=level),
+        "gfgn, docs/plus.md",
+        {option: parameter for option, parameter in PLUS_PARAMETERS.items() if level is None or option != "level"},
+        gated=True,
+        level=level or "neighbor",
+        variants=PLUS_VARIANTS,
+    )
+    for name, level in {"gfgn-plus": None, "gfgn-plus-graph": "graph", "gfgn-plus-pair": "pair"}.items()
 }
 
 
@@ -99,7 +122,7 @@ HEAD_PARAMETERS = {
 MODELS: dict[str, Model] = {
     "mlp": Model(Lazy("gfgn.nn.mlp", "MLP"), "Rumelhart et al., Nature 1986", SIZES),
     **GFGN_MODELS,
-    "gfgn-plus": Model(_gfgn_plus, "gfgn, docs/plus.md", PLUS_PARAMETERS, gated=True),
+    **PLUS_MODELS,
     "gcn": Model(
         _baseline("gcn", "GCN"),
         "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",

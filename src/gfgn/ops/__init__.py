@@ -18,7 +18,7 @@ from gfgn.ops.gates import (
     pair_aggregate,
     pair_scores,
 )
-from gfgn.ops.invariant import activate, expand_rows, sum_rows
+from gfgn.ops.invariant import activate, expand_rows, standardize, sum_rows
 from gfgn.ops.random import keyed, keyed_functions
 from gfgn.ops.reference import compute_dtype
 from gfgn.ops.sparse import sparse_linear
@@ -55,6 +55,7 @@ __all__ = [
     "propagate",
     "propagate_and_mean",
     "sparse_linear",
+    "standardize",
     "sum_by_target",
     "sum_rows",
 ]

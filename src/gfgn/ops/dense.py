@@ -131,7 +131,8 @@ def head_linear_op(x: Tensor, weight: Tensor) -> Tensor:
 
 @operator(empty_like(1, 2), features=2, heads=(2,))
 def head_linear_gradient_op(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    return head_matmul(grad, weight.transpose(1, 2)), head_weight_gradient(x, grad, weight.size(0))
+    # Contiguous, as the fake says: the gradient may be a part of a larger, padded tensor.
+    return head_matmul(grad, weight.transpose(1, 2)), head_weight_gradient(x, grad, weight.size(0)).contiguous()
 
 
 @head_linear_op.gradient(save(0, 1, rest=2))

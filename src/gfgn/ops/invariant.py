@@ -37,6 +37,14 @@ def expand_rows(row: Tensor, count: int) -> Tensor:
     return expand_rows_op(row, count) if is_batched(row) else row
 
 
+def standardize(x: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor, Tensor]:
+    """`(x − mean) / √(var + ε)` with mean and variance over the rows of `[N, D]`, and these two, `[1, D]` each.
+
+    Among replicas, each has the bits that it has alone. The variance is divided by `N`.
+    """
+    return standardize_op(x.contiguous(), eps)
+
+
 # --- the operators --------------------------------------------------------------------------------
 
 
@@ -97,3 +105,27 @@ def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 @expand_rows_op.gradient(lambda ctx, inputs, output: None)
 def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return (sum_rows_op(grad.contiguous()),)
+
+
+@operator(lambda x, eps: (torch.empty_like(x), x.new_empty(1, x.size(1)), x.new_empty(1, x.size(1))), features=1)
+def standardize_op(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    count = max(x.size(0), 1)
+    mean = row_sums(x).to(x.dtype).div_(count)
+    out = x - mean
+    var = row_sums(out.square()).to(x.dtype).div_(count)
+    return out.mul_((var + eps).rsqrt()), mean.unsqueeze(0), var.unsqueeze(0)
+
+
+def _save_standardized(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[0], output[2])
+    ctx.eps = inputs[1]
+
+
+@standardize_op.gradient(_save_standardized)
+def _(ctx: Any, grad: Tensor, grad_mean: Tensor, grad_var: Tensor) -> tuple[Any, ...]:
+    out, var = ctx.saved_tensors
+    count = max(out.size(0), 1)
+    scale = (var + ctx.eps).rsqrt()
+    constant = (grad_mean - sum_rows_op(grad.contiguous()) * scale) / count
+    slope = (2 * grad_var / scale - sum_rows_op(grad * out) * scale) / count
+    return ((grad * scale).add_(constant).add_(out * slope),)  # no fused product and sum: bits could differ

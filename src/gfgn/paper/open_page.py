@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from gfgn.paper.markdown import Lines, number, section
+from gfgn.paper.outputs import read_csv
 from gfgn.runs.record import is_gfgn
 from gfgn.runs.results import Results
 from gfgn.runs.search import Choice, LogUniform, Space, Uniform
 from gfgn.runs.study import Cell
 from gfgn.runs.text import NONE, count, p_value
 from gfgn.train.statistics import average_ranks, difference, holm, paired_test, rank_intervals
+
+PUBLISHED = Path(__file__).with_name("published.csv")  # scores that papers report, with their sources
+PUBLISHED_BESIDE = "table1-open"  # the study whose page shows them
+MARKS = {
+    "test": "selected on test scores",
+    "splits": "other splits",
+    "masks": "three of ten masks",
+    "": "none known",
+}
 
 
 class Gap(NamedTuple):
@@ -67,6 +78,7 @@ def search_sections(results: Results, datasets: Sequence[str]) -> list[Lines]:
         _differences(results, datasets, gaps),
         _ranks(results, datasets),
         _caps(results, datasets),
+        *([_published(results, datasets)] if results.study.name == PUBLISHED_BESIDE else []),
     ]
 
 
@@ -173,6 +185,28 @@ def _caps(results: Results, datasets: Sequence[str]) -> Lines:
         rows.append([model, *cells, f"{100 * fmean(known):.1f}%" if known else NONE])
     words = f"The share of the runs of the chosen configuration that trained until the last of {cap:,} epochs."
     return section("## Runs at the cap", words, ["", *datasets, "all"], rows)
+
+
+def _published(results: Results, datasets: Sequence[str]) -> Lines:
+    """What papers report on these graphs, beside the best model here and GFGN+."""
+    rows = []
+    for entry in read_csv(PUBLISHED):
+        if entry["dataset"] not in datasets:
+            continue
+        means = {model: results[Cell(entry["dataset"], model)].mean for model in results.study.models}
+        known = {model: mean for model, mean in means.items() if mean is not None}
+        best = max(known, key=lambda model: known[model], default=None)
+        score = entry["score"] + (f" ± {entry['std']}" if entry["std"] else "")
+        ours = NONE if best is None else f"{number(known[best])} ({best})"
+        plus = number(known["gfgn-plus"]) if "gfgn-plus" in known else NONE
+        source = f"[{entry['paper']}]({entry['source']})"
+        rows.append([entry["dataset"], entry["model"], score, plus, ours, MARKS[entry["mark"]], source])
+    words = (
+        "Scores that papers report, copied and not measured here. The mark says what is known to differ from the "
+        "protocol of this page: the configuration was selected on test scores, or the splits are others or fewer."
+    )
+    heads = ["graph", "model", "published", "gfgn-plus here", "best here", "mark", "source"]
+    return section("## Published scores", words, heads, rows)
 
 
 def _halving(rungs: Sequence[int], configurations: int) -> str:

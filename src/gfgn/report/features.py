@@ -85,7 +85,7 @@ def _columns(metric: str, features: dict[str, Any]) -> tuple[list[dict[str, Any]
         {"label": f"gate, {level}", "values": values, "digits": 2} for level, values in features["gates"].items()
     ]
     levels = list(features["gates"])
-    own = features["model"].removeprefix("gfgn-")
+    own = features.get("level", features["model"].removeprefix("gfgn-"))  # stores of earlier versions lack the level
     columns.append({"label": "smoothness", "values": features["smoothness"], "digits": 2})
     drops = [None if value is None else round(factor * value, 4) for value in features["importance"]]
     columns.append({"label": f"importance{points}", "values": drops, "digits": 2 if points else 4})

@@ -16,9 +16,9 @@ from gfgn.data.files import atomic_write
 PAGE_WIDTH = 7.2
 """Width of a figure in inches."""
 
-# The palette of Okabe and Ito, extended by three colors of Tol's.
+# The palette of Okabe and Ito, extended by four colors of Tol's.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK = "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
-WINE, OLIVE, INDIGO = "#882255", "#999933", "#332288"
+WINE, OLIVE, INDIGO, VIOLET = "#882255", "#999933", "#332288", "#AA4499"
 INK, FAINT = "#1A1A1A", "#8C8C8C"
 
 STYLE: Any = {
@@ -59,6 +59,7 @@ MODEL_STYLES: dict[str, dict[str, Any]] = {
     "gfgn-graph": {"color": RED, "marker": "o"},
     "gfgn-neighbor": {"color": BLUE, "marker": "s"},
     "gfgn-pair": {"color": GREEN, "marker": "D"},
+    "gfgn-plus": {"color": VIOLET, "marker": "h"},
     "gcn": {"color": BLACK, "marker": "^", "linestyle": "--"},
     "gat": {"color": PINK, "marker": "v", "linestyle": "--"},
     "sgc": {"color": ORANGE, "marker": "<", "linestyle": "--"},

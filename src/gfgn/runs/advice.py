@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ from gfgn.runs.training import ProgressCallback
 from gfgn.runs.verdict import Verdict, judge
 from gfgn.train.catalog import CLASSICAL
 
-MODELS = (*CLASSICAL, "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+GRAPH_MODELS = ("gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
+MODELS = (*CLASSICAL, "mlp", *GRAPH_MODELS)
 SPLITS = 10
 
 
@@ -38,10 +40,10 @@ class Advice:
         return {**own, "statistics": statistics, "comparison": self.comparison.to_json()}
 
 
-def suited_models(dataset: Dataset) -> tuple[str, ...]:
-    """The models of `MODELS` that are for this kind of data."""
+def suited_models(dataset: Dataset, graph_models: Sequence[str] = GRAPH_MODELS) -> tuple[str, ...]:
+    """Those of the models without a graph, and of the given ones with it, that are for this kind of data."""
     suited = []
-    for model in MODELS:
+    for model in (*CLASSICAL, "mlp", *graph_models):
         entry = CLASSICAL.get(model)
         if entry is None or (
             (entry.multilabel or not dataset.multilabel) and (entry.inductive or not dataset.inductive)
@@ -53,6 +55,7 @@ def suited_models(dataset: Dataset) -> tuple[str, ...]:
 def advise(
     dataset: Dataset,
     splits: int | None = None,
+    graph_models: Sequence[str] = GRAPH_MODELS,
     *,
     store: Store | None = None,
     device: str = "cpu",
@@ -63,11 +66,12 @@ def advise(
 
     Args:
         splits: Number of splits; by default 10, or all if there are fewer.
+        graph_models: The models that read features and edges, see `gfgn.nn.find_model`.
         **settings: Those of `gfgn.runs.compare`.
     """
     count = min(SPLITS, max(1, len(dataset.splits))) if splits is None else splits
     options: dict[str, Any] = {"store": store, "device": device, "callback": callback, **settings}
-    return make_advice(dataset, compare(dataset, suited_models(dataset), count, **options))
+    return make_advice(dataset, compare(dataset, suited_models(dataset, graph_models), count, **options))
 
 
 def make_advice(dataset: Dataset, comparison: Comparison) -> Advice:

@@ -89,6 +89,7 @@ class _Cost:
     each: float
     epochs: bool  # whether `each` is an epoch
     halved: bool = True  # whether successive halving stops trials early
+    variants: int = 1  # that a single trial chooses from
 
     @classmethod
     def measure(cls, dataset: Dataset, plan: ComparisonPlan, model: str, device: str) -> _Cost:
@@ -97,13 +98,14 @@ class _Cost:
             start = time.perf_counter()
             fit_classical(model, dataset.to("cpu"), dataset.to("cpu").splits[0], plan.config.class_weights)
             return cls(time.perf_counter() - start, epochs=False)
-        replicas = make_replicas(model, plan.plan(model).configurations[:1], range(plan.splits))
+        variants = plan.plan(model).configurations
+        replicas = make_replicas(model, variants, range(plan.splits))
         sampled = is_sampled(model, replicas[0])
         replicas = replicas[:1] if sampled else replicas
         _seconds(dataset, model, replicas, WARM_UP, plan.config, device)
         short = _seconds(dataset, model, replicas, WARM_UP, plan.config, device)
         long = _seconds(dataset, model, replicas, WARM_UP + MEASURED, plan.config, device)
-        return cls(max(long - short, 0.0) / MEASURED / len(replicas), epochs=True, halved=not sampled)
+        return cls(max(long - short, 0.0) / MEASURED / len(replicas), True, not sampled, len(variants))
 
     def seconds(self, plan: ComparisonPlan, trials: int) -> float:
         """The estimated time for so many trials and the final seeds."""
@@ -111,6 +113,7 @@ class _Cost:
             return self.each * plan.splits
         length = plan.config.max_epochs
         tuning = halving_epochs(trials, length) if self.halved else trials * length
+        tuning *= self.variants if trials == 1 else 1
         return self.each * plan.splits * (tuning + (plan.seeds - 1) * length)
 
 

@@ -18,7 +18,7 @@ from gfgn.nn.registry import HIDDEN, MODELS, known_model
 from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
 from gfgn.runs.plan import Plan, read_from_store, run_plans
 from gfgn.runs.record import DatasetRecord, Row, count_codes, further_settings, is_gfgn
-from gfgn.runs.search import SPACE, Space, sample
+from gfgn.runs.search import SPACE, Choice, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store, damaged
 from gfgn.runs.training import Engine, Job, ProgressCallback
@@ -48,6 +48,7 @@ class ComparisonPlan:
     config: TrainConfig
     trials: int | None = None  # number of random configurations for successive halving; `None` without a search
     options: Mapping[str, Configuration] = field(default_factory=dict)  # by model, what its configurations all have
+    own: Mapping[str, Sequence[Configuration]] = field(default_factory=dict)  # by model, instead of `configurations`
 
     @property
     def tuned(self) -> bool:
@@ -56,8 +57,8 @@ class ComparisonPlan:
 
     def plan(self, model: str) -> Plan:
         """The runs of one model."""
-        own = self.options.get(model, {})
-        configurations = tuple(configuration | own for configuration in self.configurations)
+        given = self.options.get(model, {})
+        configurations = tuple(each | given for each in self.own.get(model, self.configurations))
         return Plan(model, configurations, self.splits, self.seeds, self.config, halving=self.trials is not None)
 
     @classmethod
@@ -166,10 +167,12 @@ class Comparison:
         length += "".join(f", {name} {_short(value)}" for name, value in further_settings(config).items())
         length += "".join(f"; {name} with {in_words(own, name)}" for name, own in plan.options.items())
         if not plan.tuned:
-            return f"{model} with {in_words(plan.configurations[0])}, {length}"
+            chosen = "".join(f"; {name} with the best {_varied(own)} on validation" for name, own in plan.own.items())
+            return f"{model} with {in_words(plan.configurations[0])}, {length}{chosen}"
         names = _ordered({name for configuration in plan.configurations for name in configuration})
         if plan.trials is not None:
             drawn = ", ".join(WORDS.get(name, name) for name in names)
+            drawn += "".join(f"; for {name} also {_varied(own)}" for name, own in plan.own.items())
             source = f"{plan.trials} random ones ({drawn}), of which successive halving stops the worse ones early"
         else:
             choices = {name: dict.fromkeys(each.get(name) for each in plan.configurations) for name in names}
@@ -225,11 +228,29 @@ def make_plan(
     fixed = {name: value for name, value in given.items() if value is not None}
     shared = [make_replica(SHARED | fixed).configuration]
     configurations = shared if grid is None else _distinct([configuration | fixed for configuration in grid])
+    networks = {model: known_model(model) for model in models}
+    varied = {
+        model: own_configurations(network.variants, configurations, fixed | options.get(model, {}), trials is not None)
+        for model, network in networks.items()
+        if network is not None and network.variants and (grid is None or trials is not None)
+    }
     record = DatasetRecord.of(dataset)
-    plan = ComparisonPlan(record, models, splits, seeds, tuple(configurations), config, trials, options)
+    plan = ComparisonPlan(record, models, splits, seeds, tuple(configurations), config, trials, options, varied)
     for model in models:
         plan.plan(model)  # checks the number of runs
     return plan
+
+
+def own_configurations(
+    variants: Iterable[Mapping[str, Any]], configurations: Sequence[Configuration], given: Configuration, drawn: bool
+) -> list[Configuration]:
+    """The configurations of a model with variants: each of those of all models with every variant or, if `drawn`, with
+    the options of one at random. What is `given` does not vary."""
+    own = _distinct({name: value for name, value in each.items() if name not in given} for each in variants)
+    if not drawn:
+        return [configuration | each for configuration in configurations for each in own]
+    draws = sample({"variant": Choice(tuple(range(len(own))))}, len(configurations))
+    return [own[draw["variant"]] | shared for shared, draw in zip(configurations, draws, strict=True)]
 
 
 def compare(
@@ -251,7 +272,8 @@ def compare(
         models: Names of the models, see `gfgn.nn.find_model`; of one's own: `package.module:Class`.
         trials: Number of random configurations to tune each model on, the same for all models. They train on every
             split with seed 0; successive halving stops the worse ones early, except for models that train on samples
-            of the graph. The one with the best mean validation score is trained with all seeds.
+            of the graph. The one with the best mean validation score is trained with all seeds. For a model with
+            variants (GFGN+: its depth), one of these is part of each; without trials, all of them are tried.
         grid: Configurations to tune each model on, such as `gfgn.runs.PAPER_GRID`; all of them are trained to the end.
         store: Where runs are kept; in memory by default.
         **settings: `lr`, `weight_decay`, `dropout` and `lam`, which all models share; those that are not given are
@@ -292,9 +314,10 @@ def _keep_plan(store: Store, plan: ComparisonPlan) -> None:
         name = f"{name} {fingerprint}"
     if name in notes:
         earlier = _stored_plan(store, name, notes[name])
-        if replace(earlier, models=plan.models, options=plan.options) == plan:
+        if replace(earlier, models=plan.models, options=plan.options, own=plan.own) == plan:
             models = tuple(dict.fromkeys((*plan.models, *earlier.models)))
-            plan = replace(plan, models=models, options={**earlier.options, **plan.options})
+            options, own = {**earlier.options, **plan.options}, {**earlier.own, **plan.own}
+            plan = replace(plan, models=models, options=options, own=own)
     store.note("comparison", name, asdict(plan))
 
 
@@ -330,7 +353,7 @@ def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
         selections={
             model: result.selection
             for model, result in complete.items()
-            if plan.tuned and result.selection and model not in CLASSICAL
+            if len(plan.plan(model).configurations) > 1 and result.selection and model not in CLASSICAL
         },
         incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
         explanation=explanation,
@@ -374,6 +397,14 @@ def in_words(configuration: Configuration, model: str | None = None) -> str:
     entry = known_model(model) if model else None
     names = [name for name in _ordered(configuration) if entry is None or name not in entry.ignored]
     return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in names)
+
+
+def _varied(configurations: Sequence[Configuration]) -> str:
+    """The options in which the configurations of a model with variants differ, as text."""
+    names = sorted({name for each in configurations for name in each if name not in WORDS})
+    return " and ".join(
+        f"{name} ({', '.join(dict.fromkeys(_short(c.get(name)) for c in configurations))})" for name in names
+    )
 
 
 def _ordered(names: Iterable[str]) -> list[str]:

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 FORMAT = 1  # of the note; a note of another format is computed again
 POINTS = 200  # of a training curve
 EXTREMES = 10  # nodes or edges at each end
-LOCAL = ("gfgn-neighbor", "gfgn-pair")  # the models with one gate per node or edge
+LOCAL = ("neighbor", "pair")  # the levels with one gate per node or edge
 REPEATS = (3, 10)  # fewest and most permutations per feature
 CANDIDATES = 100  # features of wide data whose importance is computed
 # Multiplications: of an epoch of a neighbor or pair gate by dimension, and of all predictions for the importance.
@@ -48,9 +48,10 @@ GATE_WORK, IMPORTANCE_WORK = 4 * 10**7, 6 * 10**10
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """A trained network of a model, how it is scored, and the nodes it is evaluated on."""
+    """A trained network of a model, the level of its gates, how it is scored, and the nodes it is evaluated on."""
 
     model: str
+    level: str
     metric: str
     network: nn.Module
     task: Task
@@ -90,7 +91,8 @@ class Again(Explained):
         assert run.state is not None
         network.load_state_dict(run.state, strict=False)  # buffers are no parameters
         network = network.to(device, data.x.dtype).eval()
-        return cls(row.model, row.metric, network, make_task(data, [row.replica.split]), row, run)
+        level = entry.gate_level(row.replica.options)
+        return cls(row.model, level, row.metric, network, make_task(data, [row.replica.split]), row, run)
 
 
 def explain(
@@ -112,7 +114,7 @@ def explain(
         A dictionary, see above, or `None` if no model of the comparison can be explained: models that train on samples
         of the graph or have no network cannot.
     """
-    best, gated, local = (choose_run(comparison, kind) for kind in ("", "gfgn-", LOCAL))
+    best, gated, local = (choose_run(comparison, levels) for levels in (None, LEVELS, LOCAL))
     if best is None:
         return None
     ids = () if dataset.node_ids is None else dataset.node_ids
@@ -128,14 +130,14 @@ def explain(
     return store.notes(EXPLANATION)[dataset.name]
 
 
-def choose_run(comparison: Comparison, kind: str | tuple[str, ...] = "") -> Row | None:
-    """The first run of the model with the best mean validation score, among those that can be explained and whose name
-    starts with `kind`."""
+def choose_run(comparison: Comparison, levels: Sequence[str] | None = None) -> Row | None:
+    """The first run of the model with the best mean validation score, among those that can be explained; with `levels`,
+    among those with gates of one of these."""
     able = [
         rows
         for model, rows in comparison.rows.items()
-        if model.startswith(kind)
-        and model in MODELS
+        if model in MODELS
+        and (levels is None or MODELS[model].gate_level(rows[0].replica.options) in levels)
         and not is_sampled(model, rows[0].replica)
         and not any(row.diverged for row in rows)
     ]
@@ -212,8 +214,7 @@ def explain_features(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     count = len(groups) if dataset.num_features <= MAX_DIMENSIONS else min(len(groups), CANDIDATES)
     count = min(count, max(2, IMPORTANCE_WORK // (work * REPEATS[0])))
     repeats = min(max(REPEATS[0], IMPORTANCE_WORK // (work * count)), REPEATS[1])
-    level = explained.model.removeprefix("gfgn-")
-    chosen = _candidates(explained, groups, gates.get(level, gates.get(LEVELS[0])), count)
+    chosen = _candidates(explained, groups, gates.get(explained.level, gates.get(LEVELS[0])), count)
     part = explained.task.val
     drops = permutation_importance(lambda x: explained.score(part, x), part.x, [groups[k] for k in chosen], repeats)
     importance: list[float | None] = [None] * dataset.num_features
@@ -224,6 +225,7 @@ def explain_features(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     truth = dataset.smooth_dimensions
     return {
         "model": explained.model,
+        "level": explained.level,
         "names": list(dataset.feature_names),
         "source": source,
         "gates": {level: _rounded(values) for level, values in gates.items()},
@@ -300,7 +302,7 @@ def _variance(x: Tensor) -> Tensor:
 def find_extremes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     """The nodes (neighbor level) or edges (pair level) with the highest and the lowest first-layer gate, averaged over
     hidden units. Nodes without neighbors do not count."""
-    pairs = explained.model == "gfgn-pair"
+    pairs = explained.level == "pair"
     data = with_sparse_features(dataset.to(explained.task.val.y.device))
     _, scores = explained.network(data.x, data.graph, return_scores=True)
     gates, graph = scores[0].mean(1), data.graph

@@ -38,6 +38,11 @@ class State(NamedTuple):
     buffers: dict[str, Tensor]
 
 
+def is_running(name: str) -> bool:
+    """Whether a buffer is a statistic that training updates, such as the mean of a batch norm."""
+    return name.rpartition(".")[2].startswith("running_")
+
+
 class Program:
     """A model with its own parameters `settings`, vectorized over replicas; `data` has its sizes."""
 
@@ -59,8 +64,11 @@ class Program:
 
     def initial(self, seed: int) -> State:
         """The initial values of a replica, on the CPU."""
-        module = seeded_module(self.model, self._data, self._settings, seed)
-        return State({name: value.detach().to(self._data.x.dtype) for name, value in module.named_parameters()}, {})
+        module = seeded_module(self.model, self._data, self._settings, seed).to(self._data.x.dtype)
+        return State(
+            {name: value.detach() for name, value in module.named_parameters()},
+            {name: value for name, value in module.named_buffers() if is_running(name)},
+        )
 
     def is_by_feature(self, shape: Sequence[int]) -> bool:
         """Whether a weight multiplies sparse features: that product reads it feature by feature."""
@@ -82,12 +90,14 @@ class Program:
         self.module.train(training)
         options = {"return_scores": True} if scores else {}
 
-        def one(parameters: dict[str, Tensor], own: dict[str, Tensor]) -> Any:
+        buffers = {name: value.clone() for name, value in state.buffers.items()}  # training changes them in place
+
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], own: dict[str, Tensor]) -> Any:
             with self._set(own), keyed(own["key"]):
-                out = functional_call(self.module, parameters, (part.x, part.graph), options)
+                out = functional_call(self.module, parameters | buffers, (part.x, part.graph), options)
             return (out[0], out[1][0]) if scores else out
 
-        return torch.vmap(one)(state.parameters, own), {}
+        return torch.vmap(one)(state.parameters, buffers, own), buffers
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         """Why steps on these parts cannot be captured as CUDA graphs; empty if they can."""
