@@ -242,6 +242,17 @@ def large() -> str:
     return markdown(["stage", "time", "peak of private memory", "with pages of files"], rows)
 
 
+def epoch() -> str:
+    rows = []
+    for machine, problem in problems("epoch"):
+        steps = f"{problem.get('steps', 1)} of {1000 * problem.get('step_seconds', problem['epoch_seconds']):,.0f} ms"
+        memory = f"{problem['peak_mib'] / 1024:.1f} GiB"
+        rows.append(
+            [f"{problem['level']}, {machine}", problem["way"], f"{problem['epoch_seconds']:.3g} s", steps, memory]
+        )
+    return markdown(["level", "way", "epoch", "steps", "peak memory of the GPU"], rows)
+
+
 def sampled() -> str:
     by_level: dict[str, dict[str, Row]] = {}
     for _, problem in problems("sampled"):
@@ -270,6 +281,7 @@ def layerwise() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "batch-invariance": batch_invariance,
+    "epoch": epoch,
     "large": large,
     "layer": layer,
     "layer-forms": layer_forms,
