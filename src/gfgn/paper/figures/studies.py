@@ -28,6 +28,7 @@ FAMILIES = {  # of models, one row of panels each in the figure of noise
 }
 LAMBDAS = (0, 0.5, 1, 2, 4, 6, 10)  # ticks
 DIFFERENCES = (-40, -10, -5, -2, 0, 2, 5, 10)  # ticks, in points
+CHANGES = (-20, -5, -2, 0, 2, 5)  # ticks of narrow panels
 LINEAR = 2.0  # up to this difference, in points, the axis of differences is linear
 SEEDS = 1_000  # more than a study has, to tell apart the runs of its draws
 PUBLISHED = "published"  # the first row of a figure of variants
@@ -207,13 +208,15 @@ def _line(axes: Axes, summaries: Mapping[float, Summary], model: str) -> None:
 
 
 def variants_figure(gaps: Sequence[Gap], models: Sequence[str]) -> Figure:
-    """Draws the changes, in the order of the rows: one panel per dataset and one row per variant with all `models`."""
+    """Draws the changes, in the order of the rows: one panel per dataset and one row per variant with all `models`.
+
+    Where changes differ much in size, the axis is logarithmic beyond a few points.
+    """
     rows, datasets = (list(dict.fromkeys(getattr(gap, name) for gap in gaps)) for name in ("variant", "dataset"))
-    step = 0.7 / max(1, len(models))
+    step, wide = 0.7 / max(1, len(models)), max(abs(gap.mean) for gap in gaps) > 2 * CHANGES[-1]
     with styled():
-        height = 1.0 + len(rows) * (0.1 + 0.085 * len(models))
-        figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
-        panels: list[Axes] = list(figure.subplots(1, len(datasets), squeeze=False, sharex=True, sharey=True)[0])
+        height = 0.45 + len(rows) * (0.1 + 0.085 * len(models))
+        figure, panels = _panels(len(datasets), 5, height, sharex=True)
         for axes, dataset in zip(panels, datasets, strict=True):
             axes.axvline(0, color=INK, linewidth=0.8)
             for row in range(0, len(rows), 2):
@@ -223,6 +226,8 @@ def variants_figure(gaps: Sequence[Gap], models: Sequence[str]) -> Figure:
                     offset = (models.index(gap.model) - (len(models) - 1) / 2) * step
                     _gap(axes, gap, rows.index(gap.variant) + offset)
             axes.grid(axis="x")
+            if wide:
+                _difference_axis(axes, CHANGES)
             _rows(axes, title_of(dataset), rows, 0.5)
         label = "change of test accuracy from the standard, points, with 95% interval over splits"
         figure.supxlabel(label, fontsize="medium")
@@ -258,17 +263,11 @@ def table_figure(points: Sequence[Point], published: Mapping[str, Mapping[str, f
     """
     datasets, models = _names(points)
     several = len({point.split for point in points}) > 1 and not all(map(is_gfgn, models))
-    columns = min(3, len(datasets))
-    rows = math.ceil(len(datasets) / columns)
     with styled():
-        height = 0.75 + rows * (0.45 + 0.145 * len(models))
-        figure = Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=several).ravel().tolist()
-        for axes, dataset in zip(panels, datasets, strict=False):
+        figure, panels = _panels(len(datasets), 3, 0.45 + 0.145 * len(models), sharex=several)
+        for axes, dataset in zip(panels, datasets, strict=True):
             (_differences if several else _forest)(axes, points, published, dataset)
-        for axes in panels[len(datasets) :]:
-            axes.axis("off")
-        label_panels(panels[: len(datasets)] if len(datasets) > 1 else [])
+        label_panels(panels if len(datasets) > 1 else [])
         words = "test score minus that of the best baseline, which the title of a panel names, points"
         label = words if several else "test score, %"
         figure.supxlabel(label, fontsize="medium")
@@ -302,10 +301,7 @@ def _differences(
     axes.plot([], [], "o-", color=BLACK, markersize=3.6, linewidth=1.6, label="measured, with 95% interval")
     if any(point.dataset in published.get(point.model, {}) for point in points):
         axes.plot([], [], label="published, to the best published baseline", **HOLLOW)
-    axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
-    axes.set_xticks(DIFFERENCES, [f"{tick}".replace("-", "−") for tick in DIFFERENCES])
-    axes.set_xticks([], minor=True)
-    axes.tick_params(axis="x", labelsize=6)
+    _difference_axis(axes, DIFFERENCES)
     axes.grid(axis="x")
     axes.grid(axis="y", alpha=0.12)
     against = "" if best is None else f": {title_of(best)} {means[best]:.1f}"
@@ -344,6 +340,25 @@ def _forest(axes: Axes, points: Sequence[Point], published: Mapping[str, Mapping
 
 
 # --- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _panels(count: int, columns: int, height: float, sharex: bool) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels of a height in at most as many columns, with room for a legend and a label."""
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(PAGE_WIDTH, 0.75 + rows * height), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=sharex).ravel().tolist()
+    for axes in panels[count:]:
+        axes.axis("off")
+    return figure, panels[:count]
+
+
+def _difference_axis(axes: Axes, ticks: Sequence[int]) -> None:
+    """Differences in points on an axis that is logarithmic beyond `LINEAR`."""
+    axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
+    axes.set_xticks(ticks, [f"{tick}".replace("-", "−") for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.tick_params(axis="x", labelsize=6)
 
 
 def _rows(axes: Axes, title: str, names: Sequence[str], margin: float) -> None:
