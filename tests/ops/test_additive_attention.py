@@ -37,16 +37,16 @@ def expected(given: list[Tensor], g: Graph, kept: Tensor | None = None) -> tuple
     return reference.additive_attention(z, weight, kept, g.by_target, SLOPE), leaves
 
 
-def close(ours: Tensor, truth: Tensor) -> None:
+def assert_near(ours: Tensor, truth: Tensor) -> None:
     low = ours.dtype == torch.float32
     torch.testing.assert_close(ours.double(), truth, rtol=1e-4 if low else 1e-7, atol=1e-5 if low else 1e-7)
 
 
 def assert_gradients(out: Tensor, given: list[Tensor], truth: Tensor, leaves: list[Tensor]) -> None:
-    close(out, truth)
+    assert_near(out, truth)
     ours, want = (torch.autograd.grad((y * y).sum(), xs) for y, xs in ((out, given), (truth, leaves)))
     for a, b in zip(ours, want, strict=True):
-        close(a, b)
+        assert_near(a, b)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -55,7 +55,7 @@ def test_values_and_gradients(backend: str, directed: bool) -> None:
     g, given = graph(directed=directed, device=device_for(backend)), inputs(backend)
     assert_gradients(additive_attention(*given, g), given, *expected(given, g))
     with torch.no_grad():
-        close(additive_attention(*given, g), expected(given, g)[0])
+        assert_near(additive_attention(*given, g), expected(given, g)[0])
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.6])
@@ -101,7 +101,7 @@ def test_replicas_with_the_same_features(backend: str) -> None:
     _, source, target = inputs(backend, replicas=2, seed=1)
     out = torch.vmap(lambda s, t: additive_attention(given[0], s, t, g))(source, target)
     for r in range(2):
-        close(out[r], expected([given[0], source[r], target[r]], g)[0])
+        assert_near(out[r], expected([given[0], source[r], target[r]], g)[0])
 
 
 def test_second_derivatives(backend: str) -> None:

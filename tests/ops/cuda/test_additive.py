@@ -51,7 +51,7 @@ def inputs(graph: Graph, heads: int, width: int, size: float = 1.0) -> tuple[Ten
     return normal(nodes, heads * width), normal(heads, width, 2) * size / width**0.5, normal(nodes, heads * width)
 
 
-def check(graph: Graph, heads: int, width: int, size: float = 1.0) -> None:
+def assert_equals_reference(graph: Graph, heads: int, width: int, size: float = 1.0) -> None:
     given = inputs(graph, heads, width, size)
     out, grads = run(graph, *given)
     truth, expected = exact(graph, *given, None)
@@ -69,19 +69,19 @@ def check(graph: Graph, heads: int, width: int, size: float = 1.0) -> None:
     ],
 )
 def test_values_and_gradients(name: str, heads: int, width: int) -> None:
-    check(GRAPHS[name](), heads, width)
+    assert_equals_reference(GRAPHS[name](), heads, width)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 4, 8), (2, 2, 2, 8), (4, 1, 1, 8)])
 def test_other_tile_shapes(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(additive, "plan", lambda *_: additive.Tile(*shape))
-    check(random_graph(), 3, 6)
+    assert_equals_reference(random_graph(), 3, 6)
 
 
 def test_scores_far_apart() -> None:
     """Without the largest score subtracted, the exponential would overflow; a segment must be scaled to another's."""
     for graph in (random_graph(), long_graph()):
-        check(graph, 2, 4, size=40.0)
+        assert_equals_reference(graph, 2, 4, size=40.0)
 
 
 def test_low_precision() -> None:
