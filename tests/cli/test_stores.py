@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gfgn import GFGNClassifier
 from gfgn.cli import app
-from gfgn.data import Dataset, dimensions, pack
+from gfgn.data import Dataset, GraphStore, dimensions, pack
 from gfgn.data.mapped import MappedGraph, is_mapped
 from gfgn.estimator.classifier import as_input
 
@@ -81,6 +81,16 @@ def test_a_small_store_is_taken_whole(data: Dataset, folder: Path, tmp_path: Pat
     assert "every step takes the whole graph" in said.stderr
     expected, found = fitted(data), GFGNClassifier.load(tmp_path / "model")
     assert [history["val_loss"] for history in found.history_] == [h["val_loss"] for h in expected.history_]
+
+
+def test_gfgn_plus_reads_the_whole_of_a_store(folder: Path, tmp_path: Path) -> None:
+    """It is not computed layer by layer."""
+    run("train", folder / "store", "--model", "gfgn-plus", "--out", tmp_path / "model", *QUICK)
+    run("predict", tmp_path / "model", folder / "store", "--out", tmp_path / "predictions.csv", "--all")
+    store = GraphStore.open(folder / "store").dataset()
+    expected = GFGNClassifier.load(tmp_path / "model")._probabilities(replace(store, graph=store.graph.whole))
+    found = pd.read_csv(tmp_path / "predictions.csv").filter(like="p_")
+    np.testing.assert_allclose(found.to_numpy(), expected, atol=1e-5)
 
 
 def test_a_store_without_splits_gets_one(data: Dataset, tmp_path: Path) -> None:

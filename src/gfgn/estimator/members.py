@@ -65,7 +65,7 @@ class Members:
     def logits(self, x: Tensor, graph: Graph, nodes: Tensor | slice = slice(None)) -> Tensor:
         """`[R, nodes, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
         layered = isinstance(self.module, GFGN) and graph.batch is None
-        large = (layered and x.size(0) + graph.num_edges > LARGE) or is_mapped(graph)
+        large = layered and (is_mapped(graph) or x.size(0) + graph.num_edges > LARGE)
         return torch.stack([out[nodes] for out in (self._outputs_layerwise if large else self._outputs)(x, graph)])
 
     @torch.no_grad()
