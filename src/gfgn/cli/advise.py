@@ -13,8 +13,6 @@ from gfgn.cli.app import Device, app, notes, stdout, user_errors
 from gfgn.cli.compare import Out, default_splits, print_files, train_and_report
 from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 
-GRAPH_MODELS = ("gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")  # of gfgn.runs.advice, which imports PyTorch
-
 
 @app.command()
 @takes_graph
@@ -24,8 +22,12 @@ def advise(
     *,
     reading: ReadOptions,
     models: Annotated[
-        str, typer.Option(help="Graph models (see `gfgn models`) or package.module:Class, separated by commas.")
-    ] = ",".join(GRAPH_MODELS),
+        str,
+        typer.Option(
+            help="Graph models (see `gfgn models`) or package.module:Class, separated by commas.",
+            show_default="gcn and the three levels of GFGN",
+        ),
+    ] = "",
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="10, or all if fewer")] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
     trials: options.Trials = None,
@@ -48,11 +50,12 @@ def advise(
     edges, an MLP and graph models: by default a GCN and the three levels of GFGN.
     """
     from gfgn.report.terminal import print_advice
-    from gfgn.runs.advice import SPLITS, make_advice, suited_models
+    from gfgn.runs.advice import GRAPH_MODELS, SPLITS, make_advice, suited_models
 
     start, console = time.perf_counter(), notes(quiet)
     with user_errors():
-        names, given = options.model_names(context, models, trust_code), options.all_settings(context, set_)
+        names = options.model_names(context, models, trust_code) or list(GRAPH_MODELS)
+        given = options.all_settings(context, set_)
         settings = options.parse_settings(given, ["mlp", *names]).arguments(
             max_epochs=epochs, class_weights=class_weights
         )
