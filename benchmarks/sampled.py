@@ -2,11 +2,11 @@
 
     python benchmarks/sampled.py [accuracy] [inference] [--dataset ogbn-arxiv-structure] [--seeds 3] [--processes 1]
 
-`accuracy`: both ways train the same networks. For each way, the learning rate is the one of the same list with the best
+`accuracy`: both ways train the same networks. For each way, the learning rate is the one of three with the best
 validation score at the first seed; every run keeps the epoch with the best validation score and ends `patience` epochs
 after it. Test scores are read once, of the chosen learning rate and all seeds. `difference` is the mean test accuracy
 on samples minus that on the whole graph, in points; `error` is its standard error over the seeds. With `--processes`,
-runs on samples, whose work is mostly the CPU's, share the device.
+runs share the device. Results are written after every level.
 
 `inference`: the largest difference between logits of `infer_layerwise` and of the whole graph, absolute and relative to
 the largest logit, in float32 and float64, of networks that were trained on samples for an epoch.
@@ -41,7 +41,7 @@ WHOLE, SAMPLES = "whole graph", "samples"
 OPTIONS = (("heads", 8), ("hidden", 64), ("layers", 2))
 SAMPLING = (("batch_size", 1024), ("fanout", 10))
 DROPOUT = 0.2
-RATES = (0.002, 0.005, 0.01, 0.02, 0.05)
+RATES, SAMPLED_RATES = (0.01, 0.02, 0.05), (0.002, 0.005, 0.01)
 
 dataset = functools.cache(load)  # once per process
 
@@ -76,25 +76,27 @@ def errors(net: GFGN, data: Dataset, level: str, dtype: torch.dtype) -> dict[str
 
 
 class Job(NamedTuple):
-    """Runs that a process trains, one after the other or together."""
+    """A run: how it trains, its level, learning rate and seed."""
 
     way: str
     level: str
-    runs: list[tuple[float, int]]  # learning rate and seed of each
+    lr: float
+    seed: int
 
 
-def train(job: Job, arguments: argparse.Namespace) -> tuple[list[Run], float]:
-    """The runs, and their time."""
+def train(job: Job, arguments: argparse.Namespace) -> tuple[Run, float]:
+    """The run, and its time."""
     data, model, start = dataset(arguments.dataset), f"gfgn-{job.level}", time.perf_counter()
     options = OPTIONS if job.way == WHOLE else tuple(sorted(OPTIONS + SAMPLING))
-    fixed: dict[str, Any] = {"weight_decay": 0.0, "dropout": DROPOUT, "options": options}
-    replicas = [Replica(lr=lr, seed=seed, **fixed) for lr, seed in job.runs]
+    replica = Replica(lr=job.lr, seed=job.seed, weight_decay=0.0, dropout=DROPOUT, options=options)
     limits, device = limits_of(job.way, arguments), arguments.device
     if job.way == WHOLE:
-        runs = train_replicas(model, data, replicas, *limits, device, history=False, gates=False)
+        [run] = train_replicas(model, data, [replica], *limits, device, history=False, gates=False)
     else:
-        runs = train_minibatch(model, data, replicas, TrainConfig(*limits), device, history=False)
-    return runs, time.perf_counter() - start
+        [run] = train_minibatch(model, data, [replica], TrainConfig(*limits), device, history=False)
+    seconds = time.perf_counter() - start
+    print(f"{job}: validation {100 * run.val:.2f}, {run.epochs} epochs in {seconds:.0f} s", flush=True)
+    return run, seconds
 
 
 def limits_of(way: str, arguments: argparse.Namespace) -> tuple[int, int]:
@@ -102,11 +104,6 @@ def limits_of(way: str, arguments: argparse.Namespace) -> tuple[int, int]:
     if way == WHOLE:
         return arguments.epochs, arguments.patience
     return arguments.sampled_epochs, arguments.sampled_patience
-
-
-def jobs_of(way: str, level: str, runs: list[tuple[float, int]]) -> list[Job]:
-    """Runs on the whole graph train together, those on samples one by one."""
-    return [Job(way, level, runs)] if way == WHOLE else [Job(way, level, [run]) for run in runs]
 
 
 @contextmanager
@@ -121,25 +118,19 @@ def workers(arguments: argparse.Namespace) -> Iterator[Any]:
         yield lambda jobs: list(pool.map(train, jobs, [arguments] * len(jobs)))
 
 
-def compare(arguments: argparse.Namespace) -> list[dict[str, object]]:
-    pairs = [(way, level) for level in arguments.levels for way in (WHOLE, SAMPLES)]
-    found: dict[tuple[str, str], list[Run]] = {pair: [] for pair in pairs}
-    spent: dict[tuple[str, str], float] = dict.fromkeys(pairs, 0.0)
-
-    def add(jobs: list[Job]) -> None:
-        for job, (runs, seconds) in zip(jobs, run(jobs), strict=True):
-            found[job.way, job.level] += runs
-            spent[job.way, job.level] += seconds
-
-    with workers(arguments) as run:
-        add([job for pair in pairs for job in jobs_of(*pair, [(lr, 0) for lr in arguments.rates])])
-        rates = {pair: best_rate(found[pair]) for pair in pairs}
-        others = range(1, arguments.seeds)
-        add([job for pair in pairs for job in jobs_of(*pair, [(rates[pair], seed) for seed in others]) if job.runs])
-    rows = [row(*pair, rates[pair], found[pair], spent[pair], arguments) for pair in pairs]
-    for whole, samples in zip(rows[::2], rows[1::2], strict=True):
-        samples |= difference(whole["tests"], samples["tests"])  # type: ignore[arg-type]
-    return rows
+def compare(level: str, train_all: Any, arguments: argparse.Namespace) -> list[dict[str, object]]:
+    """Both ways at a level: the learning rates at the first seed, then the other seeds at the chosen ones."""
+    rates = {WHOLE: arguments.rates, SAMPLES: arguments.sampled_rates}
+    first = [Job(way, level, lr, 0) for way in rates for lr in rates[way]]
+    found = list(zip(first, train_all(first), strict=True))
+    chosen = {way: best_rate([run for job, (run, _) in found if job.way == way]) for way in rates}
+    others = [Job(way, level, chosen[way], seed) for way in rates for seed in range(1, arguments.seeds)]
+    found += zip(others, train_all(others), strict=True)
+    whole, samples = (
+        row(way, level, chosen[way], [done for job, done in found if job.way == way], arguments) for way in rates
+    )
+    samples |= difference(whole["tests"], samples["tests"])  # type: ignore[arg-type]
+    return [whole, samples]
 
 
 def best_rate(runs: list[Run]) -> float:
@@ -148,8 +139,9 @@ def best_rate(runs: list[Run]) -> float:
 
 
 def row(
-    way: str, level: str, rate: float, runs: list[Run], seconds: float, arguments: argparse.Namespace
+    way: str, level: str, rate: float, found: list[tuple[Run, float]], arguments: argparse.Namespace
 ) -> dict[str, object]:
+    runs = [run for run, _ in found]
     tuned = {run.replica.lr: 100 * run.val for run in runs if run.replica.seed == 0}
     chosen = [run for run in runs if run.replica.lr == rate]
     tests, most = [100 * run.test for run in chosen], limits_of(way, arguments)[0]
@@ -164,7 +156,7 @@ def row(
         "epochs": statistics.mean(run.epoch + 1 for run in chosen),
         "stopped_early": sum(run.epochs < most for run in chosen),
         "runs": len(runs),
-        "seconds": seconds,
+        "seconds": sum(seconds for _, seconds in found),
     }
 
 
@@ -179,11 +171,12 @@ def difference(whole: list[float], samples: list[float]) -> dict[str, object]:
 def main() -> None:
     parser = common.parser(__doc__ or "", 1, ("accuracy", "inference"))
     parser.add_argument("--dataset", default="ogbn-arxiv-structure")
-    parser.add_argument("--epochs", type=int, default=1000, help="most epochs on the whole graph")
-    parser.add_argument("--patience", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=500, help="most epochs on the whole graph")
+    parser.add_argument("--patience", type=int, default=50)
     parser.add_argument("--sampled-epochs", type=int, default=30, help="most epochs on samples")
     parser.add_argument("--sampled-patience", type=int, default=5)
-    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="learning rates to choose from")
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="learning rates on the whole graph")
+    parser.add_argument("--sampled-rates", type=float, nargs="+", default=SAMPLED_RATES, help="and on samples")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--levels", nargs="+", default=LEVELS, choices=LEVELS)
     parser.add_argument("--processes", type=int, default=1)
@@ -201,12 +194,23 @@ def main() -> None:
             print(*rows[-2:], sep="\n", flush=True)
         common.write("layerwise", device, rows, **facts)
     if "accuracy" in arguments.parts or not arguments.parts:
-        start = time.perf_counter()
-        rows = compare(arguments)
-        print(*rows, sep="\n", flush=True)
-        names = ("epochs", "patience", "sampled_epochs", "sampled_patience", "rates", "seeds", "processes")
+        names = (
+            "epochs",
+            "patience",
+            "sampled_epochs",
+            "sampled_patience",
+            "rates",
+            "sampled_rates",
+            "seeds",
+            "processes",
+        )
         facts |= {name: getattr(arguments, name) for name in names}
-        common.write("sampled", device, rows, **facts, seconds=time.perf_counter() - start)
+        start, rows = time.perf_counter(), []
+        with workers(arguments) as train_all:
+            for level in arguments.levels:
+                rows += compare(level, train_all, arguments)
+                print(*rows[-2:], sep="\n", flush=True)
+                common.write("sampled", device, rows, **facts, seconds=time.perf_counter() - start)
 
 
 if __name__ == "__main__":
