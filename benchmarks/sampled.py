@@ -2,11 +2,11 @@
 
     python benchmarks/sampled.py [accuracy] [inference] [--dataset ogbn-arxiv-structure] [--seeds 3] [--processes 1]
 
-`accuracy`: both ways train the same networks. For each way, the learning rate is the one of three with the best
-validation score at the first seed; every run keeps the epoch with the best validation score and ends `patience` epochs
-after it. Test scores are read once, of the chosen learning rate and all seeds. `difference` is the mean test accuracy
-on samples minus that on the whole graph, in points; `error` is its standard error over the seeds. With `--processes`,
-runs share the device. Results are written after every level.
+`accuracy`: both ways train the same networks, while the learning rate falls to 0 by a cosine. For each way, its first
+value is the one of three with the best validation score at the first seed; every run keeps the epoch with the best
+validation score. Test scores are read once, of the chosen learning rate and all seeds. `difference` is the mean test
+accuracy on samples minus that on the whole graph, in points; `error` is its standard error over the seeds. With
+`--processes`, runs share the device. Results are written after every level.
 
 `inference`: the largest difference between logits of `infer_layerwise` and of the whole graph, absolute and relative to
 the largest logit, in float32 and float64, of networks that were trained on samples for an epoch.
@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import common
@@ -89,21 +90,20 @@ def train(job: Job, arguments: argparse.Namespace) -> tuple[Run, float]:
     data, model, start = dataset(arguments.dataset), f"gfgn-{job.level}", time.perf_counter()
     options = OPTIONS if job.way == WHOLE else tuple(sorted(OPTIONS + SAMPLING))
     replica = Replica(lr=job.lr, seed=job.seed, weight_decay=0.0, dropout=DROPOUT, options=options)
-    limits, device = limits_of(job.way, arguments), arguments.device
+    config, device = config_of(job.way, arguments), arguments.device
     if job.way == WHOLE:
-        [run] = train_replicas(model, data, [replica], *limits, device, history=False, gates=False)
+        [run] = train_replicas(model, data, [replica], **asdict(config), device=device, history=False, gates=False)
     else:
-        [run] = train_minibatch(model, data, [replica], TrainConfig(*limits), device, history=False)
+        [run] = train_minibatch(model, data, [replica], config, device, history=False)
     seconds = time.perf_counter() - start
     print(f"{job}: validation {100 * run.val:.2f}, {run.epochs} epochs in {seconds:.0f} s", flush=True)
     return run, seconds
 
 
-def limits_of(way: str, arguments: argparse.Namespace) -> tuple[int, int]:
-    """Most epochs, and patience."""
-    if way == WHOLE:
-        return arguments.epochs, arguments.patience
-    return arguments.sampled_epochs, arguments.sampled_patience
+def config_of(way: str, arguments: argparse.Namespace) -> TrainConfig:
+    """How runs train: all epochs, while the learning rate falls to 0."""
+    epochs = arguments.epochs if way == WHOLE else arguments.sampled_epochs
+    return TrainConfig(epochs, patience=epochs, schedule="cosine")
 
 
 @contextmanager
@@ -126,9 +126,7 @@ def compare(level: str, train_all: Any, arguments: argparse.Namespace) -> list[d
     chosen = {way: best_rate([run for job, (run, _) in found if job.way == way]) for way in rates}
     others = [Job(way, level, chosen[way], seed) for way in rates for seed in range(1, arguments.seeds)]
     found += zip(others, train_all(others), strict=True)
-    whole, samples = (
-        row(way, level, chosen[way], [done for job, done in found if job.way == way], arguments) for way in rates
-    )
+    whole, samples = (row(way, level, chosen[way], [done for job, done in found if job.way == way]) for way in rates)
     samples |= difference(whole["tests"], samples["tests"])  # type: ignore[arg-type]
     return [whole, samples]
 
@@ -138,13 +136,11 @@ def best_rate(runs: list[Run]) -> float:
     return max(runs, key=lambda run: (-math.inf if run.diverged else run.val, -run.replica.lr)).replica.lr
 
 
-def row(
-    way: str, level: str, rate: float, found: list[tuple[Run, float]], arguments: argparse.Namespace
-) -> dict[str, object]:
+def row(way: str, level: str, rate: float, found: list[tuple[Run, float]]) -> dict[str, object]:
     runs = [run for run, _ in found]
     tuned = {run.replica.lr: 100 * run.val for run in runs if run.replica.seed == 0}
     chosen = [run for run in runs if run.replica.lr == rate]
-    tests, most = [100 * run.test for run in chosen], limits_of(way, arguments)[0]
+    tests = [100 * run.test for run in chosen]
     return {
         "level": level,
         "way": way,
@@ -154,7 +150,6 @@ def row(
         "val": 100 * statistics.mean(run.val for run in chosen),
         "val_by_lr": tuned,
         "epochs": statistics.mean(run.epoch + 1 for run in chosen),
-        "stopped_early": sum(run.epochs < most for run in chosen),
         "runs": len(runs),
         "seconds": sum(seconds for _, seconds in found),
     }
@@ -171,10 +166,8 @@ def difference(whole: list[float], samples: list[float]) -> dict[str, object]:
 def main() -> None:
     parser = common.parser(__doc__ or "", 1, ("accuracy", "inference"))
     parser.add_argument("--dataset", default="ogbn-arxiv-structure")
-    parser.add_argument("--epochs", type=int, default=500, help="most epochs on the whole graph")
-    parser.add_argument("--patience", type=int, default=50)
-    parser.add_argument("--sampled-epochs", type=int, default=30, help="most epochs on samples")
-    parser.add_argument("--sampled-patience", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=200, help="epochs on the whole graph")
+    parser.add_argument("--sampled-epochs", type=int, default=15, help="epochs on samples")
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="learning rates on the whole graph")
     parser.add_argument("--sampled-rates", type=float, nargs="+", default=SAMPLED_RATES, help="and on samples")
     parser.add_argument("--seeds", type=int, default=3)
@@ -194,16 +187,7 @@ def main() -> None:
             print(*rows[-2:], sep="\n", flush=True)
         common.write("layerwise", device, rows, **facts)
     if "accuracy" in arguments.parts or not arguments.parts:
-        names = (
-            "epochs",
-            "patience",
-            "sampled_epochs",
-            "sampled_patience",
-            "rates",
-            "sampled_rates",
-            "seeds",
-            "processes",
-        )
+        names = ("epochs", "sampled_epochs", "rates", "sampled_rates", "seeds", "processes")
         facts |= {name: getattr(arguments, name) for name in names}
         start, rows = time.perf_counter(), []
         with workers(arguments) as train_all:

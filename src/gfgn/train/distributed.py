@@ -30,7 +30,7 @@ from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig, initial_best, update_best_
 from gfgn.train.minibatch.batches import NodeBatches
 from gfgn.train.minibatch.levels import LevelBatches
-from gfgn.train.minibatch.loop import METHODS, check_sampled, evaluate, make_run, prepare
+from gfgn.train.minibatch.loop import METHODS, check_sampled, evaluate, make_run, prepare, set_rate
 from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.settings import choose_device
 from gfgn.train.task import check_splits, make_task, with_features, with_sparse_features
@@ -228,6 +228,7 @@ class _Training:
     def run_epoch(self) -> None:
         """Trains and validates an epoch; the first process validates, so that all decide the same."""
         epoch, blocks = self.epoch, self.batches.blocks(self.epoch)
+        set_rate(self.optimizer, self.replica.lr, self.config, epoch)
         self.net.train()
         total, steps = 0.0, range(0, len(blocks), self.blocks_per_step)
         for first in steps:

@@ -55,10 +55,10 @@ def is_sampled(model: str, replica: Replica) -> bool:
 def check_sampled(model: str, config: TrainConfig) -> None:
     """Raises an error if training on samples does not support the configuration."""
     default = TrainConfig()
-    if any(getattr(config, name) != getattr(default, name) for name in ("clip", "schedule", "class_weights", "best")):
+    if any(getattr(config, name) != getattr(default, name) for name in ("clip", "class_weights", "best")):
         raise ValueError(
-            f"config must have the default clip, schedule, class_weights and best for {model}, which trains on "
-            f"samples, got {config}"
+            f"config must have the default clip, class_weights and best for {model}, which trains on samples, got "
+            f"{config}"
         )
 
 
@@ -85,8 +85,8 @@ def train_minibatch(
         data: The dataset.
         replicas: The runs to train. Their options are those of the model and of its method: `NeighborBatches`,
             `SaintBatches`, `ControlVariateBatches` or `LevelBatches`.
-        config: How to train; `clip`, `schedule`, `class_weights` and `best` must have their defaults, and
-            `graphs_per_step` is ignored.
+        config: How to train; `clip`, `class_weights` and `best` must have their defaults, `graphs_per_step` is ignored,
+            and the learning rate changes from epoch to epoch only.
         device: `"cpu"` or `"cuda"`.
     """
     if model not in METHODS:
@@ -139,6 +139,7 @@ def fit(
     state = net.state_dict()
     dropout = seeded_dropout(replica.seed)
     for epoch in range(config.max_epochs):
+        set_rate(optimizer, replica.lr, config, epoch)
         train_loss = _train_epoch(net, batches, optimizer, epoch, dropout)
         score, loss = evaluate(net, task.val, data.metric)
         for name, value in zip(HISTORY, (train_loss, loss.item(), score.item()), strict=True):
@@ -152,6 +153,13 @@ def fit(
     net.load_state_dict(state)
     tested = evaluate(net, task.test, data.metric)
     return make_run(model, net, replica, best, history, tested, time.perf_counter() - start)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, lr: float, config: TrainConfig, epoch: int) -> None:
+    """Sets the learning rate of an epoch, by the schedule."""
+    rate = lr * config.learning_rates(config.max_epochs)[epoch].item()
+    for group in optimizer.param_groups:
+        group["lr"] = rate
 
 
 def make_run(
