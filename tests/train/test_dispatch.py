@@ -79,7 +79,7 @@ def test_samples_are_measured_by_every_metric(data: Dataset, metric: str) -> Non
 
 
 def test_unsupported_configurations(data: Dataset) -> None:
-    with pytest.raises(ValueError, match="config must have the default clip, schedule, class_weights and best for vr-"):
+    with pytest.raises(ValueError, match="config must have the default clip, class_weights and best for vr-gcn"):
         train_runs("vr-gcn", data, [Replica()], TrainConfig(4, 4, clip=1.0))
     with pytest.raises(ValueError, match="vr-gcn must be among hidden, layers, concat, features, got 'alpha'"):
         train_runs("vr-gcn", data, [Replica(options=(("alpha", 0.5),))], QUICK)

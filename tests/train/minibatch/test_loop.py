@@ -1,5 +1,6 @@
 """Training on samples: the best epoch, early stopping, seeding, and the three methods."""
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -40,13 +41,16 @@ def gcn() -> nn.Module:
     return model.build(FEATURES, CLASSES, 0.0, 1.0, model.settings("gcn", (("hidden", 16),), {})).double()
 
 
-@pytest.mark.parametrize("patience", [3, 50])
-def test_best_epoch_and_stopping_are_those_of_a_plain_loop(patience: int) -> None:
+@pytest.mark.parametrize(("patience", "schedule"), [(3, "constant"), (50, "constant"), (50, "cosine"), (50, "step")])
+def test_best_epoch_and_stopping_are_those_of_a_plain_loop(patience: int, schedule: str) -> None:
     x, graph, y, split = DATA.x, DATA.graph, DATA.y, DATA.splits[0]
     net = gcn()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.05, weight_decay=1e-3)
+    factors = {"constant": lambda t: 1.0, "cosine": lambda t: (1 + math.cos(math.pi * t)) / 2}
+    factors["step"] = lambda t: (1.0, 0.1, 0.01)[int(3 * t)]
     epochs = []
     for epoch in range(30):
+        optimizer.param_groups[0]["lr"] = 0.05 * factors[schedule](epoch / 30)
         net.train()
         optimizer.zero_grad()
         cross_entropy(net(x, graph)[split.train], y[split.train]).backward()
@@ -63,7 +67,7 @@ def test_best_epoch_and_stopping_are_those_of_a_plain_loop(patience: int) -> Non
         if epoch - best[3] >= patience:
             break
     net = gcn()
-    replica, config = Replica(lr=0.05, weight_decay=1e-3), TrainConfig(max_epochs=30, patience=patience)
+    replica, config = Replica(lr=0.05, weight_decay=1e-3), TrainConfig(30, patience, schedule=schedule)
     result = fit("gcn", net, FullBatch(net, DATA, split.train), DATA, replica, config, Progress(1, 30))
     assert (result.val, result.test, result.epoch) == (best[0], best[2], best[3])
     assert result.history["val"] == [entry[0] for entry in epochs]
