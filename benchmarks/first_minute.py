@@ -33,7 +33,7 @@ COMMANDS = ("--help", "models", "datasets", "reproduce")
 
 def run(arguments: list[str], cache: str) -> tuple[float, float]:
     """Wall-clock and CPU seconds of a new process."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": cache}
+    environment = os.environ | {"GFGN_CACHE": cache}
     start = time.perf_counter()
     process = subprocess.Popen([sys.executable, *arguments], env=environment, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

@@ -115,11 +115,13 @@ def exponents(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> None:
     parser = common.parser(__doc__, 5, AXES)
     args = parser.parse_args()
-    problems = [problem for axis in args.parts or AXES for problem in measure(axis, args.device, args.rounds)]
-    found = exponents(problems)
-    for entry in found:
-        print(f"{entry['axis']:<9} {entry['contender']:<22} time^{entry['time']:.2f}  memory^{entry['memory']:.2f}")
-    common.write("growth", args.device, problems, exponents=found)
+    problems: list[dict[str, Any]] = []
+    for axis in args.parts or AXES:
+        problems += measure(axis, args.device, args.rounds)
+        found = exponents(problems)
+        for entry in (entry for entry in found if entry["axis"] == axis):
+            print(f"{axis:<9} {entry['contender']:<22} time^{entry['time']:.2f}  memory^{entry['memory']:.2f}")
+        common.write("growth", args.device, problems, exponents=found)  # an interrupted run keeps what it has measured
 
 
 if __name__ == "__main__":

@@ -167,19 +167,18 @@ def building() -> str:
 
 def exponents() -> str:
     """Exponents of time and memory, one row per axis."""
-    rows, header = [], ["time; memory"]
+    by_row: dict[str, dict[str, Row]] = {}
     for device, machine in (("cuda", "H200"), ("cpu", "CPU")):
         path = RESULTS / f"growth-{device}.json"
-        found = json.loads(path.read_text()).get("exponents", []) if path.exists() else []
-        contenders = list(dict.fromkeys(entry["contender"] for entry in found))
-        header = [header[0], *contenders] if len(contenders) > len(header) - 1 else header
-        for axis in dict.fromkeys(entry["axis"] for entry in found):
-            by_name = {entry["contender"]: entry for entry in found if entry["axis"] == axis}
-            cells = [
-                f"{by_name[c]['time']:.2f}; {by_name[c]['memory']:.2f}" if c in by_name else "—" for c in contenders
-            ]
-            rows.append([f"{axis}, {machine}", *cells])
-    return markdown(header, rows)
+        content = json.loads(path.read_text()) if path.exists() else {}
+        for entry in content.get("exponents", []):
+            by_row.setdefault(f"{entry['axis']}, {machine}{note(content)}", {})[entry["contender"]] = entry
+    contenders = list(dict.fromkeys(sorted((c for row in by_row.values() for c in row), key=lambda c: "GFGN" not in c)))
+    rows = [
+        [name, *(f"{row[c]['time']:.2f}; {row[c]['memory']:.2f}" if c in row else "—" for c in contenders)]
+        for name, row in by_row.items()
+    ]
+    return markdown(["time; memory", *contenders], rows)
 
 
 def batch_invariance() -> str:

@@ -146,6 +146,8 @@ def test_exponents(benchmarks: Benchmarks) -> None:
 def test_tables_of_pages_are_those_of_the_results(benchmarks: Benchmarks, page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert benchmarks.tables.fill(text) == text, "python benchmarks/plot.py fills the tables"
+    empty = [match[2] for match in benchmarks.tables.BLOCK.finditer(text) if len(match[0].strip().splitlines()) < 5]
+    assert not empty, f"tables without a row: {', '.join(empty)}; their benchmark has no results"
 
 
 def test_every_table_is_on_a_page(benchmarks: Benchmarks) -> None:

@@ -46,7 +46,7 @@ class Place:
         self.temporary.mkdir()
         monkeypatch.setenv("HOME", str(self.home))
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-        monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+        monkeypatch.delenv("GFGN_CACHE", raising=False)
         monkeypatch.setattr(tempfile, "tempdir", str(self.temporary))
         monkeypatch.setattr(machine, "_warned", [])
 
@@ -136,7 +136,7 @@ def test_nowhere_to_write_is_one_warning(place: Place, caplog: pytest.LogCapture
         assert result(module.double, 0.5) == 1.0
         assert result(module.triple, 4) == 12
     [record] = caplog.records
-    assert "NUMBA_CACHE_DIR" in record.getMessage()
+    assert "GFGN_CACHE" in record.getMessage()
 
 
 def test_a_read_only_package_with_a_filled_cache_is_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

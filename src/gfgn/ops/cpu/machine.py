@@ -2,7 +2,7 @@
 
 The cache is in the first folder that can be written, and everything works without it: what cannot be read is compiled
 again. Kernels are read from any of the folders: the one next to their source may have been filled before it became
-read-only. `NUMBA_CACHE_DIR`, where it is set, is the only folder.
+read-only. `GFGN_CACHE`, where it is set, is the only folder.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def save(source: Path, name: str, content: bytes) -> None:
         _warned.append(problem)
         logger.warning(
             "gfgn cannot keep its compiled CPU kernels (%s), so that every process compiles them again; "
-            "NUMBA_CACHE_DIR names a folder that can be written",
+            "GFGN_CACHE names a folder that can be written",
             problem,
         )
 
@@ -245,7 +245,7 @@ def save(source: Path, name: str, content: bytes) -> None:
 def _folders(source: Path, create: bool = False) -> Iterator[Path]:
     """Where compiled kernels may be kept, best first."""
     own = f"{source.parent.name}-{_digest(str(source.parent))[:16]}"
-    given = os.environ.get("NUMBA_CACHE_DIR")
+    given = os.environ.get("GFGN_CACHE")
     if given:
         yield Path(given, own)
         return
