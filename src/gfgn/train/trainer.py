@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -26,14 +27,14 @@ from gfgn.train.task import Task, make_task, with_features
 
 EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}  # for finished replicas: a check waits for the GPU
 # Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again.
-COMPACT_BELOW = {"cpu": 0.9, "cuda": 0.6}
+COMPACT_BELOW = {"cpu": 0.95, "cuda": 0.6}
 # Values of an edge-wise tensor below which replicas train as one batch: batches in several threads would mostly wait
 # for each other, because Python itself runs in one thread at a time.
 TOGETHER = 0.8 * SMALL
 TOGETHER_OWN = TOGETHER / 4  # of a model of the user's own, whose steps are longer: 20 replicas of Texas, not 80
 LARGEST = 0.7  # fraction of a GPU's free memory that a batch may need
 SPARE = 0.8  # fraction of all its memory that is free before a batch continues
-CACHE_BYTES = 6 << 20  # hidden units of a batch on the CPU: about the size of a cache
+CACHE_BYTES = 1 << 22  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
 
@@ -323,11 +324,8 @@ def _chunks(indices: list[int], size: int) -> list[list[int]]:
 
 
 def _even_chunks(indices: list[int], size: int, threads: int) -> list[list[int]]:
-    """Batches of at most `size`: the same number for every thread, and as even as possible.
-
-    Neighbors in the list, often runs of one configuration that train equally long, are in different batches, so that
-    the threads finish together.
-    """
+    """Batches of at most `size`: the same number for every thread, and as even as possible."""
     rounds = -(-len(indices) // (size * threads))
     count = min(len(indices), rounds * threads)
-    return [indices[first::count] for first in range(count)]
+    ends = [len(indices) * k // count for k in range(count + 1)]
+    return [indices[first:last] for first, last in itertools.pairwise(ends)]
