@@ -251,7 +251,8 @@ def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops:
 
 
 def plus(**options: Any) -> GFGNPlus:
-    options = {"level": "neighbor", "heads": 1, "lam": 2.0, "dropout": 0.0, "own": False} | options
+    given: dict[str, Any] = {"level": "neighbor", "gate_range": "mix", "hops": 1, "head": "conv"}
+    options = given | {"heads": 1, "lam": 2.0, "dropout": 0.0, "own": False} | options
     sizes = (options.pop("hidden", 8), options.pop("layers", 2))
     return randomize(GFGNPlus(FEATURES, *sizes, CLASSES, **options))
 
@@ -289,7 +290,7 @@ def test_gfgn_is_a_setting(level: str) -> None:
         pairs += [(a.lin.weight, b.lin.weight), (a.gates.gate, b.gate), (a.bias, b.bias)]
     assert_equal(copied(ours, pairs), theirs, pairs)
     conv = GFGNConv(FEATURES, WIDTH, level, HEADS)
-    own = GFGNPlusConv(FEATURES, WIDTH, level, HEADS, own=False)
+    own = GFGNPlusConv(FEATURES, WIDTH, level, HEADS, own=False, gate_range="mix")
     assert sum(p.numel() for p in own.parameters()) == conv.num_parameters
 
 
@@ -430,14 +431,17 @@ def test_without_parameters_of_gates_it_is_its_ungated_version(level: str, hops:
 
 NETWORKS: list[dict[str, Any]] = [
     {},
-    {"level": "pair", "residual": True, "norm": "layer", "layers": 4},
+    {"level": "neighbor", "layers": 2},
+    {"level": "neighbor", "layers": 2, "head": "conv"},
+    {"level": "pair", "residual": True, "norm": "layer", "layers": 4, "head": "conv"},
     {"level": "graph", "hops": 2, "gate_range": "hops", "norm": "length", "layers": 3},
-    {"hops": 2, "gate_bias": 0.0, "head": "linear", "jk": "cat", "norm": "layer"},
-    {"hops": 3, "gate_range": "hops", "self_loops": True, "head": "propagated", "steps": 3, "jk": "max"},
-    {"gate_range": "free", "hops": 2, "normalization": "row", "head": "propagated", "gate_form": "scalar"},
-    {"gate_form": "constant", "head": "propagated", "steps": 2, "residual": True},
+    {"level": "neighbor", "hops": 2, "gate_bias": 0.0, "layers": 2, "jk": "cat", "norm": "layer"},
+    {"level": "neighbor", "hops": 3, "gate_range": "hops", "self_loops": True, "head": "propagated", "steps": 3}
+    | {"layers": 2, "jk": "max"},
+    {"hops": 2, "layers": 2, "normalization": "row", "head": "propagated", "gate_form": "scalar"},
+    {"gate_form": "constant", "layers": 2, "head": "propagated", "steps": 2, "residual": True},
     {"norm": "batch", "layers": 3},
-    {"norm": "batch", "residual": True, "head": "linear", "jk": "cat", "layers": 3},
+    {"norm": "batch", "residual": True, "jk": "cat", "layers": 3},
 ]
 networks = pytest.mark.parametrize("options", NETWORKS, ids=lambda options: "-".join(options) or "default")
 
@@ -454,7 +458,7 @@ def test_residual_blocks_from_their_definition(options: dict[str, Any]) -> None:
     model, x, g = build(options).eval(), features(), graph()
     hidden: list[Tensor] = []
     h: Tensor | None = None
-    count = len(model.convs) - (options.get("head", "conv") == "conv")
+    count = len(model.convs) - (options.get("head") == "conv")
     out = x
     for layer, conv in enumerate(model.convs):
         out = conv(out, g)
@@ -588,7 +592,7 @@ def test_decay_of_gates_has_an_effect_where_there_are_gates(model: str) -> None:
     assert canonical(model, replicas[2]).gate_decay == (None if model == "gcn" else 1.0)
 
 
-@pytest.mark.parametrize("options", [{}, {"level": "pair"}, {"gate_range": "free", "hops": 2, "head": "propagated"}])
+@pytest.mark.parametrize("options", [{}, {"level": "neighbor"}, {"level": "pair"}, {"layers": 2, "head": "propagated"}])
 def test_a_strong_prior_returns_the_ungated_model(options: dict[str, Any]) -> None:
     data = dimensions(32, degree=4, splits=2, seed=1)
     given, constant = tuple(options.items()), (*options.items(), ("gate_form", "constant"))
@@ -616,13 +620,31 @@ def test_a_strong_prior_returns_the_ungated_model(options: dict[str, Any]) -> No
         ({"normalization": "max"}, "normalization must be one of 'symmetric', 'row', got 'max'"),
         ({"head": "mlp"}, "head must be one of 'conv', 'linear', 'propagated', got 'mlp'"),
         ({"norm": "group"}, "norm must be one of 'auto', 'none', 'layer', 'batch', 'length', got 'group'"),
-        ({"jk": "cat"}, "head must be 'linear' or 'propagated' with jk='cat', which joins hidden layers, got 'conv'"),
+        (
+            {"jk": "cat", "head": "conv"},
+            "head must be 'linear' or 'propagated' with jk='cat', which joins hidden layers, got 'conv'",
+        ),
         ({"heads": 3}, "heads must divide hidden_channels, got heads=3, hidden_channels=64"),
     ],
 )
 def test_errors_name_the_value(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MODELS["gfgn-plus"].build(FEATURES, CLASSES, settings=options)
+
+
+def test_defaults_follow_level_and_depth() -> None:
+    """Free gates of two hops in a single layer, one hop in a deeper network; σ where gates belong to nodes or edges."""
+    expected = {
+        ("graph", 1): ("free", 2),
+        ("neighbor", 1): ("mix", 2),
+        ("pair", 1): ("mix", 1),
+        ("graph", 3): ("free", 1),
+    }
+    for (level, layers), found in expected.items():
+        model = GFGNPlus(FEATURES, 8, layers, CLASSES, level=level)
+        assert {(conv.gates.gate_range, conv.gates.hops) for conv in model.convs} == {found}
+        assert model.lin is not None
+        assert model.norm == ("batch" if layers > 2 else "none")
 
 
 def test_more_errors() -> None:

@@ -278,12 +278,12 @@ def test_the_depth_of_gfgn_plus_is_chosen_on_validation(data: Dataset) -> None:
     assert len(candidates) == len(variants) == 2
     assert "mlp" not in comparison.selections
     assert stored.plan == comparison.plan
-    assert "gfgn-plus with the best layers (2, 8) on validation" in comparison.settings
+    assert "gfgn-plus with the best layers (1, 8) on validation" in comparison.settings
     deep = comparison.plan.plan("gfgn-plus").configurations[1]
     assert (deep["layers"], deep["lr"], deep["weight_decay"]) == (8, 0.01, 0.0)
     given = make_plan(data, ["gfgn-plus"], 2, lr=0.3, options={"gfgn-plus": {"layers": 4}}).plan("gfgn-plus")
     assert {(each["layers"], each["lr"]) for each in given.configurations} == {(4, 0.3)}
     drawn = make_plan(data, ["mlp", "gfgn-plus"], 2, trials=16)
     shared, own = drawn.plan("mlp").configurations, drawn.plan("gfgn-plus").configurations
-    assert {each["layers"] for each in own} == {2, 8}
+    assert {each["layers"] for each in own} == {1, 8}
     assert [each["lr"] for each in own] == [each["lr"] for each in shared]

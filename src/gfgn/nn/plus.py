@@ -36,9 +36,9 @@ class HopGates(ResettableModule):
     With `K = hops`, `g_k = σ([z_i ‖ mean_{j∈N(i)} z_j] W_k)` at level `"neighbor"` and `g_k = σ(mean_i(z_i) W_k)` at
     level `"graph"`:
 
+        gate_range="free"    s_k = c_k + w_k, a learned vector of any sign, without σ; c = `weights`
         gate_range="mix"     s_k = λ g_k / K for k ≥ 1,    s_0 = 1 − Σ_k s_k    (K = 1: GFGN)
         gate_range="hops"    s_k = λ g_k for k ≥ 0
-        gate_range="free"    s_k = c_k + w_k, a learned vector without σ; c = `weights`
 
     At level `"pair"`, with `"mix"` and one hop only, the gate is GFGN's, one per edge. If all parameters of the gates
     are 0, gates are constants: `λ/2K` for `"mix"`, `λ/2` for `"hops"`, and `c_k` for `"free"`. A penalty on these
@@ -48,9 +48,9 @@ class HopGates(ResettableModule):
         channels: Number of columns of `z` per head.
         heads: Number of heads, each with its own matrices `W_k`.
         hops: K, 0 or larger.
-        level: `"graph"`, `"neighbor"` or `"pair"`; without effect for `"free"`.
-        lam: λ.
-        gate_range: See above.
+        level: `"graph"`, `"neighbor"` or `"pair"`; free gates belong to the graph at every level.
+        lam: λ; without effect on free gates.
+        gate_range: See above; `None` for `"free"` at level `"graph"` and `"mix"` at the others.
         gate_form: `"dimension"`, one gate per dimension; `"scalar"`, one for all dimensions of all heads;
             `"constant"`, nothing to learn.
         gate_bias: Initial value of a learned bias inside σ, or `None`.
@@ -65,15 +65,16 @@ class HopGates(ResettableModule):
         channels: int,
         heads: int = 1,
         hops: int = 1,
-        level: str = "neighbor",
+        level: str = "graph",
         lam: Lam = 1.0,
-        gate_range: str = "mix",
+        gate_range: str | None = None,
         gate_form: str = "dimension",
         gate_bias: float | None = None,
         weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         check_choice("level", level, LEVELS)
+        gate_range = gate_range or ("free" if level == "graph" else "mix")
         check_choice("gate_range", gate_range, RANGES)
         check_choice("gate_form", gate_form, GATE_FORMS)
         check_lam(lam)
@@ -196,7 +197,7 @@ class GFGNPlusConv(ResettableModule):
     """The layer of GFGN+: `x W_o + Σ_{k=0…K} s_k ∘ P^k z + b` with `z = x W`.
 
     `P` is `D^(−1/2) A D^(−1/2)` or `D⁻¹ A`, without or with self-loops. `W` and `W_o` are one product, which drops the
-    input once. With `own=False` and all other defaults it is `GFGNConv`. `level`, `heads`, `lam`, `gate_range`,
+    input once. With `own=False` and `gate_range="mix"` it is `GFGNConv`. `level`, `heads`, `lam`, `gate_range`,
     `gate_form`, `gate_bias` and `weights` are those of `HopGates`.
 
     Args:
@@ -225,13 +226,13 @@ class GFGNPlusConv(ResettableModule):
         self,
         in_channels: int,
         out_channels: int,
-        level: str = "neighbor",
+        level: str = "graph",
         heads: int = 1,
         lam: Lam = 1.0,
         *,
         hops: int = 1,
         own: bool = True,
-        gate_range: str = "mix",
+        gate_range: str | None = None,
         gate_form: str = "dimension",
         gate_bias: float | None = None,
         weights: Sequence[float] | None = None,
@@ -404,7 +405,7 @@ class GFGNPlus(ResettableModule):
     A hidden layer is `h' = ReLU(conv(h))`, with `residual` `h' = h + ReLU(conv(norm h))` after the first; `norm` is
     applied to the input of every layer but the first, and of the head, batch norm between a layer and its ReLU:
     `h' = h + ReLU(norm conv(h))`. Dropout is applied to the same inputs. `level`,
-    `heads`, `lam`, `hops`, `own`, `gate_range`, `gate_form`, `gate_bias`, `self_loops` and `normalization` are those of
+    `heads`, `lam`, `own`, `gate_range`, `gate_form`, `gate_bias`, `self_loops` and `normalization` are those of
     `GFGNPlusConv`.
 
     Args:
@@ -414,10 +415,11 @@ class GFGNPlus(ResettableModule):
         out_channels: Number of outputs.
         dropout: Dropout rate.
         input_dropout: Dropout rate of the features; `None` for `dropout`.
-        head: `"conv"`, the last layer has one head of `out_channels` units; `"linear"`, all layers are hidden and a
-            linear map follows; `"propagated"`, its outputs `y` are propagated: `Σ_{k≤steps} γ_k P^k y` with weights
-            `γ` that start as those of personalized PageRank, one per step for `gate_form="scalar"` (GPR-GNN), one per
-            step and class for `"dimension"`, fixed for `"constant"` (APPNP).
+        hops: K of every layer; `None` for 2 in a network of one layer, unless its gates belong to edges, and else 1.
+        head: `"linear"`, all layers are hidden and a linear map follows; `"conv"`, the last layer has one head of
+            `out_channels` units; `"propagated"`, the outputs `y` of the linear map are propagated:
+            `Σ_{k≤steps} γ_k P^k y` with weights `γ` that start as those of personalized PageRank, one per step for
+            `gate_form="scalar"` (GPR-GNN), one per step and class for `"dimension"`, fixed for `"constant"` (APPNP).
         steps: Number of steps of the propagated head.
         alpha: α of the propagated head.
         residual: Whether layers add their input.
@@ -441,19 +443,19 @@ class GFGNPlus(ResettableModule):
         num_layers: int,
         out_channels: int,
         *,
-        level: str = "neighbor",
+        level: str = "graph",
         heads: int = 8,
         lam: Lam = 1.0,
         dropout: Rate = 0.5,
         input_dropout: Rate | None = None,
-        hops: int = 1,
+        hops: int | None = None,
         own: bool = True,
-        gate_range: str = "mix",
+        gate_range: str | None = None,
         gate_form: str = "dimension",
         gate_bias: float | None = None,
         self_loops: bool = False,
         normalization: str = "symmetric",
-        head: str = "conv",
+        head: str = "linear",
         steps: int = 10,
         alpha: float = 0.1,
         residual: bool = False,
@@ -475,6 +477,8 @@ class GFGNPlus(ResettableModule):
             )
         if norm == "auto":
             norm = "batch" if num_layers > 2 else "none"
+        if hops is None:
+            hops = 2 if num_layers == 1 and level != "pair" else 1
         self.in_channels, self.level, self.validate = in_channels, level, validate
         self.dropout, self.residual, self.norm, self.jk = dropout, residual, norm, jk
         self.propagation = (self_loops, normalization)

@@ -64,20 +64,24 @@ def _gfgn_plus(in_channels: int, out_channels: int, *, hidden: int, layers: int,
 
 
 PLUS_PARAMETERS = {
-    "level": Parameter("neighbor", ("graph", "neighbor", "pair"), "one gate per graph, per node or per edge"),
+    "level": Parameter("graph", ("graph", "neighbor", "pair"), "one gate per graph, per node or per edge"),
     "hidden": hidden(HIDDEN),
-    "layers": layers(values=(1, 2, 3, 4, 5, 8, 12)),
+    "layers": layers(1, (1, 2, 3, 4, 5, 8, 12)),
     "heads": Parameter(HEADS, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
-    "hops": Parameter(1, (0, 1, 2, 3), "hops of a layer, K; at level pair 1"),
+    "hops": Parameter(None, (None, 0, 1, 2, 3), "hops of a layer, K; by default 2 in a single layer, else 1"),
     "own": Parameter(True, (True, False), "whether layers have a map of a node's own features"),
-    "gate_range": Parameter("mix", ("mix", "hops", "free"), "gates that share 1, one per hop, or weights without σ"),
+    "gate_range": Parameter(
+        None,
+        (None, "free", "mix", "hops"),
+        "weights without σ (default at level graph), gates that share 1, or per hop",
+    ),
     "gate_form": Parameter(
         "dimension", ("dimension", "scalar", "constant"), "a gate per dimension, one for all, or none"
     ),
     "gate_bias": Parameter(None, (None, -2.0, 0.0, 2.0), "initial value of a learned bias of the gates"),
     "self_loops": Parameter(False, (False, True), "whether nodes are their own neighbors"),
     "normalization": Parameter("symmetric", ("symmetric", "row"), "of the adjacency"),
-    "head": Parameter("conv", ("conv", "linear", "propagated"), "last layer, linear map, or one that is propagated"),
+    "head": Parameter("linear", ("linear", "conv", "propagated"), "linear map, last layer, or a propagated map"),
     "steps": Parameter(10, (5, 10, 20), "steps of the propagated head"),
     "alpha": Parameter(0.1, (0.1, 0.2, 0.5, 0.9), "α of its initial weights"),
     "residual": Parameter(False, (False, True), "whether layers add their input"),
@@ -92,7 +96,7 @@ PLUS_PARAMETERS = {
 
 # Shallow, or deep with the hyperparameters that depth needs: see the table of trials in docs/plus.md.
 PLUS_VARIANTS = (
-    {"layers": 2},
+    {"layers": 1},
     {"layers": 8, "lr": 0.01, "weight_decay": 0.0, "dropout": 0.2},
 )
 PLUS_MODELS = {
@@ -101,10 +105,10 @@ PLUS_MODELS = {
         "gfgn, docs/plus.md",
         {option: parameter for option, parameter in PLUS_PARAMETERS.items() if level is None or option != "level"},
         gated=True,
-        level=level or "neighbor",
+        level=level or "graph",
         variants=PLUS_VARIANTS,
     )
-    for name, level in {"gfgn-plus": None, "gfgn-plus-graph": "graph", "gfgn-plus-pair": "pair"}.items()
+    for name, level in {"gfgn-plus": None, "gfgn-plus-neighbor": "neighbor", "gfgn-plus-pair": "pair"}.items()
 }
 
 
