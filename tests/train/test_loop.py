@@ -22,6 +22,7 @@ from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.keys import GOLDEN, keyed, mix
 from gfgn.train import Replica, Run, Status, TrainConfig, train_minibatch, train_replicas, trainer
 from gfgn.train.batch import Batch, _move_to_front, _only_fills, _select
+from gfgn.train.progress import Progress
 from gfgn.train.settings import num_threads, precision
 from gfgn.train.trainer import _even_chunks, _fill
 
@@ -308,6 +309,18 @@ def test_sparse_features_give_the_dense_result(data: Dataset, model: str) -> Non
     assert runs[0].history["val_loss"] == runs[1].history["val_loss"]  # mostly-zero features become sparse
 
 
+def test_the_remaining_time_is_estimated_after_a_fifth_of_the_runs() -> None:
+    statuses: list[Status] = []
+    progress = Progress(10, on_status=statuses.append)
+    for finished in range(4):
+        progress.add_epochs(20)
+        progress.report(20, lambda: [0.5])
+        progress.finish(finished, Run(Replica(), "mlp", 0.5, 0.5, 10, 20, {}, 1.0, 1))
+    assert [status.seconds_left is None for status in statuses] == [True, True, False, False]
+    last = statuses[-1]  # 80 of 200 epochs
+    assert last.seconds_left == pytest.approx(last.seconds * 120 / 80)
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_progress_and_status(data: Dataset) -> None:
     seen: list[Run] = []
@@ -323,8 +336,8 @@ def test_progress_and_status(data: Dataset) -> None:
     assert [status.finished for status in statuses] == [0, 0, 0, 2, 2, 2, 2, 3]
     assert [status.alive for status in statuses] == [2, 2, 2, 0, 1, 1, 1, 0]
     assert statuses[-1].best_val == max(run.val for run in runs)
-    assert statuses[0].seconds_left is not None
-    assert statuses[0].seconds_left > 0 == statuses[-1].seconds_left
+    assert statuses[0].seconds_left is None  # no run has finished
+    assert statuses[-1].seconds_left == 0
     assert all(status.replicas == 3 for status in statuses)
 
 

@@ -127,11 +127,11 @@ class RunProgress(ProgressCallback):
 
 
 def describe_status(status: Status) -> str:
-    """Replicas in training, their epoch, the best validation score and, after a fifth of the runs, the time left."""
+    """Replicas in training, their epoch, the best validation score and, once it is known, the time left."""
     parts = [f"{status.alive:,} training, epoch {status.epoch:,}"]
     if math.isfinite(status.best_val):
         parts.append(f"best validation score {_score(status.best_val)}")
-    if status.seconds_left is not None and status.finished >= ENOUGH * status.replicas:
+    if status.seconds_left is not None:
         parts.append(f"{duration(status.seconds_left)} left")
     return ", ".join(parts)
 

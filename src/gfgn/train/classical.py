@@ -73,7 +73,7 @@ def train_classical(
     check_classical(name, data)
     check_splits(data, (replica.split for replica in replicas))
     data = data.to("cpu")
-    reports = Progress(len(replicas), 1, progress, status)
+    reports = Progress(len(replicas), progress, status)
     fits: dict[int, tuple[Tensor, int, float]] = {}
     for index, replica in enumerate(replicas):
         split = data.splits[replica.split]

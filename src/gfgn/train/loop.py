@@ -98,7 +98,7 @@ def train_replicas(
     if checkpoint is not None:
         kept = {"history": history, "keep_state": keep_state, "gates": gates}
         saves = Checkpoint(Path(checkpoint), name + entry.code, data, replicas, config, checkpoint_every, kept)
-    reports = Progress(len(replicas), max_epochs, progress, status)
+    reports = Progress(len(replicas), progress, status)
     with precision(config, torch.device(device)):
         moved = data.to(device)
         moved = with_dense_features(moved) if entry.own else with_sparse_features(moved)

@@ -12,6 +12,8 @@ from typing import Any
 
 from gfgn.train.replica import Run, Status
 
+ENOUGH = 0.2  # fraction of the runs that must have finished before the remaining time is estimated
+
 
 class Progress:
     """Collects the finished runs of `replicas` and reports them and the status of training to the caller."""
@@ -19,11 +21,10 @@ class Progress:
     def __init__(
         self,
         replicas: int,
-        max_epochs: int,
         on_run: Callable[[Run], None] | None = None,
         on_status: Callable[[Status], None] | None = None,
     ) -> None:
-        self.replicas, self.max_epochs = replicas, max_epochs
+        self.replicas = replicas
         self.on_run, self.on_status = on_run, on_status
         self.runs: dict[int, Run] = {}  # finished runs by the index of their replica
         self.lock = threading.RLock()  # held by the thread that changes what other threads read
@@ -49,9 +50,10 @@ class Progress:
             return
         seconds, scores = time.perf_counter() - self._start, best_scores()
         values = [*(run.val for run in self.runs.values()), *scores]
-        epochs = [run.epochs for run in self.runs.values()]
-        expected = sum(epochs) / len(epochs) if epochs else self.max_epochs
-        left = max(0.0, self.replicas * max(expected, epoch) - self._trained)
+        left = None
+        if self.runs and self._trained and len(self.runs) >= ENOUGH * self.replicas:
+            expected = sum(run.epochs for run in self.runs.values()) / len(self.runs)
+            left = max(0.0, self.replicas * max(expected, epoch) - self._trained) * seconds / self._trained
         status = Status(
             replicas=self.replicas,
             finished=len(self.runs),
@@ -59,7 +61,7 @@ class Progress:
             epoch=epoch,
             best_val=max((score for score in values if not math.isnan(score)), default=math.nan),
             seconds=seconds,
-            seconds_left=left * seconds / self._trained if self._trained else None,
+            seconds_left=left,
         )
         self._call(self.on_status, status)
 

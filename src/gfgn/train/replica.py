@@ -118,7 +118,8 @@ class Status:
         replicas, finished: Number of requested and of finished runs.
         alive, epoch: Number of runs in the batch that reports, and epochs it has trained.
         best_val: The best validation score so far.
-        seconds, seconds_left: Time since the call, and estimate of the remaining time, or `None` if unknown.
+        seconds, seconds_left: Time since the call, and estimate of the remaining time; `None` until a fifth of
+            the runs have finished.
     """
 
     replicas: int

@@ -68,7 +68,7 @@ def test_best_epoch_and_stopping_are_those_of_a_plain_loop(patience: int, schedu
             break
     net = gcn()
     replica, config = Replica(lr=0.05, weight_decay=1e-3), TrainConfig(30, patience, schedule=schedule)
-    result = fit("gcn", net, FullBatch(net, DATA, split.train), DATA, replica, config, Progress(1, 30))
+    result = fit("gcn", net, FullBatch(net, DATA, split.train), DATA, replica, config, Progress(1))
     assert (result.val, result.test, result.epoch) == (best[0], best[2], best[3])
     assert result.history["val"] == [entry[0] for entry in epochs]
     assert result.history["val_loss"] == pytest.approx([-entry[1] for entry in epochs])

@@ -96,7 +96,7 @@ def train_minibatch(
     check_splits(data, (replica.split for replica in replicas))
     with precision(config, torch.device(device)):
         data = with_sparse_features(data.to(device))
-    reports = Progress(len(replicas), config.max_epochs, progress, status)
+    reports = Progress(len(replicas), progress, status)
     for index, replica in enumerate(replicas):
         start = time.perf_counter()
         with fitting_threads(data), precision(config, data.y.device):
