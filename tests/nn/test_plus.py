@@ -221,18 +221,6 @@ def test_weights_that_nodes_share_keep_one_tensor_for_any_number_of_hops() -> No
         assert kept[0] == kept[1] == 1
 
 
-def test_graphs_of_a_batch_are_independent() -> None:
-    first, second = edges(0), edges(5)
-    batch = torch.arange(2).repeat_interleave(NODES)
-    both = torch.cat([first, NODES + second], 1)
-    for gate_range in ("mix", "hops"):
-        conv = make("graph", 2, gate_range, "dimension")
-        separate = torch.cat([conv(features(k), e) for k, e in enumerate((first, second))])
-        together, s = conv(torch.cat([features(0), features(1)]), both, batch=batch, return_scores=True)
-        torch.testing.assert_close(together, separate)
-        assert s.size(0) == 2
-
-
 @pytest.mark.parametrize(("level", "hops"), [("graph", 1), ("neighbor", 1), ("pair", 1), ("neighbor", 2)])
 def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops: int) -> None:
     conv, x, g = make(level, hops, "mix", "dimension"), features(), graph()
@@ -245,6 +233,16 @@ def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops:
         out = single(x.float(), narrow)
     out.sum().backward()
     torch.testing.assert_close(out.float(), single(x.float(), narrow), rtol=0.05, atol=0.05)
+
+
+@every_gate
+def test_graphs_of_a_batch_are_independent(level: str, hops: int, gate_range: str, gate_form: str) -> None:
+    conv, x, edge_index = make(level, hops, gate_range, gate_form), features(), edges()
+    both = torch.cat([edge_index, edge_index.flip(0) + NODES], dim=1)
+    batch = torch.arange(2).repeat_interleave(NODES)
+    out = conv(torch.cat([x, 2 * x]), both, batch=batch)
+    alone = torch.cat([conv(x, edge_index), conv(2 * x, edge_index.flip(0))])
+    torch.testing.assert_close(out, alone)
 
 
 # --- models that are settings -------------------------------------------------------------------------------------

@@ -189,8 +189,8 @@ def sum_of_hops(z: Tensor, weights: Sequence[Tensor], graph: Graph) -> Tensor:
 
 
 def _of_nodes(s: Tensor, graph: Graph) -> Tensor:
-    """Gates of graphs as one row per node, unless there is one graph."""
-    return s if graph.batch is None else s.index_select(0, graph.batch)
+    """Gates of graphs as one row per node, unless all nodes have the same."""
+    return s if graph.batch is None or s.size(0) == 1 else s.index_select(0, graph.batch)
 
 
 class GFGNPlusConv(ResettableModule):
@@ -215,8 +215,9 @@ class GFGNPlusConv(ResettableModule):
         - `x`: `[N, in_channels]`, dense or sparse CSR.
         - `edge_index`: `[2, E]` (source, target), a PyG `EdgeIndex`, a sparse `[N, N]` matrix or a `gfgn.Graph`.
         - output: `[N, heads * out_channels]`.
-        - scores, if `return_scores=True`: gates `[num_graphs, …]`, `[N, …]` or `[E, …]` by level, with
-          `heads * out_channels` columns for every hop that has a gate: `1 … K` for `"mix"`, `0 … K` otherwise.
+        - scores, if `return_scores=True`: gates `[num_graphs, …]`, `[N, …]` or `[E, …]` by level (free gates
+          `[1, …]`), with `heads * out_channels` columns for every hop that has a gate: `1 … K` for `"mix"`, `0 … K`
+          otherwise.
     """
 
     __call__: Callable[..., Any]
