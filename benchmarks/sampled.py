@@ -167,7 +167,7 @@ def main() -> None:
     parser = common.parser(__doc__ or "", 1, ("accuracy", "inference"))
     parser.add_argument("--dataset", default="ogbn-arxiv-structure")
     parser.add_argument("--epochs", type=int, default=200, help="epochs on the whole graph")
-    parser.add_argument("--sampled-epochs", type=int, default=15, help="epochs on samples")
+    parser.add_argument("--sampled-epochs", type=int, default=25, help="epochs on samples")
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="learning rates on the whole graph")
     parser.add_argument("--sampled-rates", type=float, nargs="+", default=SAMPLED_RATES, help="and on samples")
     parser.add_argument("--seeds", type=int, default=3)
