@@ -157,7 +157,10 @@ def growth(device: str) -> None:
             if column == 0:
                 panel.set_ylabel(label, fontsize=8)
         panels[1][column].set_xlabel(labels[axis], fontsize=8)
-    panels[0][0].legend(fontsize=6, frameon=False)
+    lines = panels[0][0].get_lines()
+    figure.legend(
+        handles=lines, fontsize=7, frameon=False, ncols=len(lines), handlelength=4, loc="outside lower center"
+    )
     figure.suptitle(f"Growth of time and memory ({content['environment']['device']}){tables.note(content)}", fontsize=9)
     save(figure, f"growth-{device}")
 
