@@ -221,6 +221,18 @@ def test_weights_that_nodes_share_keep_one_tensor_for_any_number_of_hops() -> No
         assert kept[0] == kept[1] == 1
 
 
+@every_gate
+def test_graphs_of_a_batch_are_independent(level: str, hops: int, gate_range: str, gate_form: str) -> None:
+    conv, first, second = make(level, hops, gate_range, gate_form), edges(0), edges(5)
+    batch = torch.arange(2).repeat_interleave(NODES)
+    both = torch.cat([first, NODES + second], 1)
+    separate = torch.cat([conv(features(k), e) for k, e in enumerate((first, second))])
+    together, s = conv(torch.cat([features(0), features(1)]), both, batch=batch, return_scores=True)
+    torch.testing.assert_close(together, separate)
+    if level == "graph" and hops and gate_form != "constant":
+        assert s.size(0) == 2
+
+
 @pytest.mark.parametrize(("level", "hops"), [("graph", 1), ("neighbor", 1), ("pair", 1), ("neighbor", 2)])
 def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops: int) -> None:
     conv, x, g = make(level, hops, "mix", "dimension"), features(), graph()
@@ -233,16 +245,6 @@ def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops:
         out = single(x.float(), narrow)
     out.sum().backward()
     torch.testing.assert_close(out.float(), single(x.float(), narrow), rtol=0.05, atol=0.05)
-
-
-@every_gate
-def test_graphs_of_a_batch_are_independent(level: str, hops: int, gate_range: str, gate_form: str) -> None:
-    conv, x, edge_index = make(level, hops, gate_range, gate_form), features(), edges()
-    both = torch.cat([edge_index, edge_index.flip(0) + NODES], dim=1)
-    batch = torch.arange(2).repeat_interleave(NODES)
-    out = conv(torch.cat([x, 2 * x]), both, batch=batch)
-    alone = torch.cat([conv(x, edge_index), conv(2 * x, edge_index.flip(0))])
-    torch.testing.assert_close(out, alone)
 
 
 # --- models that are settings -------------------------------------------------------------------------------------
@@ -613,6 +615,7 @@ def test_a_strong_prior_returns_the_ungated_model(options: dict[str, Any]) -> No
         ({"hops": -1}, "hops must be 0 or a positive integer, got -1"),
         ({"level": "pair", "hops": 2}, "hops must be 1 at level='pair', whose gates belong to edges, got 2"),
         ({"level": "pair", "gate_range": "hops"}, "gate_range must be 'mix' or 'free' at level='pair', got 'hops'"),
+        ({"gate_range": ""}, "gate_range must be one of 'mix', 'hops', 'free', got ''"),
         ({"gate_range": "open"}, "gate_range must be one of 'mix', 'hops', 'free', got 'open'"),
         ({"gate_form": "matrix"}, "gate_form must be one of .* got 'matrix'"),
         ({"normalization": "max"}, "normalization must be one of 'symmetric', 'row', got 'max'"),

@@ -35,6 +35,15 @@ def test_checkpoints(model: str, tmp_path: Path) -> None:
         train_distributed(model, data, replica, config, **options)
 
 
+def test_the_learning_rate_follows_the_schedule() -> None:
+    data, replica = dimensions(60, degree=6, splits=1), Replica(options=(("batch_size", 8),))
+    configs = [TrainConfig(6, 6), TrainConfig(6, 6, schedule="step")]  # the same in the first third of the epochs
+    constant, step = (train_distributed("gfgn-graph", data, replica, config).history for config in configs)
+    for name in ("train_loss", "val_loss"):
+        assert constant[name][:2] == step[name][:2]
+        assert all(a != b for a, b in zip(constant[name][2:], step[name][2:], strict=True))
+
+
 def test_wrong_arguments() -> None:
     data = dimensions(60, degree=6, splits=1)
     for model in ("gcn", "vr-gcn", "graphsaint"):

@@ -74,7 +74,8 @@ class HopGates(ResettableModule):
     ) -> None:
         super().__init__()
         check_choice("level", level, LEVELS)
-        gate_range = gate_range or ("free" if level == "graph" else "mix")
+        if gate_range is None:
+            gate_range = "free" if level == "graph" else "mix"
         check_choice("gate_range", gate_range, RANGES)
         check_choice("gate_form", gate_form, GATE_FORMS)
         check_lam(lam)
@@ -416,7 +417,7 @@ class GFGNPlus(ResettableModule):
         out_channels: Number of outputs.
         dropout: Dropout rate.
         input_dropout: Dropout rate of the features; `None` for `dropout`.
-        hops: K of every layer; `None` for 2 in a network of one layer, unless its gates belong to edges, and else 1.
+        hops: K of every layer; `None` for 2 in a network of one layer, except at level `"pair"`, and else 1.
         head: `"linear"`, all layers are hidden and a linear map follows; `"conv"`, the last layer has one head of
             `out_channels` units; `"propagated"`, the outputs `y` of the linear map are propagated:
             `Σ_{k≤steps} γ_k P^k y` with weights `γ` that start as those of personalized PageRank, one per step for

@@ -16,9 +16,9 @@ from gfgn.runs import ProgressCallback, Row
 from gfgn.runs.comparison import ComparisonPlan
 from gfgn.runs.text import duration, score
 from gfgn.train import Status
+from gfgn.train.progress import ENOUGH
 
 SECONDS_BETWEEN_LINES = 20.0
-ENOUGH = 0.2  # fraction of the work that must be done before the remaining time is estimated
 # Typical cost of a run compared with one of an MLP: good enough to tell how much is left.
 COSTS = {"majority": 0.05, "logistic-regression": 0.3, "label-propagation": 0.3, "gradient-boosting": 3.0}
 COSTS |= {"mlp": 1.0, "gcn": 2.0, "gfgn-graph": 3.0, "gfgn-neighbor": 4.0, "gfgn-pair": 5.0}

@@ -12,7 +12,7 @@ from typing import Any
 
 from gfgn.train.replica import Run, Status
 
-ENOUGH = 0.2  # fraction of the runs that must have finished before the remaining time is estimated
+ENOUGH = 0.2  # fraction of the work that must be done before the remaining time is estimated
 
 
 class Progress:
