@@ -3,10 +3,11 @@
     python benchmarks/sampled.py [accuracy] [inference] [--dataset ogbn-arxiv-structure] [--seeds 3] [--processes 1]
 
 `accuracy`: both ways train the same networks, while the learning rate falls to 0 by a cosine. For each way, its first
-value is the one of three with the best validation score at the first seed; every run keeps the epoch with the best
-validation score. Test scores are read once, of the chosen learning rate and all seeds. `difference` is the mean test
-accuracy on samples minus that on the whole graph, in points; `error` is its standard error over the seeds. With
-`--processes`, runs share the device. Results are written after every level.
+value is the one with the best validation score at the first seed, among three rates and, while the best is the smallest
+or the largest of them, half or twice that rate. Every run keeps the epoch with the best validation score. Test scores
+are read once, of the chosen learning rate and all seeds. `difference` is the mean test accuracy on samples minus that
+on the whole graph, in points; `error` is its standard error over the seeds. With `--processes`, runs share the device.
+Results are written after every level.
 
 `inference`: the largest difference between logits of `infer_layerwise` and of the whole graph, absolute and relative to
 the largest logit, in float32 and float64, of networks that were trained on samples for an epoch.
@@ -120,10 +121,15 @@ def workers(arguments: argparse.Namespace) -> Iterator[Any]:
 
 def compare(level: str, train_all: Any, arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Both ways at a level: the learning rates at the first seed, then the other seeds at the chosen ones."""
-    rates = {WHOLE: arguments.rates, SAMPLES: arguments.sampled_rates}
-    first = [Job(way, level, lr, 0) for way in rates for lr in rates[way]]
-    found = list(zip(first, train_all(first), strict=True))
-    chosen = {way: best_rate([run for job, (run, _) in found if job.way == way]) for way in rates}
+    rates = {WHOLE: list(arguments.rates), SAMPLES: list(arguments.sampled_rates)}
+    jobs = [Job(way, level, lr, 0) for way in rates for lr in rates[way]]
+    found, chosen = [], dict.fromkeys(rates, 0.0)
+    while jobs:
+        found += zip(jobs, train_all(jobs), strict=True)
+        chosen = {way: best_rate([run for job, (run, _) in found if job.way == way]) for way in rates}
+        jobs = [Job(way, level, lr, 0) for way in rates for lr in rates_beyond(rates[way], chosen[way])]
+        for job in jobs:
+            rates[job.way].append(job.lr)
     others = [Job(way, level, chosen[way], seed) for way in rates for seed in range(1, arguments.seeds)]
     found += zip(others, train_all(others), strict=True)
     whole, samples = (row(way, level, chosen[way], [done for job, done in found if job.way == way]) for way in rates)
@@ -134,6 +140,13 @@ def compare(level: str, train_all: Any, arguments: argparse.Namespace) -> list[d
 def best_rate(runs: list[Run]) -> float:
     """The learning rate with the best validation score; the smaller one of equals. A diverged run has none."""
     return max(runs, key=lambda run: (-math.inf if run.diverged else run.val, -run.replica.lr)).replica.lr
+
+
+def rates_beyond(rates: list[float], best: float) -> list[float]:
+    """Half of the smallest or twice the largest learning rate, if that is the best one; else nothing."""
+    if len(rates) < 2:
+        return []
+    return [best / 2] * (best == min(rates)) + [best * 2] * (best == max(rates))
 
 
 def row(way: str, level: str, rate: float, found: list[tuple[Run, float]]) -> dict[str, object]:
