@@ -73,6 +73,7 @@ def equation(conv: GFGNPlusConv, x: Tensor, edge_index: Tensor) -> Tensor:
     P, row = propagation(edge_index, conv.self_loops, conv.normalization)
     parts = x @ conv.lin.weight.t()
     z, own = parts[:, : HEADS * WIDTH], parts[:, HEADS * WIDTH :]
+    u = own if conv.own == "gated" else z
     count = (row > 0).to(z.dtype)
     mean = count / count.sum(1, keepdim=True).clamp(min=1) @ z
     if gates.level == "pair" and gates.gate_range == "mix" and K == 1:
@@ -80,17 +81,18 @@ def equation(conv: GFGNPlusConv, x: Tensor, edge_index: Tensor) -> Tensor:
         s = LAM * gate_logits(conv, pairs, 0).sigmoid()
         out = (1 - (s * row.unsqueeze(2)).sum(1)) * z + (s * P.unsqueeze(2) * z).sum(1)
     else:
-        hops = [torch.linalg.matrix_power(P, k) @ z for k in range(K + 1)]
-        inputs = z.mean(0, keepdim=True) if gates.level == "graph" else torch.cat([z, mean], dim=1)
+        hops = [u, *(torch.linalg.matrix_power(P, k) @ z for k in range(1, K + 1))]
+        inputs = u.mean(0, keepdim=True) if gates.level == "graph" else torch.cat([u, mean], dim=1)
         if gates.gate_range == "free":
             s = [0.5 + gates.gate[k] for k in range(K + 1)]
         elif gates.gate_range == "hops":
             s = [LAM * gate_logits(conv, inputs, k).sigmoid() for k in range(K + 1)]
         else:
-            s = [LAM / K * gate_logits(conv, inputs, k).sigmoid() for k in range(K)]
+            e = [gate_logits(conv, inputs, k).exp() for k in range(K)]
+            s = [LAM * v / (1 + sum(e)) for v in e]
             s = [1 - sum(s), *s]
         out = sum(a * b for a, b in zip(s, hops, strict=True))
-    out = out + own if own.numel() else out
+    out = out + own if conv.own == "added" else out
     return out if conv.bias is None else out + conv.bias
 
 
@@ -112,7 +114,8 @@ def assert_same(ours: list[Tensor], theirs: list[Tensor]) -> None:
 @every_gate
 def test_values_and_gradients_are_those_of_the_equation(level: str, hops: int, gate_range: str, gate_form: str) -> None:
     for number, (self_loops, normalization) in enumerate(PROPAGATIONS):
-        options = {"self_loops": self_loops, "normalization": normalization, "own": number != 1, "bias": number != 2}
+        options = {"self_loops": self_loops, "normalization": normalization, "bias": number != 2}
+        options["own"] = ("added", "none", None, None)[number]
         if gate_range != "free" and number == 3:
             options["gate_bias"] = 0.3
         conv = make(level, hops, gate_range, gate_form, **options)
@@ -122,9 +125,10 @@ def test_values_and_gradients_are_those_of_the_equation(level: str, hops: int, g
         assert_same(gradients(conv, out, x), gradients(conv, expected, x))
 
 
+@pytest.mark.parametrize("own", ["gated", "added"])
 @pytest.mark.parametrize(("level", "gate_range"), [("graph", "mix"), ("neighbor", "hops"), ("neighbor", "mix")])
-def test_the_equation_is_that_of_loops_over_scalars(level: str, gate_range: str) -> None:
-    conv, x, e = make(level, 2, gate_range, "scalar", self_loops=True), features(), edges(directed=True)
+def test_the_equation_is_that_of_loops_over_scalars(level: str, gate_range: str, own: str) -> None:
+    conv, x, e = make(level, 2, gate_range, "scalar", self_loops=True, own=own), features(), edges(directed=True)
     W, gate, bias = conv.lin.weight.tolist(), conv.gates.gate.tolist(), conv.bias.tolist()
     sources = [sorted({i, *(int(j) for j, t in e.t() if t == i)}) for i in range(NODES)]
     width, K = HEADS * WIDTH, 2
@@ -143,25 +147,29 @@ def test_the_equation_is_that_of_loops_over_scalars(level: str, gate_range: str)
                 for i in range(NODES)
             ]
         )
-    z = hops[0]
+    z, of_node = hops[0], [[product(i, width + c) for c in range(width)] for i in range(NODES)]
+    u = of_node if own == "gated" else z
+    hops[0] = u
     expected = torch.zeros(NODES, width, dtype=torch.float64)
     for i in range(NODES):
         if level == "graph":
-            read = [sum(z[v][c] for v in range(NODES)) / NODES for c in range(width)]
+            read = [sum(u[v][c] for v in range(NODES)) / NODES for c in range(width)]
         else:
-            read = z[i] + [sum(z[j][c] for j in sources[i]) / len(sources[i]) for c in range(width)]
-        s = [
-            1 / (1 + math.exp(-sum(v * w[0] for v, w in zip(read, gate[k][0], strict=True)))) for k in range(len(gate))
-        ]
-        s = [LAM * g for g in s] if gate_range == "hops" else [LAM * g / K for g in s]
-        s = s if gate_range == "hops" else [1 - sum(s), *s]
+            read = u[i] + [sum(z[j][c] for j in sources[i]) / len(sources[i]) for c in range(width)]
+        e_k = [math.exp(sum(v * w[0] for v, w in zip(read, gate[k][0], strict=True))) for k in range(len(gate))]
+        if gate_range == "hops":
+            s = [LAM * v / (1 + v) for v in e_k]
+        else:
+            s = [LAM * v / (1 + sum(e_k)) for v in e_k]
+            s = [1 - sum(s), *s]
         for c in range(width):
-            expected[i, c] = product(i, width + c) + sum(s[k] * hops[k][i][c] for k in range(K + 1)) + bias[c]
+            added = of_node[i][c] if own == "added" else 0.0
+            expected[i, c] = added + sum(s[k] * hops[k][i][c] for k in range(K + 1)) + bias[c]
     torch.testing.assert_close(equation(conv, x, e), expected, rtol=0, atol=1e-12)
 
 
 def test_the_equation_of_pairs_is_that_of_loops_over_scalars() -> None:
-    conv, x, e = make("pair", 1, "mix", "scalar", normalization="row", own=False), features(), edges(directed=True)
+    conv, x, e = make("pair", 1, "mix", "scalar", normalization="row", own="none"), features(), edges(directed=True)
     z, gate, bias = (x @ conv.lin.weight.t()).tolist(), conv.gates.gate[0, 0, :, 0].tolist(), conv.bias.tolist()
     expected = torch.zeros(NODES, HEADS * WIDTH, dtype=torch.float64)
     for i in range(NODES):
@@ -183,7 +191,7 @@ def test_gates_are_returned(level: str, hops: int, gate_range: str, gate_form: s
     count = hops if gate_range == "mix" else hops + 1
     assert s.size(1) == count * HEADS * WIDTH
     if gate_form == "constant":
-        expected = {"mix": LAM / 2 / max(hops, 1), "hops": LAM / 2, "free": 0.5}[gate_range]
+        expected = {"mix": LAM / (hops + 1), "hops": LAM / 2, "free": 0.5}[gate_range]
         assert s.flatten().tolist() == pytest.approx([expected] * s.numel())
     elif count and gate_range != "free":
         assert s.size(0) == {"graph": 1, "neighbor": NODES, "pair": g.num_edges}[level]
@@ -252,7 +260,7 @@ def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops:
 
 def plus(**options: Any) -> GFGNPlus:
     given: dict[str, Any] = {"level": "neighbor", "gate_range": "mix", "hops": 1, "head": "conv"}
-    options = given | {"heads": 1, "lam": 2.0, "dropout": 0.0, "own": False} | options
+    options = given | {"heads": 1, "lam": 2.0, "dropout": 0.0, "own": "none"} | options
     sizes = (options.pop("hidden", 8), options.pop("layers", 2))
     return randomize(GFGNPlus(FEATURES, *sizes, CLASSES, **options))
 
@@ -290,7 +298,7 @@ def test_gfgn_is_a_setting(level: str) -> None:
         pairs += [(a.lin.weight, b.lin.weight), (a.gates.gate, b.gate), (a.bias, b.bias)]
     assert_equal(copied(ours, pairs), theirs, pairs)
     conv = GFGNConv(FEATURES, WIDTH, level, HEADS)
-    own = GFGNPlusConv(FEATURES, WIDTH, level, HEADS, own=False, gate_range="mix")
+    own = GFGNPlusConv(FEATURES, WIDTH, level, HEADS, own="none", gate_range="mix")
     assert sum(p.numel() for p in own.parameters()) == conv.num_parameters
 
 
@@ -307,7 +315,7 @@ def test_gcn_is_a_setting() -> None:
 def test_graphsage_is_a_setting(normalize: bool) -> None:
     theirs = randomize(GraphSAGE(FEATURES, CLASSES, 0.0, hidden=8, normalize=normalize))
     norm = "length" if normalize else "none"
-    ours = plus(gate_form="constant", own=True, normalization="row", norm=norm)
+    ours = plus(gate_form="constant", own="added", normalization="row", norm=norm)
     x, g = features(), graph()
     with torch.no_grad():
         for a, b in zip(ours.convs, theirs.convs, strict=True):
@@ -325,7 +333,7 @@ def test_graphsage_is_a_setting(normalize: bool) -> None:
 
 def test_arma_of_one_stack_is_a_setting() -> None:
     theirs = randomize(ARMA(FEATURES, CLASSES, 0.0, hidden=8, stacks=1))
-    ours = plus(gate_form="constant", own=True)
+    ours = plus(gate_form="constant", own="added")
     x, g = features(), graph()
     with torch.no_grad():
         for a, b in zip(ours.convs, theirs.convs, strict=True):
@@ -344,7 +352,7 @@ def test_arma_of_one_stack_is_a_setting() -> None:
 
 def test_arma_of_two_stacks_is_a_wider_layer_whose_next_weights_are_tied() -> None:
     theirs = randomize(ARMA(FEATURES, CLASSES, 0.0, hidden=8, stacks=2)).eval()
-    ours = plus(gate_form="constant", own=True, hidden=16).eval()
+    ours = plus(gate_form="constant", own="added", hidden=16).eval()
     first, last = theirs.convs
     with torch.no_grad():
         ours.convs[0].lin.weight.copy_(torch.cat([first.init.weight, first.root.weight]))
@@ -414,7 +422,7 @@ def test_fsgnn_is_a_setting() -> None:
 )
 def test_without_parameters_of_gates_it_is_its_ungated_version(level: str, hops: int, gate_range: str) -> None:
     """If they are 0: values, and gradients of everything else."""
-    options: dict[str, Any] = {"level": level, "hops": hops, "gate_range": gate_range, "own": True, "lam": LAM}
+    options: dict[str, Any] = {"level": level, "hops": hops, "gate_range": gate_range, "own": "added", "lam": LAM}
     options |= {"head": "propagated", "residual": True, "norm": "layer", "layers": 2}
     gated, ungated = plus(**options), plus(gate_form="constant", **options)
     with torch.no_grad():
@@ -431,11 +439,12 @@ def test_without_parameters_of_gates_it_is_its_ungated_version(level: str, hops:
 
 NETWORKS: list[dict[str, Any]] = [
     {},
-    {"level": "neighbor", "layers": 2},
+    {"level": "graph", "layers": 2},
     {"level": "neighbor", "layers": 2, "head": "conv"},
+    {"level": "graph", "gate_range": "mix", "hops": 2, "own": "gated"},
     {"level": "pair", "residual": True, "norm": "layer", "layers": 4, "head": "conv"},
     {"level": "graph", "hops": 2, "gate_range": "hops", "norm": "length", "layers": 3},
-    {"level": "neighbor", "hops": 2, "gate_bias": 0.0, "layers": 2, "jk": "cat", "norm": "layer"},
+    {"level": "neighbor", "hops": 2, "own": "added", "gate_bias": 0.0, "layers": 2, "jk": "cat", "norm": "layer"},
     {"level": "neighbor", "hops": 3, "gate_range": "hops", "self_loops": True, "head": "propagated", "steps": 3}
     | {"layers": 2, "jk": "max"},
     {"hops": 2, "layers": 2, "normalization": "row", "head": "propagated", "gate_form": "scalar"},
@@ -592,7 +601,7 @@ def test_decay_of_gates_has_an_effect_where_there_are_gates(model: str) -> None:
     assert canonical(model, replicas[2]).gate_decay == (None if model == "gcn" else 1.0)
 
 
-@pytest.mark.parametrize("options", [{}, {"level": "neighbor"}, {"level": "pair"}, {"layers": 2, "head": "propagated"}])
+@pytest.mark.parametrize("options", [{}, {"level": "graph"}, {"level": "pair"}, {"layers": 2, "head": "propagated"}])
 def test_a_strong_prior_returns_the_ungated_model(options: dict[str, Any]) -> None:
     data = dimensions(32, degree=4, splits=2, seed=1)
     given, constant = tuple(options.items()), (*options.items(), ("gate_form", "constant"))
@@ -615,6 +624,9 @@ def test_a_strong_prior_returns_the_ungated_model(options: dict[str, Any]) -> No
         ({"hops": -1}, "hops must be 0 or a positive integer, got -1"),
         ({"level": "pair", "hops": 2}, "hops must be 1 at level='pair', whose gates belong to edges, got 2"),
         ({"level": "pair", "gate_range": "hops"}, "gate_range must be 'mix' or 'free' at level='pair', got 'hops'"),
+        ({"own": "maybe"}, "own must be one of 'gated', 'added', 'none', got 'maybe'"),
+        ({"own": "gated", "level": "pair"}, "own must be 'added' or 'none' with level='pair', .* got 'gated'"),
+        ({"own": "gated", "hops": 0}, "own must be 'added' or 'none' with hops=0, .* got 'gated'"),
         ({"gate_range": ""}, "gate_range must be one of 'mix', 'hops', 'free', got ''"),
         ({"gate_range": "open"}, "gate_range must be one of 'mix', 'hops', 'free', got 'open'"),
         ({"gate_form": "matrix"}, "gate_form must be one of .* got 'matrix'"),
@@ -634,18 +646,33 @@ def test_errors_name_the_value(options: dict[str, Any], message: str) -> None:
 
 
 def test_defaults_follow_level_and_depth() -> None:
-    """Free gates of two hops in a single layer, one hop in a deeper network; σ where gates belong to nodes or edges."""
+    """Two hops in a single layer, one in a deeper network; free gates, or gates that also decide on a node itself."""
     expected = {
-        ("graph", 1): ("free", 2),
-        ("neighbor", 1): ("mix", 2),
-        ("pair", 1): ("mix", 1),
-        ("graph", 3): ("free", 1),
+        ("graph", 1): ("free", "added", 2),
+        ("neighbor", 1): ("mix", "gated", 2),
+        ("pair", 1): ("mix", "added", 1),
+        ("graph", 3): ("free", "added", 1),
+        ("neighbor", 3): ("mix", "gated", 1),
     }
     for (level, layers), found in expected.items():
         model = GFGNPlus(FEATURES, 8, layers, CLASSES, level=level)
-        assert {(conv.gates.gate_range, conv.gates.hops) for conv in model.convs} == {found}
+        assert {(conv.gates.gate_range, conv.own, conv.gates.hops) for conv in model.convs} == {found}
         assert model.lin is not None
         assert model.norm == ("batch" if layers > 2 else "none")
+
+
+def test_large_logits_of_gates_stay_finite() -> None:
+    """A gate that is sure of one hop: no overflow, forward or backward."""
+    conv, x, g = make("neighbor", 3, "mix", "dimension", gate_bias=0.0), features().requires_grad_(), graph()
+    for bias, hop in ((2000.0, 0), (-2000.0, None)):
+        with torch.no_grad():
+            conv.gates.gate_bias.fill_(min(bias, 0.0))
+            conv.gates.gate_bias[0] = bias
+        out, s = conv(x, g, return_scores=True)
+        s = s.view(NODES, 3, -1)
+        assert all(torch.isfinite(value).all() for value in (out, *gradients(conv, out, x)))
+        assert (s.sum(1) <= LAM + 1e-12).all()
+        assert (s[:, hop] > 0.99 * LAM).all() if hop == 0 else (s[:, 0] < 1e-12).all()
 
 
 def test_more_errors() -> None:

@@ -10,7 +10,7 @@ LATER = "gcnii gprgnn h2gcn acm-gcn linkx resgated gatv2"
 
 
 def test_names_and_properties() -> None:
-    gated = ["gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gfgn-plus", "gfgn-plus-neighbor", "gfgn-plus-pair"]
+    gated = ["gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gfgn-plus", "gfgn-plus-graph", "gfgn-plus-pair"]
     assert list(MODELS) == ["mlp", *gated, *PAPER.split(), *LATER.split()]
     assert [name for name, model in MODELS.items() if model.gated] == gated
     assert {name for name, model in MODELS.items() if not model.inductive} == {"geom-gcn", "linkx"}

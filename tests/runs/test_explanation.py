@@ -247,7 +247,7 @@ def test_multilabel_data(data: Dataset) -> None:
     assert note["extremes"]["most"][0]["nodes"][0]["class"] is None
 
 
-@pytest.mark.parametrize(("model", "kind"), [("gfgn-plus-neighbor", "nodes"), ("gfgn-plus-pair", "edges")])
+@pytest.mark.parametrize(("model", "kind"), [("gfgn-plus", "nodes"), ("gfgn-plus-pair", "edges")])
 def test_gates_of_gfgn_plus_are_explained(data: Dataset, model: str, kind: str) -> None:
     with Store(":memory:") as store:
         note = explain(store, data, compare(data, [model], splits=1, store=store, max_epochs=3))

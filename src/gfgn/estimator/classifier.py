@@ -604,7 +604,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
 def model_name(model: str, level: str) -> str:
     """The name in the registry of `"gfgn"` or `"gfgn-plus"` with a level."""
-    return "gfgn-plus" if (model, level) == ("gfgn-plus", "graph") else f"{model}-{level}"
+    return "gfgn-plus" if (model, level) == ("gfgn-plus", "neighbor") else f"{model}-{level}"
 
 
 def as_input(dataset: Dataset) -> Dataset:

@@ -23,6 +23,7 @@ from gfgn.nn.levels import GATE_FORMS, LEVELS, Lam, add_bias, for_columns, pool_
 from gfgn.nn.linear import Linear, Rate, ResettableModule, StackedLinear, two_maps
 from gfgn.ops.torch_internals import is_batched, is_wrapped
 
+OWN = ("gated", "added", "none")
 RANGES = ("mix", "hops", "free")
 NORMALIZATIONS = ("symmetric", "row")
 HEADS = ("conv", "linear", "propagated")
@@ -31,17 +32,18 @@ JUMPING_KNOWLEDGE = ("none", "cat", "max")
 
 
 class HopGates(ResettableModule):
-    """`Σ_{k=0…K} s_k ∘ P^k z`: the features of the nodes `0 … K` hops away, each with its gate per dimension.
+    """`s_0 ∘ u + Σ_{k=1…K} s_k ∘ P^k z`: a node's own features `u` and those of the nodes up to K hops away, each with
+    its gate per dimension. `u` is `z` unless it is given.
 
-    With `K = hops`, `g_k = σ([z_i ‖ mean_{j∈N(i)} z_j] W_k)` at level `"neighbor"` and `g_k = σ(mean_i(z_i) W_k)` at
-    level `"graph"`:
+    With `K = hops`, `l_k = [u_i ‖ mean_{j∈N(i)} z_j] W_k` at level `"neighbor"` and `l_k = mean_i(u_i) W_k` at level
+    `"graph"`:
 
-        gate_range="free"    s_k = c_k + w_k, a learned vector of any sign, without σ; c = `weights`
-        gate_range="mix"     s_k = λ g_k / K for k ≥ 1,    s_0 = 1 − Σ_k s_k    (K = 1: GFGN)
-        gate_range="hops"    s_k = λ g_k for k ≥ 0
+        gate_range="free"    s_k = c_k + w_k, a learned vector of any sign, without l_k; c = `weights`
+        gate_range="mix"     s_k = λ exp(l_k) / (1 + Σ_m exp(l_m)) for k ≥ 1,    s_0 = 1 − Σ_k s_k    (K = 1: GFGN)
+        gate_range="hops"    s_k = λ σ(l_k) for k ≥ 0
 
     At level `"pair"`, with `"mix"` and one hop only, the gate is GFGN's, one per edge. If all parameters of the gates
-    are 0, gates are constants: `λ/2K` for `"mix"`, `λ/2` for `"hops"`, and `c_k` for `"free"`. A penalty on these
+    are 0, gates are constants: `λ/(K + 1)` for `"mix"`, `λ/2` for `"hops"`, and `c_k` for `"free"`. A penalty on these
     parameters alone (`Replica.gate_decay`) so draws the layer to the one without gates, `gate_form="constant"`.
 
     Args:
@@ -53,7 +55,7 @@ class HopGates(ResettableModule):
         gate_range: See above; `None` for `"free"` at level `"graph"` and `"mix"` at the others.
         gate_form: `"dimension"`, one gate per dimension; `"scalar"`, one for all dimensions of all heads;
             `"constant"`, nothing to learn.
-        gate_bias: Initial value of a learned bias inside σ, or `None`.
+        gate_bias: Initial value of a learned bias of `l_k`, or `None`.
         weights: `c_0 … c_K` for `"free"`; 1/2 each by default.
     """
 
@@ -65,7 +67,7 @@ class HopGates(ResettableModule):
         channels: int,
         heads: int = 1,
         hops: int = 1,
-        level: str = "graph",
+        level: str = "neighbor",
         lam: Lam = 1.0,
         gate_range: str | None = None,
         gate_form: str = "dimension",
@@ -116,23 +118,32 @@ class HopGates(ResettableModule):
         if self.gate_bias is not None and self.initial_gate_bias is not None:
             nn.init.constant_(self.gate_bias, self.initial_gate_bias)
 
-    def forward(self, z: Tensor, graph: Graph, return_scores: bool = False) -> tuple[Tensor, Tensor | None]:
-        """The sum, and with `return_scores` the gates: hop after hop, `[num_graphs, …]`, `[N, …]` or `[E, …]`."""
+    def forward(
+        self, z: Tensor, graph: Graph, return_scores: bool = False, own: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The sum, and with `return_scores` the gates: hop after hop, `[num_graphs, …]`, `[N, …]` or `[E, …]`; `own` is
+        `u`."""
+        first = z if own is None else own
         if self.count == 0:
-            return z, z.new_zeros(1, 0) if return_scores else None
-        if self.hops == 1 and self.gate_range == "mix" and (self.gate_form != "constant" or self.by_pair):
+            return first, z.new_zeros(1, 0) if return_scores else None
+        single = self.hops == 1 and self.gate_range == "mix"
+        if single and own is None and (self.gate_form != "constant" or self.by_pair):
             bias = None if self.gate_bias is None else self.gate_bias[0]
             assert self.gate is not None
             level = LEVELS[self.level]
             out, scores = level.aggregate(z, self.gate[0], bias, self.lam, graph, "mean", return_scores)
             return out, scores if return_scores else None
         if self.shared:
-            gates = self.shared_gates(pool_nodes(z, graph, "mean") if self.level == "graph" else z[:1])
-            out = sum_of_hops(z, [_of_nodes(s, graph) for s in self.weights_of(gates)], graph)
+            gates = self.shared_gates(pool_nodes(first, graph, "mean") if self.level == "graph" else z[:1])
+            weights = [_of_nodes(s, graph) for s in self.weights_of(gates)]
+            out = sum_of_hops([first, *[z] * self.hops], weights, graph)
+        elif single and self.gate_form == "dimension" and self.gate_bias is None and not return_scores:
+            assert self.gate is not None
+            return ops.gated_neighbor(first, *ops.propagate_and_mean(z, graph), self.gate[0], self.lam), None
         else:
             propagated, pooled = ops.propagate_and_mean(z, graph)
-            gates = self._gates(z, [z, pooled])
-            out = self._sum_by_node(z, propagated, gates, graph)
+            gates = self._gates(z, [first, pooled])
+            out = self._sum_by_node(first, propagated, gates, graph)
         return out, torch.cat(gates, dim=1) if return_scores else None
 
     @property
@@ -142,51 +153,63 @@ class HopGates(ResettableModule):
         return self.count > 0 and not self.by_pair and (constant or self.level == "graph")
 
     def shared_gates(self, pooled: Tensor) -> list[Tensor]:
-        """Gates `[num_graphs, D]` from the mean of `z`; of `[1, D]`, only the shape counts if they are constants."""
+        """Gates `[num_graphs, D]` from the mean of `u`; of `[1, D]`, only the shape counts if they are constants."""
         if self.gate_range != "free" and self.gate_form != "constant":
             return self._gates(pooled, [pooled])
         row = torch.ones(1, pooled.size(1), dtype=pooled.dtype, device=pooled.device)
         if self.gate_range != "free":
-            return [row * (self.lam / (2 * self.hops if self.gate_range == "mix" else 2))] * self.count
+            return [row * (self.lam / (self.hops + 1 if self.gate_range == "mix" else 2))] * self.count
         assert self.gate is not None
         return [c * row + for_columns(pooled, w.view(1, -1)) for c, w in zip(self.weights, self.gate, strict=True)]
 
     def _gates(self, z: Tensor, inputs: list[Tensor]) -> list[Tensor]:
-        """Gates `λ σ(inputs W_k)`, for `"mix"` over `K`."""
+        """Gates from `l_k`, the sum of `inputs W_k`, one column per column of `z`."""
         assert self.gate is not None
-        gates, share = [], self.hops if self.gate_range == "mix" else 1
+        logits = []
         for k, gate in enumerate(self.gate):
             parts = zip(inputs, gate.chunk(len(inputs), dim=1), strict=True)
             logit = sum_of(ops.head_linear(x, weight) for x, weight in parts)
-            logit = add_bias(logit, None if self.gate_bias is None else self.gate_bias[k])
-            gates.append(for_columns(z, self.lam / share * ops.activate(logit, "sigmoid")))
-        return gates
+            logits.append(add_bias(logit, None if self.gate_bias is None else self.gate_bias[k]))
+        if self.gate_range == "mix" and self.hops > 1:
+            shares = shares_of(logits)
+        else:
+            shares = [ops.activate(logit, "sigmoid") for logit in logits]
+        return [for_columns(z, self.lam * share) for share in shares]
 
     def weights_of(self, gates: list[Tensor]) -> list[Tensor]:
         """`s_0 … s_K`."""
         return [1 - sum_of(gates), *gates] if self.gate_range == "mix" else gates
 
-    def _sum_by_node(self, z: Tensor, propagated: Tensor, gates: list[Tensor], graph: Graph) -> Tensor:
-        """`Σ_k s_k ∘ P^k z` for gates that differ between nodes."""
+    def _sum_by_node(self, first: Tensor, propagated: Tensor, gates: list[Tensor], graph: Graph) -> Tensor:
+        """The sum for gates that differ between nodes; `propagated` is `P z`."""
         mixes = self.gate_range == "mix"
-        out, gates, h = (z, gates, propagated) if mixes else (gates[0] * z, gates[1:], propagated)
+        out, gates, h = (first, gates, propagated) if mixes else (gates[0] * first, gates[1:], propagated)
         for k, s in enumerate(gates):
             h = ops.propagate(h, graph) if k else h
-            out = out + s * (h - z if mixes else h)
+            out = out + s * (h - first if mixes else h)
         return out
 
     def extra_repr(self) -> str:
         return f"hops={self.hops}, level={self.level!r}, gate_range={self.gate_range!r}, gate_form={self.gate_form!r}"
 
 
-def sum_of_hops(z: Tensor, weights: Sequence[Tensor], graph: Graph) -> Tensor:
-    """`Σ_k s_k ∘ P^k z` for weights that are the same for all nodes of a graph.
+def shares_of(logits: Sequence[Tensor]) -> list[Tensor]:
+    """`exp(l_k) / (1 + Σ_m exp(l_m))`, element by element."""
+    largest = functools.reduce(torch.maximum, logits).relu().detach()
+    weights = [(logit - largest).exp() for logit in logits]
+    total = sum_of([(-largest).exp(), *weights])
+    return [weight / total for weight in weights]
 
-    They commute with `P`, so that Horner's scheme `s_0 z + P(s_1 z + P(s_2 z + …))` keeps `z` alone for the backward
-    pass, for any number of hops.
+
+def sum_of_hops(terms: Sequence[Tensor], weights: Sequence[Tensor], graph: Graph) -> Tensor:
+    """`Σ_k s_k ∘ P^k z_k` for weights that are the same for all nodes of a graph.
+
+    They commute with `P`, so that Horner's scheme `s_0 z_0 + P(s_1 z_1 + P(s_2 z_2 + …))` keeps the `z_k` alone for the
+    backward pass, for any number of hops.
     """
-    terms = [z * (ops.expand_rows(s, z.size(0)) if s.size(0) == 1 else s) for s in weights]
-    return functools.reduce(lambda total, term: ops.propagate(total, graph) + term, reversed(terms))
+    rows = [ops.expand_rows(s, z.size(0)) if s.size(0) == 1 else s for z, s in zip(terms, weights, strict=True)]
+    weighted = [z * s for z, s in zip(terms, rows, strict=True)]
+    return functools.reduce(lambda total, term: ops.propagate(total, graph) + term, reversed(weighted))
 
 
 def _of_nodes(s: Tensor, graph: Graph) -> Tensor:
@@ -195,17 +218,19 @@ def _of_nodes(s: Tensor, graph: Graph) -> Tensor:
 
 
 class GFGNPlusConv(ResettableModule):
-    """The layer of GFGN+: `x W_o + Σ_{k=0…K} s_k ∘ P^k z + b` with `z = x W`.
+    """The layer of GFGN+: `s_0 ∘ x W_o + Σ_{k=1…K} s_k ∘ P^k z + b` with `z = x W`.
 
-    `P` is `D^(−1/2) A D^(−1/2)` or `D⁻¹ A`, without or with self-loops. `W` and `W_o` are one product, which drops the
-    input once. With `own=False` and `gate_range="mix"` it is `GFGNConv`. `level`, `heads`, `lam`, `gate_range`,
-    `gate_form`, `gate_bias` and `weights` are those of `HopGates`.
+    A node's own features have a map `W_o` of their own. `P` is `D^(−1/2) A D^(−1/2)` or `D⁻¹ A`, without or with
+    self-loops. `W` and `W_o` are one product, which drops the input once. With `own="none"` and `gate_range="mix"`
+    it is `GFGNConv`. `level`, `heads`, `lam`, `gate_range`, `gate_form`, `gate_bias` and `weights` are those of
+    `HopGates`.
 
     Args:
         in_channels: Number of input features.
         out_channels: Number of outputs *per head*.
         hops: K; 0 for a layer that ignores the graph.
-        own: Whether there is a map `W_o`.
+        own: `"gated"`, as above; `"added"`, `x W_o + Σ_{k=0…K} s_k ∘ P^k z + b`; or `"none"`, without `W_o`. `None` is
+            `"added"` for gates of pairs, for free gates and without hops, and else `"gated"`.
         self_loops: Whether `P` is that of `A + I`.
         normalization: `"symmetric"` or `"row"`.
         bias: Whether there is a bias.
@@ -228,12 +253,12 @@ class GFGNPlusConv(ResettableModule):
         self,
         in_channels: int,
         out_channels: int,
-        level: str = "graph",
+        level: str = "neighbor",
         heads: int = 1,
         lam: Lam = 1.0,
         *,
         hops: int = 1,
-        own: bool = True,
+        own: str | None = None,
         gate_range: str | None = None,
         gate_form: str = "dimension",
         gate_bias: float | None = None,
@@ -248,12 +273,19 @@ class GFGNPlusConv(ResettableModule):
         for name, value in (("in_channels", in_channels), ("out_channels", out_channels), ("heads", heads)):
             check_positive(name, value)
         check_choice("normalization", normalization, NORMALIZATIONS)
+        self.gates = gates = HopGates(out_channels, heads, hops, level, lam, gate_range, gate_form, gate_bias, weights)
+        alone = gates.by_pair or hops == 0
+        if own is None:
+            own = "added" if alone or gates.gate_range == "free" else "gated"
+        check_choice("own", own, OWN)
+        if own == "gated" and alone:
+            why = "hops=0" if hops == 0 else "level='pair'"
+            raise ValueError(f"own must be 'added' or 'none' with {why}, whose sum has no gate for it, got 'gated'")
         self.in_channels, self.own = in_channels, own
         self.self_loops, self.normalization = self_loops, normalization
         self.dropout, self.validate = dropout, validate
         width = heads * out_channels
-        self.lin = StackedLinear(in_channels, {"hops": width, "own": width} if own else {"hops": width})
-        self.gates = HopGates(out_channels, heads, hops, level, lam, gate_range, gate_form, gate_bias, weights)
+        self.lin = StackedLinear(in_channels, {"hops": width} if own == "none" else {"hops": width, "own": width})
         self.register_parameter("bias", nn.Parameter(torch.zeros(width)) if bias else None)
 
     def forward(
@@ -270,7 +302,7 @@ class GFGNPlusConv(ResettableModule):
         dtype, pooled = norm_dtype(self.lin.weight), self.gates.level == "graph"
         given = as_graph(edge_index, x.size(0), edge_weight, batch, batch_size, dtype, pooled)
         graph = propagation_graph(given, self.self_loops, self.normalization)
-        if x.layout == torch.sparse_csr or not self.own:
+        if x.layout == torch.sparse_csr or self.own == "none":
             out, scores = self._on_products(x, graph, return_scores)
         else:
             x = ops.dropout(x, self.dropout, self.training)
@@ -285,30 +317,37 @@ class GFGNPlusConv(ResettableModule):
     def _on_products(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
         """All maps as one product, which drops sparse features once."""
         z, *own = self.lin(x, self.dropout)
-        out, scores = self.gates(z, graph, return_scores)
-        out = sum_of([out, *own])
-        return out if self.bias is None else out + ops.expand_rows(self.bias, out.size(0)), scores
+        gated = own.pop() if self.own == "gated" else None
+        out, scores = self.gates(z, graph, return_scores, gated)
+        return self._add_bias(sum_of([out, *own])), scores
 
     def _on_features(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
         """A product per map, so that no product has to be cut in two."""
         hops, own = self.lin.weight.chunk(2)
+        if self.own == "gated":
+            z, own = two_maps(x, hops, own, None)
+            out, scores = self.gates(z, graph, return_scores, own)
+            return self._add_bias(out), scores
         z, own = two_maps(x, hops, own, self.bias)
         gated, scores = self.gates(z, graph, return_scores)
         return add_to(own, gated), scores
 
     def _on_weights(self, x: Tensor, graph: Graph, return_scores: bool) -> tuple[Tensor, Tensor | None]:
-        """Gates that all nodes share, applied to `W`: `x (W_o + W s_0) + P x (W s_1) + …`."""
+        """Gates that all nodes share, applied to `W`: `x W_o s_0 + P x (W s_1) + …`, or `x (W_o + W s_0) + …`."""
         hops, own = self.lin.weight.chunk(2)
         mean = ops.sum_rows(x) / max(x.size(0), 1) if self.gates.level == "graph" else x.new_zeros(1, x.size(1))
-        gates = self.gates.shared_gates(ops.linear(mean, hops))
+        gates = self.gates.shared_gates(ops.linear(mean, own if self.own == "gated" else hops))
         first, *rest = self.gates.weights_of(gates)
-        own = own + scale_rows(hops, first)
+        own = scale_rows(own, first) if self.own == "gated" else own + scale_rows(hops, first)
         if len(rest) == 1:
             hops, rest = scale_rows(hops, rest[0]), []
         z, out = two_maps(x, hops, own, self.bias)
         if self.gates.hops > 0:
-            out = add_to(out, ops.propagate(sum_of_hops(z, rest, graph) if rest else z, graph))
+            out = add_to(out, ops.propagate(sum_of_hops([z] * len(rest), rest, graph) if rest else z, graph))
         return out, torch.cat(gates, dim=1) if return_scores else None
+
+    def _add_bias(self, out: Tensor) -> Tensor:
+        return out if self.bias is None else out + ops.expand_rows(self.bias, out.size(0))
 
 
 def add_to(x: Tensor, y: Tensor) -> Tensor:
@@ -445,13 +484,13 @@ class GFGNPlus(ResettableModule):
         num_layers: int,
         out_channels: int,
         *,
-        level: str = "graph",
-        heads: int = 8,
+        level: str = "neighbor",
+        heads: int = 1,
         lam: Lam = 1.0,
         dropout: Rate = 0.5,
         input_dropout: Rate | None = None,
         hops: int | None = None,
-        own: bool = True,
+        own: str | None = None,
         gate_range: str | None = None,
         gate_form: str = "dimension",
         gate_bias: float | None = None,

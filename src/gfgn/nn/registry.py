@@ -64,16 +64,18 @@ def _gfgn_plus(in_channels: int, out_channels: int, *, hidden: int, layers: int,
 
 
 PLUS_PARAMETERS = {
-    "level": Parameter("graph", ("graph", "neighbor", "pair"), "one gate per graph, per node or per edge"),
+    "level": Parameter("neighbor", ("graph", "neighbor", "pair"), "one gate per graph, per node or per edge"),
     "hidden": hidden(HIDDEN),
     "layers": layers(1, (1, 2, 3, 4, 5, 8, 12)),
-    "heads": Parameter(HEADS, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
+    "heads": Parameter(1, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
     "hops": Parameter(None, (None, 0, 1, 2, 3), "hops of a layer, K; by default 2 in a single layer, else 1"),
-    "own": Parameter(True, (True, False), "whether layers have a map of a node's own features"),
+    "own": Parameter(
+        None, (None, "gated", "added", "none"), "map of a node's own features: with a gate (default), added, or none"
+    ),
     "gate_range": Parameter(
         None,
         (None, "free", "mix", "hops"),
-        "weights without σ (default at level graph), gates that share 1, or per hop",
+        "any weights (default at level graph), gates that share 1, or per hop",
     ),
     "gate_form": Parameter(
         "dimension", ("dimension", "scalar", "constant"), "a gate per dimension, one for all, or none"
@@ -105,10 +107,10 @@ PLUS_MODELS = {
         "gfgn, docs/plus.md",
         {option: parameter for option, parameter in PLUS_PARAMETERS.items() if level is None or option != "level"},
         gated=True,
-        level=level or "graph",
+        level=level or "neighbor",
         variants=PLUS_VARIANTS,
     )
-    for name, level in {"gfgn-plus": None, "gfgn-plus-neighbor": "neighbor", "gfgn-plus-pair": "pair"}.items()
+    for name, level in {"gfgn-plus": None, "gfgn-plus-graph": "graph", "gfgn-plus-pair": "pair"}.items()
 }
 
 

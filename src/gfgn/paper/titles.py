@@ -10,7 +10,7 @@ MODELS = (
 DATASETS = ("BlogCatalog", "Flickr", "Texas", "Wisconsin", "Cornell", "Actor", "Cora", "Citeseer", "Pubmed", "PPI")
 VERSIONS = ("Cornell-corrected",)
 TITLES = {title.lower(): title for title in (*MODELS, *DATASETS, *VERSIONS)}
-TITLES |= {"gfgn-plus": "GFGN+", "gfgn-plus-neighbor": "GFGN+ neighbor", "gfgn-plus-pair": "GFGN+ pair"}
+TITLES |= {"gfgn-plus": "GFGN+", "gfgn-plus-graph": "GFGN+ graph", "gfgn-plus-pair": "GFGN+ pair"}
 
 
 def title_of(name: str) -> str:
