@@ -1,5 +1,6 @@
-"""Dropout by hash, linear maps of replicas, the gate of the neighbor level, Adam: against the equations."""
+"""Dropout by hash, linear maps of replicas, gates of neighborhoods and of two hops, Adam: against the equations."""
 
+import math
 from collections import namedtuple
 from typing import Any
 
@@ -209,6 +210,73 @@ def test_gated_neighbor_refuses() -> None:
         ops.gated_neighbor(z, z, z[:2], gate)
     with pytest.raises(ValueError, match=r"gate must have shape \[heads, 2d, d\] with heads·d = 4"):
         ops.gated_neighbor(z, z, z, gate[:1])
+
+
+# --- gates of two hops ---
+
+
+@every_backend
+def test_gated_two_hops_is_the_equation(backend: str) -> None:
+    where = device(backend)
+    inputs, lam = [normal(4, 5, seed=k) for k in range(5)], torch.tensor([0.5, 1.0, 2.0, 0.0, 1.5])
+    out = ops.gated_two_hops(*(x.to(where) for x in (*inputs, lam)), backend)
+    for n in range(4):
+        for c in range(5):
+            own, one, two, first, second = (float(x[n, c]) for x in inputs)
+            total = 1 + math.exp(first) + math.exp(second)
+            s1, s2 = (float(lam[c]) * math.exp(logit) / total for logit in (first, second))
+            assert float(out[n, c]) == pytest.approx((1 - s1 - s2) * own + s1 * one + s2 * two, rel=1e-5, abs=1e-6)
+
+
+@fused_backend
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (70, 24), (65, 63), (9, 200), (0, 8), (3, 0)])
+def test_gated_two_hops_gradients(backend: str, rows: int, columns: int) -> None:
+    where = device(backend)
+    inputs = [normal(rows, columns, seed=k, where=where).requires_grad_() for k in range(5)]
+    lam, grad = torch.rand(columns, device=where), normal(rows, columns, seed=5, where=where)
+    gradients, expected = (
+        torch.autograd.grad(ops.gated_two_hops(*inputs, lam, name), inputs, grad) for name in (backend, "reference")
+    )
+    for got, expected_grad in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(got, expected_grad, rtol=2e-5, atol=2e-5)
+
+
+@fused_backend
+def test_gated_two_hops_of_large_logits_stay_finite(backend: str) -> None:
+    where = device(backend)
+    features = [torch.full((1, 4), value, device=where, requires_grad=True) for value in (1.0, 2.0, 4.0)]
+    logits = torch.tensor([[[3e3, -3e3, 3e3, -3e3]], [[-3e3, 3e3, 3e3, -3e3]]], device=where, requires_grad=True)
+    out = ops.gated_two_hops(*features, *logits, 1.0, backend)
+    assert out.tolist() == [pytest.approx([2.0, 4.0, 3.0, 1.0])]
+    out.sum().backward()
+    assert all(torch.isfinite(x.grad).all() for x in (*features, logits))
+
+
+@fused_backend
+def test_gated_two_hops_in_half_precision(backend: str) -> None:
+    where = device(backend)
+    inputs = [normal(9, 12, seed=k, where=where).bfloat16().requires_grad_() for k in range(5)]
+    out = ops.gated_two_hops(*inputs, 1.5, backend)
+    exact = ops.gated_two_hops(*(x.float() for x in inputs), 1.5, "reference")
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), exact, rtol=1e-2, atol=1e-2)
+    out.sum().backward()
+    assert all(x.grad.dtype == torch.bfloat16 for x in inputs)
+
+
+def test_gated_two_hops_twice_differentiable() -> None:
+    inputs = [normal(3, 4, seed=k).double().requires_grad_() for k in range(5)]
+    lam = torch.rand(4, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda *x: ops.gated_two_hops(*x, lam, "numba"), inputs)
+    assert torch.autograd.gradgradcheck(lambda *x: ops.gated_two_hops(*x, lam, "numba"), inputs, fast_mode=True)
+
+
+def test_gated_two_hops_refuses() -> None:
+    x = normal(3, 4)
+    with pytest.raises(ValueError, match=r"gated_two_hops: second must have shape \[3, 4\], got \[2, 4\]"):
+        ops.gated_two_hops(x, x, x, x, x[:2])
+    with pytest.raises(ValueError, match="lam must be finite, 0 or larger, got -1"):
+        ops.gated_two_hops(x, x, x, x, x, -1)
 
 
 # --- optimizer steps ---

@@ -303,6 +303,7 @@ def test_operators_pass_opcheck(backend: str) -> None:
         (gates.gated_pair_op, (z, gate, lam, *edges, True, backend)),
         (gates.pair_aggregate_op, (a, b, z, lam, *edges, True, backend)),
         (gates.gated_neighbor_op, (z, a, b, gate, lam, backend)),
+        (gates.gated_two_hops_op, (z, a, b, a, b, lam, backend)),
         (dense.dropout_op, (x, keys, rate, backend)),
         (sparse.shared_linear_op, (torch.randn(x.size(1), 2, device=where, requires_grad=True), x.detach(), None)),
     ):

@@ -140,6 +140,11 @@ class HopGates(ResettableModule):
         elif single and self.gate_form == "dimension" and self.gate_bias is None and not return_scores:
             assert self.gate is not None
             return ops.gated_neighbor(first, *ops.propagate_and_mean(z, graph), self.gate[0], self.lam), None
+        elif self.hops == 2 and self.gate_range == "mix" and not return_scores:
+            propagated, pooled = ops.propagate_and_mean(z, graph)
+            one, two = (for_columns(z, logit) for logit in self._logits([first, pooled]))
+            twice = ops.propagate(propagated, graph)
+            return ops.gated_two_hops(first, propagated, twice, one, two, self.lam), None
         else:
             propagated, pooled = ops.propagate_and_mean(z, graph)
             gates = self._gates(z, [first, pooled])
@@ -163,18 +168,23 @@ class HopGates(ResettableModule):
         return [c * row + for_columns(pooled, w.view(1, -1)) for c, w in zip(self.weights, self.gate, strict=True)]
 
     def _gates(self, z: Tensor, inputs: list[Tensor]) -> list[Tensor]:
-        """Gates from `l_k`, the sum of `inputs W_k`, one column per column of `z`."""
+        """Gates from `l_k`, one column per column of `z`."""
+        logits = self._logits(inputs)
+        if self.gate_range == "mix" and self.hops > 1:
+            shares = shares_of(logits)
+        else:
+            shares = [ops.activate(logit, "sigmoid") for logit in logits]
+        return [for_columns(z, self.lam * share) for share in shares]
+
+    def _logits(self, inputs: list[Tensor]) -> list[Tensor]:
+        """`l_k`, the sum of `inputs W_k`."""
         assert self.gate is not None
         logits = []
         for k, gate in enumerate(self.gate):
             parts = zip(inputs, gate.chunk(len(inputs), dim=1), strict=True)
             logit = sum_of(ops.head_linear(x, weight) for x, weight in parts)
             logits.append(add_bias(logit, None if self.gate_bias is None else self.gate_bias[k]))
-        if self.gate_range == "mix" and self.hops > 1:
-            shares = shares_of(logits)
-        else:
-            shares = [ops.activate(logit, "sigmoid") for logit in logits]
-        return [for_columns(z, self.lam * share) for share in shares]
+        return logits
 
     def weights_of(self, gates: list[Tensor]) -> list[Tensor]:
         """`s_0 … s_K`."""
@@ -196,8 +206,8 @@ class HopGates(ResettableModule):
 def shares_of(logits: Sequence[Tensor]) -> list[Tensor]:
     """`exp(l_k) / (1 + Σ_m exp(l_m))`, element by element."""
     largest = functools.reduce(torch.maximum, logits).relu().detach()
-    weights = [(logit - largest).exp() for logit in logits]
-    total = sum_of([(-largest).exp(), *weights])
+    weights = [ops.activate(logit - largest, "exp") for logit in logits]
+    total = sum_of([ops.activate(-largest, "exp"), *weights])
     return [weight / total for weight in weights]
 
 

@@ -15,6 +15,7 @@ from gfgn.ops.gates import (
     gated_neighborhood,
     gated_pair,
     gated_propagate,
+    gated_two_hops,
     pair_aggregate,
     pair_scores,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "gated_neighborhood",
     "gated_pair",
     "gated_propagate",
+    "gated_two_hops",
     "head_linear",
     "keyed",
     "keyed_functions",

@@ -1,4 +1,5 @@
-"""The gated sums of the three levels: `gated_propagate` (graph), `gated_neighbor`, `gated_pair` and `pair_aggregate`.
+"""The gated sums of the three levels: `gated_propagate` (graph), `gated_neighbor`, `gated_pair` and `pair_aggregate`;
+and `gated_two_hops`, that of GFGN+.
 
 Gates are recomputed inside the kernels, forward and backward: no `[E, D]` tensor is stored. A gradient that is to be
 differentiated again is that of the reference, since the kernels of the backward pass have no gradient themselves.
@@ -117,6 +118,36 @@ def gated_neighborhood(
     lam, gate = _lam_by_column(lam, z, reference.compute_dtype(z.dtype)), gate.to(z.dtype)
     save, inverse = needs_gradient(z, gate), inverse_count(graph)
     return gated_neighborhood_op(z, gate, lam, inverse, *weighted_edges(graph), save, backend)[0]
+
+
+def gated_two_hops(
+    own: Tensor,
+    one: Tensor,
+    two: Tensor,
+    first: Tensor,
+    second: Tensor,
+    lam: float | Tensor = 1.0,
+    backend: str | None = None,
+) -> Tensor:
+    """`(1 − s_1 − s_2) own + s_1 one + s_2 two` with `s_k = λ exp(l_k) / (1 + exp(l_1) + exp(l_2))`.
+
+    All products are element-wise.
+
+    Args:
+        own, one, two: `[N, D]`, a node's own features and those of its neighbors one and two hops away.
+        first, second: `[N, D]`, the logits `l_1` and `l_2` of the gates.
+        lam: λ, one number or a `[D]` tensor with one value per column.
+    """
+    check_lam(lam)
+    for name, value in (("one", one), ("two", two), ("first", first), ("second", second)):
+        if value.shape != own.shape:
+            raise ValueError(f"gated_two_hops: {name} must have shape {list(own.shape)}, got {list(value.shape)}")
+    only_reference = "lam" if isinstance(lam, Tensor) and lam.requires_grad else None
+    backend = choose(own.device.type, own.dtype, backend, only_reference)
+    if backend == "reference":
+        return reference.gated_two_hops(own, one, two, first, second, lam)
+    lam = _lam_by_column(lam, own, reference.compute_dtype(own.dtype))
+    return gated_two_hops_op(own, *(x.to(own.dtype) for x in (one, two, first, second)), lam, backend)
 
 
 def gated_pair(
@@ -397,6 +428,34 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         _, propagated, mean = gated_neighborhood_op(z, gate, lam, inverse, ctx.edges, ctx.reverse, True, ctx.backend)
     sums = (propagated, mean)
     return gated_neighborhood_gradient_op(grad.contiguous(), z, *sums, gate, lam, inverse, ctx.reverse, ctx.backend)
+
+
+# --- two hops -------------------------------------------------------------------------------------
+
+
+@operator(empty_like(0), features=5, columns=(5,))
+def gated_two_hops_op(
+    own: Tensor, one: Tensor, two: Tensor, first: Tensor, second: Tensor, lam: Tensor, backend: str
+) -> Tensor:
+    return elementwise(backend).two_hops((own, one, two, first, second), lam)
+
+
+@operator(empty_like(1, 1, 1, 1, 1), features=6, columns=(6,))
+def gated_two_hops_gradient_op(
+    grad: Tensor, own: Tensor, one: Tensor, two: Tensor, first: Tensor, second: Tensor, lam: Tensor, backend: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return elementwise(backend).two_hops_backward((grad, own, one, two, first, second), lam)
+
+
+@gated_two_hops_op.gradient(save(0, 1, 2, 3, 4, 5, rest=6))
+def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    *inputs, lam = ctx.saved_tensors
+    if torch.is_grad_enabled():  # to be differentiated again
+        inputs = [x.clone() for x in inputs]
+        own, one, two, first, second = inputs
+        out = reference.gated_two_hops(own, one, two, first, second, lam)
+        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+    return gated_two_hops_gradient_op(grad, *inputs, lam, *ctx.rest)
 
 
 # --- graph level ----------------------------------------------------------------------------------

@@ -60,6 +60,13 @@ def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, la
     return ((1 - s) * z + s * propagated).to(z.dtype)
 
 
+def gated_two_hops(own: Tensor, one: Tensor, two: Tensor, first: Tensor, second: Tensor, lam: float | Tensor) -> Tensor:
+    """`(1 − s_1 − s_2) own + s_1 one + s_2 two` with `s_k = λ exp(l_k) / (1 + exp(l_1) + exp(l_2))`."""
+    logits = torch.stack([torch.zeros_like(first), first, second]).to(compute_dtype(own.dtype))
+    s = lam * logits.softmax(0)[1:]
+    return ((1 - s[0] - s[1]) * own + s[0] * one + s[1] * two).to(own.dtype)
+
+
 def attend(alpha: Tensor, z: Tensor, rows: CSR, entry: Tensor) -> Tensor:
     """`out_i = Σ_e α[entry_e] z[idx_e]` over the entries of row `i`, with one weight per head."""
     heads, width = alpha.size(1), z.size(1) // alpha.size(1)

@@ -86,6 +86,8 @@ def compile_dense(width: int, heads: int) -> None:
     z, gate, lam = torch.zeros(10, heads * width), torch.zeros(heads, 2 * width, width), torch.ones(heads * width)
     dense.gated_neighbor(z, z, z, gate, lam)
     dense.gated_neighbor_backward(z, z, z, z, gate, lam)
+    dense.two_hops((z, z, z, z, z), lam)
+    dense.two_hops_backward((z, z, z, z, z, z), lam)
     keys, rate = torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.float64)
     dense.dropout(z, keys, rate, shared=width > 8)
     p, each = torch.zeros(3, 2, width), torch.zeros(2)

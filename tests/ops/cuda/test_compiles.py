@@ -24,7 +24,7 @@ def test_every_kernel_compiles_and_fits(tmp_path: Path) -> None:
     assert {one["kernel"] for one in compiled} == {
         *("_gather", "_join", "_edge_dot", "_softmax", "_softmax_backward"),
         *("_additive", "_join_additive", "_additive_rows", "_additive_backward", "_join_additive_backward"),
-        *("_dropout", "_gated_neighbor", "_gated_neighbor_backward", "_adam", "_copy_where"),
+        *("_dropout", "_gated_neighbor", "_gated_neighbor_backward", "_two_hops", "_adam", "_copy_where"),
         *("_make_keys", "_mark_entries", "_write_rows", "_find_opposites", "_transpose_rows", "_list_hubs"),
         *("_add_weights", "_normalize"),
         *("_product", "_weight_gradient", "_row_sums", "_halves", "_halves_backward", "_halves_gradient"),

@@ -89,13 +89,16 @@ def dense_kernels() -> Iterator[tuple[str, Case]]:
     for heads, width in ((1, 3), (2, 5), (1, 16), (1, 24)):
         shape, count = (9, REPLICAS * heads * width), REPLICAS * heads
         gate, lam = normal(count, 2 * width, width), torch.rand(count * width, device=DEVICE)
-        tensors = tuple(normal(*shape) for _ in range(3))
+        tensors, y0 = tuple(normal(*shape) for _ in range(3)), normal(*shape)
         name = f"{heads} heads of {width}"
         yield f"gated_neighbor, {name}", (gates.gated_neighbor, (*tensors, gate), (lam,))
         yield (
             f"gated_neighbor_backward, {name}",
             (gates.gated_neighbor_backward, (normal(*shape), *tensors, gate), (lam,)),
         )
+        five = tuple(normal(*shape) for _ in range(5))
+        yield f"two_hops, {name}", (lambda *x: dense.two_hops(x[:-1], x[-1]), five, (lam,))
+        yield f"two_hops_backward, {name}", (lambda *x: dense.two_hops_backward(x[:-1], x[-1]), (y0, *five), (lam,))
         x, y = normal(*shape), normal(*shape)
         yield (
             f"head_weight_gradient, {name}",

@@ -1,9 +1,11 @@
-"""Elementwise passes over dense tensors of replicas: dropout by hash, a step of Adam, a copy of chosen replicas.
+"""Elementwise passes over dense tensors of replicas: dropout by hash, activations, gates of two hops, a step of Adam, a
+copy of chosen replicas.
 
 Each is one pass over memory, cut into tasks that threads share.
 """
 
 from collections import namedtuple
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,19 @@ from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction
 from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import finish_task, for_each_task, next_task, run_tasks, wait_for_tasks
 from gfgn.ops.cpu.types import LANES
-from gfgn.ops.cpu.vectors import load_masked, read, store_masked, write
+from gfgn.ops.cpu.vectors import exp, load_masked, read, store_masked, write
 from gfgn.ops.heads import gated_neighbor, gated_neighbor_backward
 
-__all__ = ["activate", "adam", "copy_where", "dropout", "gated_neighbor", "gated_neighbor_backward"]
+__all__ = [
+    "activate",
+    "adam",
+    "copy_where",
+    "dropout",
+    "gated_neighbor",
+    "gated_neighbor_backward",
+    "two_hops",
+    "two_hops_backward",
+]
 
 CHUNK = 1 << 14
 """Elements in one task."""
@@ -100,7 +111,7 @@ def activate_all(function: Any, op: Any, work: Any) -> None:
 
 @kernel
 def exp_kernel(op: Any, work: Any) -> None:
-    activate_all(vectors.exp, as_pointers(op), as_pointers(work))
+    activate_all(exp, as_pointers(op), as_pointers(work))
 
 
 @kernel
@@ -146,6 +157,94 @@ def activate(x: Tensor, name: str) -> Tensor:
         op = Activation(arrays.flat(x, dtype), arrays.flat(out), x.numel())
         run_tasks(ACTIVATIONS[name], op, -(-x.numel() // CHUNK))
     return out.to(x.dtype)
+
+
+TwoHops = namedtuple("TwoHops", "own one two first second lam out rows columns")
+TwoHopsBackward = namedtuple(
+    "TwoHopsBackward",
+    "grad own one two first second lam grad_own grad_one grad_two grad_first grad_second rows columns",
+)
+
+
+@inlined
+def shares(first: Any, second: Any) -> Any:
+    """`exp(l_1) / (1 + exp(l_1) + exp(l_2))` and the same for `l_2`; no exponential overflows."""
+    one = 1.0 / (exp(first * -1.0) + exp(second - first) + 1.0)
+    return one, 1.0 / (exp(second * -1.0) + exp(first - second) + 1.0)
+
+
+@inlined
+def two_hops_row(op: Any, row: int) -> None:
+    for column in range(0, op.columns, LANES):
+        i, left = row * op.columns + column, op.columns - column
+        own, lam = load_masked(op.own, i, left), load_masked(op.lam, column, left)
+        p1, p2 = shares(load_masked(op.first, i, left), load_masked(op.second, i, left))
+        change = p1 * (load_masked(op.one, i, left) - own) + p2 * (load_masked(op.two, i, left) - own)
+        store_masked(own + lam * change, op.out, i, left)
+
+
+@inlined
+def two_hops_backward_row(op: Any, row: int) -> None:
+    for column in range(0, op.columns, LANES):
+        i, left = row * op.columns + column, op.columns - column
+        own, grad = load_masked(op.own, i, left), load_masked(op.grad, i, left)
+        p1, p2 = shares(load_masked(op.first, i, left), load_masked(op.second, i, left))
+        scaled = load_masked(op.lam, column, left) * grad
+        of_one, of_two = scaled * p1, scaled * p2
+        slope1 = of_one * (load_masked(op.one, i, left) - own)
+        slope2 = of_two * (load_masked(op.two, i, left) - own)
+        mean = slope1 + slope2
+        store_masked(grad - of_one - of_two, op.grad_own, i, left)
+        store_masked(of_one, op.grad_one, i, left)
+        store_masked(of_two, op.grad_two, i, left)
+        store_masked(slope1 - p1 * mean, op.grad_first, i, left)
+        store_masked(slope2 - p2 * mean, op.grad_second, i, left)
+
+
+@inlined
+def two_hops_task(function: Any, op: Any, task: int) -> None:
+    rows = max(1, CHUNK // op.columns)
+    for row in range(task * rows, min((task + 1) * rows, op.rows)):
+        function(op, row)
+
+
+@inlined
+def two_hops_all(function: Any, op: Any, work: Any) -> None:
+    task = next_task(work, 0)
+    while task < work.number:
+        two_hops_task(function, op, task)
+        task = finish_task(work, 0)
+    wait_for_tasks(work, 0, work.number)
+
+
+@kernel
+def two_hops_kernel(op: Any, work: Any) -> None:
+    two_hops_all(two_hops_row, as_pointers(op), as_pointers(work))
+
+
+@kernel
+def two_hops_backward_kernel(op: Any, work: Any) -> None:
+    two_hops_all(two_hops_backward_row, as_pointers(op), as_pointers(work))
+
+
+def two_hops(inputs: Sequence[Tensor], lam: Tensor) -> Tensor:
+    """`gfgn.ops.gated_two_hops` of its five inputs, `[N, D]`, and λ, `[D]`."""
+    return _two_hops(two_hops_kernel, TwoHops, inputs, lam, results=1)[0]
+
+
+def two_hops_backward(inputs: Sequence[Tensor], lam: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of `two_hops` by its five inputs; the gradient of its result comes before these."""
+    return _two_hops(two_hops_backward_kernel, TwoHopsBackward, inputs, lam, results=5)
+
+
+def _two_hops(kernel: Any, fields: Any, inputs: Sequence[Tensor], lam: Tensor, results: int) -> tuple[Tensor, ...]:
+    x, dtype = inputs[0], arrays.compute_dtype(inputs[0])
+    out = [arrays.empty(*x.shape, dtype=dtype) for _ in range(results)]
+    if x.numel():
+        tensors = [arrays.flat(value, dtype) for value in (*inputs, lam)]
+        rows = max(1, CHUNK // x.size(1))
+        run_tasks(kernel, fields(*tensors, *out, *x.shape), -(-x.size(0) // rows))
+    return tuple(value.to(x.dtype) for value in out)
 
 
 # All of `[replicas]` but the first four and `correction`, `[1]`. `scale`: the factor of the gradient; `rate`: the

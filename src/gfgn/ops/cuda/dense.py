@@ -1,7 +1,10 @@
-"""CUDA kernels on dense tensors of replicas, in Triton: dropout by hash, Adam steps, conditional copies."""
+"""CUDA kernels on dense tensors of replicas, in Triton: dropout by hash, gates of two hops, Adam steps, conditional
+copies."""
 
 # Triton's own functions cannot be annotated; the functions that launch them are.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+from collections.abc import Sequence
 
 import torch
 import triton.language as tl
@@ -43,6 +46,58 @@ def dropout(x: Tensor, keys: Tensor, rate: Tensor, shared: bool) -> Tensor:
     masks = dropout_masks(keys, rate)
     _dropout[grid](x, out, *masks, columns, columns // keys.numel(), SHARED=shared, BLOCK=block)
     return out
+
+
+@kernel(do_not_specialize=("size",))
+def _two_hops(
+    grad, own, one, two, first, second, lam, out, grad_one, grad_two, grad_first, grad_second, size, columns,
+    BACKWARD: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    present = at < size
+    scale = tl.load(lam + (at % columns), mask=present, other=0.0).to(tl.float32)
+    x = tl.load(own + at, mask=present, other=0.0).to(tl.float32)
+    l1 = tl.load(first + at, mask=present, other=0.0).to(tl.float32)
+    l2 = tl.load(second + at, mask=present, other=0.0).to(tl.float32)
+    top = tl.maximum(tl.maximum(l1, l2), 0.0)
+    e1, e2 = tl.exp(l1 - top), tl.exp(l2 - top)
+    total = tl.exp(-top) + e1 + e2
+    p1, p2 = e1 / total, e2 / total
+    d1 = tl.load(one + at, mask=present, other=0.0).to(tl.float32) - x
+    d2 = tl.load(two + at, mask=present, other=0.0).to(tl.float32) - x
+    if BACKWARD:
+        g = tl.load(grad + at, mask=present, other=0.0).to(tl.float32)
+        of_one, of_two = scale * g * p1, scale * g * p2
+        slope1, slope2 = of_one * d1, of_two * d2
+        mean = slope1 + slope2
+        tl.store(out + at, g - of_one - of_two, mask=present)
+        tl.store(grad_one + at, of_one, mask=present)
+        tl.store(grad_two + at, of_two, mask=present)
+        tl.store(grad_first + at, slope1 - p1 * mean, mask=present)
+        tl.store(grad_second + at, slope2 - p2 * mean, mask=present)
+    else:
+        tl.store(out + at, x + scale * (p1 * d1 + p2 * d2), mask=present)
+
+
+def two_hops(inputs: Sequence[Tensor], lam: Tensor) -> Tensor:
+    """`gfgn.ops.gated_two_hops` of its five inputs, `[N, D]`, and λ, `[D]`."""
+    own, *rest = checked(*inputs)
+    out = torch.empty_like(own)
+    if out.numel():
+        grid = (cdiv(out.numel(), BLOCK),)
+        unused = [out] * 4
+        _two_hops[grid](own, own, *rest, lam, out, *unused, out.numel(), out.size(1), BACKWARD=False, BLOCK=BLOCK)
+    return out
+
+
+def two_hops_backward(inputs: Sequence[Tensor], lam: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of `two_hops` by its five inputs; the gradient of its result comes before these."""
+    grad, *rest = checked(*inputs)
+    out = [torch.empty_like(grad) for _ in range(5)]
+    if grad.numel():
+        grid = (cdiv(grad.numel(), BLOCK),)
+        _two_hops[grid](grad, *rest, lam, *out, grad.numel(), grad.size(1), BACKWARD=True, BLOCK=BLOCK)
+    return tuple(out)
 
 
 @kernel(do_not_specialize=("size", "replicas"))
