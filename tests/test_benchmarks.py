@@ -200,5 +200,10 @@ def test_a_learning_rate_is_chosen_by_validation(benchmarks: Benchmarks) -> None
     best_rate, difference = benchmarks.sampled.best_rate, benchmarks.sampled.difference
     assert best_rate([run(0.01, 0.5), run(0.02, 0.7), run(0.05, 0.6), run(0.1, math.nan)]) == 0.02
     assert best_rate([run(0.02, 0.7), run(0.01, 0.7)]) == 0.01
+    beyond = benchmarks.sampled.rates_beyond
+    assert beyond([0.02, 0.01, 0.05], 0.02) == []
+    assert beyond([0.02, 0.01, 0.05], 0.01) == [0.005]
+    assert beyond([0.02, 0.01, 0.05], 0.05) == [0.1]
+    assert beyond([0.02], 0.02) == []  # a single rate is not searched
     assert difference([80.0, 82.0], [81.0, 81.0]) == {"difference": 0.0, "error": pytest.approx(1.0)}
     assert difference([80.0], [81.0]) == {"difference": 1.0, "error": None}
