@@ -260,7 +260,7 @@ def test_a_layer_can_be_differentiated_twice_compiled_and_cast(level: str, hops:
 
 def plus(**options: Any) -> GFGNPlus:
     given: dict[str, Any] = {"level": "neighbor", "gate_range": "mix", "hops": 1, "head": "conv"}
-    options = given | {"heads": 1, "lam": 2.0, "dropout": 0.0, "own": "none"} | options
+    options = given | {"heads": 1, "lam": 2.0, "dropout": 0.0, "own": "none", "embed": False} | options
     sizes = (options.pop("hidden", 8), options.pop("layers", 2))
     return randomize(GFGNPlus(FEATURES, *sizes, CLASSES, **options))
 
@@ -440,6 +440,7 @@ def test_without_parameters_of_gates_it_is_its_ungated_version(level: str, hops:
 NETWORKS: list[dict[str, Any]] = [
     {},
     {"level": "graph", "layers": 2},
+    {"embed": False, "layers": 2},
     {"level": "neighbor", "layers": 2, "head": "conv"},
     {"level": "graph", "gate_range": "mix", "hops": 2, "own": "gated"},
     {"level": "pair", "residual": True, "norm": "layer", "layers": 4, "head": "conv"},
@@ -468,7 +469,7 @@ def test_residual_blocks_from_their_definition(options: dict[str, Any]) -> None:
     hidden: list[Tensor] = []
     h: Tensor | None = None
     count = len(model.convs) - (options.get("head") == "conv")
-    out = x
+    out = x if options.get("embed") is False else x @ model.embed.weight.t() + model.embed.bias
     for layer, conv in enumerate(model.convs):
         out = conv(out, g)
         if layer < count:

@@ -451,7 +451,7 @@ def make_norm(name: str, channels: int) -> nn.Module:
 
 
 class GFGNPlus(ResettableModule):
-    """A network of `GFGNPlusConv` layers.
+    """A network of `GFGNPlusConv` layers after a linear map of the features.
 
     A hidden layer is `h' = ReLU(conv(h))`, with `residual` `h' = h + ReLU(conv(norm h))` after the first; `norm` is
     applied to the input of every layer but the first, and of the head, batch norm between a layer and its ReLU:
@@ -466,6 +466,7 @@ class GFGNPlus(ResettableModule):
         out_channels: Number of outputs.
         dropout: Dropout rate.
         input_dropout: Dropout rate of the features; `None` for `dropout`.
+        embed: Whether a linear map of the features to `hidden_channels` comes before the layers, without an activation.
         hops: K of every layer; `None` for 2 in a network of one layer, except at level `"pair"`, and else 1.
         head: `"linear"`, all layers are hidden and a linear map follows; `"conv"`, the last layer has one head of
             `out_channels` units; `"propagated"`, the outputs `y` of the linear map are propagated:
@@ -499,6 +500,7 @@ class GFGNPlus(ResettableModule):
         lam: Lam = 1.0,
         dropout: Rate = 0.5,
         input_dropout: Rate | None = None,
+        embed: bool = True,
         hops: int | None = None,
         own: str | None = None,
         gate_range: str | None = None,
@@ -532,13 +534,15 @@ class GFGNPlus(ResettableModule):
             hops = 2 if num_layers == 1 and level != "pair" else 1
         self.in_channels, self.level, self.validate = in_channels, level, validate
         self.dropout, self.residual, self.norm, self.jk = dropout, residual, norm, jk
+        self.input_dropout = dropout if input_dropout is None else input_dropout
+        self.embed = Linear(in_channels, hidden_channels) if embed else None
         self.propagation = (self_loops, normalization)
         num_hidden = num_layers - (head == "conv")
         options: dict[str, Any] = {"level": level, "lam": lam, "hops": hops, "own": own, "gate_range": gate_range}
         options |= {"gate_form": gate_form, "gate_bias": gate_bias, "self_loops": self_loops}
         options |= {"normalization": normalization, "validate": False}
-        sizes = [in_channels, *[hidden_channels] * (num_layers - 1)]
-        rates = [dropout if input_dropout is None else input_dropout, *[dropout] * (num_layers - 1)]
+        sizes = [hidden_channels if embed else in_channels, *[hidden_channels] * (num_layers - 1)]
+        rates = [0.0 if embed else self.input_dropout, *[dropout] * (num_layers - 1)]
         hidden: dict[str, Any] = {"out_channels": hidden_channels // heads, "heads": heads, "bias": norm != "batch"}
         outputs = [hidden] * num_hidden + [{"out_channels": out_channels}] * (num_layers - num_hidden)
         self.convs = nn.ModuleList(
@@ -575,6 +579,8 @@ class GFGNPlus(ResettableModule):
         scores: list[Tensor] = []
         hidden: list[Tensor] = []
         before: Tensor | None = None
+        if self.embed is not None:
+            x = self.embed(x, self.input_dropout)
         for layer, conv in enumerate(self.convs):
             out = conv(x, graph, return_scores=return_scores)
             if return_scores:
