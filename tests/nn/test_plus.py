@@ -469,7 +469,7 @@ def test_residual_blocks_from_their_definition(options: dict[str, Any]) -> None:
     hidden: list[Tensor] = []
     h: Tensor | None = None
     count = len(model.convs) - (options.get("head") == "conv")
-    out = x if options.get("embed") is False else x @ model.embed.weight.t() + model.embed.bias
+    out = x if model.embed is None else x @ model.embed.weight.t() + model.embed.bias
     for layer, conv in enumerate(model.convs):
         out = conv(out, g)
         if layer < count:
@@ -659,6 +659,7 @@ def test_defaults_follow_level_and_depth() -> None:
         model = GFGNPlus(FEATURES, 8, layers, CLASSES, level=level)
         assert {(conv.gates.gate_range, conv.own, conv.gates.hops) for conv in model.convs} == {found}
         assert model.lin is not None
+        assert (model.embed is None) == (layers > 2)
         assert model.norm == ("batch" if layers > 2 else "none")
 
 

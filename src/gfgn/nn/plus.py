@@ -451,7 +451,7 @@ def make_norm(name: str, channels: int) -> nn.Module:
 
 
 class GFGNPlus(ResettableModule):
-    """A network of `GFGNPlusConv` layers after a linear map of the features.
+    """A network of `GFGNPlusConv` layers, which a linear map of the features may precede.
 
     A hidden layer is `h' = ReLU(conv(h))`, with `residual` `h' = h + ReLU(conv(norm h))` after the first; `norm` is
     applied to the input of every layer but the first, and of the head, batch norm between a layer and its ReLU:
@@ -466,7 +466,8 @@ class GFGNPlus(ResettableModule):
         out_channels: Number of outputs.
         dropout: Dropout rate.
         input_dropout: Dropout rate of the features; `None` for `dropout`.
-        embed: Whether a linear map of the features to `hidden_channels` comes before the layers, without an activation.
+        embed: Whether a linear map of the features to `hidden_channels` comes before the layers, without an activation;
+            `None` for networks of at most two layers.
         hops: K of every layer; `None` for 2 in a network of one layer, except at level `"pair"`, and else 1.
         head: `"linear"`, all layers are hidden and a linear map follows; `"conv"`, the last layer has one head of
             `out_channels` units; `"propagated"`, the outputs `y` of the linear map are propagated:
@@ -500,7 +501,7 @@ class GFGNPlus(ResettableModule):
         lam: Lam = 1.0,
         dropout: Rate = 0.5,
         input_dropout: Rate | None = None,
-        embed: bool = True,
+        embed: bool | None = None,
         hops: int | None = None,
         own: str | None = None,
         gate_range: str | None = None,
@@ -532,6 +533,8 @@ class GFGNPlus(ResettableModule):
             norm = "batch" if num_layers > 2 else "none"
         if hops is None:
             hops = 2 if num_layers == 1 and level != "pair" else 1
+        if embed is None:
+            embed = num_layers <= 2
         self.in_channels, self.level, self.validate = in_channels, level, validate
         self.dropout, self.residual, self.norm, self.jk = dropout, residual, norm, jk
         self.input_dropout = dropout if input_dropout is None else input_dropout

@@ -68,7 +68,9 @@ PLUS_PARAMETERS = {
     "hidden": hidden(HIDDEN),
     "layers": layers(1, (1, 2, 3, 4, 5, 8, 12)),
     "heads": Parameter(1, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
-    "embed": Parameter(True, (True, False), "whether a linear map of the features comes before the layers"),
+    "embed": Parameter(
+        None, (None, True, False), "whether a linear map of the features comes first; by default up to two layers"
+    ),
     "hops": Parameter(None, (None, 0, 1, 2, 3), "hops of a layer, K; by default 2 in a single layer, else 1"),
     "own": Parameter(
         None, (None, "gated", "added", "none"), "map of a node's own features: with a gate (default), added, or none"
