@@ -3,6 +3,9 @@
 The table holds `exp(−b)` rather than `b` (`exp(−a)` in the backward): a gate then costs one product and one reciprocal
 per entry, and the exponentials are computed per node. In the kernels `exp_a` and `exp_b` stand for `exp(−a)` and
 `exp(−b)`.
+
+bfloat16 is loaded as float32 and rounded when it is stored. The table of its backward holds a node's gradient and `z`,
+of 16 bits each, in one vector: an entry gathers two thirds of the bytes of float32.
 """
 
 from collections import namedtuple
