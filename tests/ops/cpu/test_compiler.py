@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gfgn.ops.cpu.compiler import KernelError, inlined
 from gfgn.ops.cpu.machine import kernel
-from gfgn.ops.cpu.vectors import load, read, store, write
+from gfgn.ops.cpu.types import LANES
+from gfgn.ops.cpu.vectors import load, load_masked, read, store, store_masked, write
 
 Integers = namedtuple("Integers", "out a b")
 Numbers = namedtuple("Numbers", "x out n scale flag")
@@ -116,6 +117,27 @@ def test_a_product_and_a_sum_are_fused() -> None:
     fused_kernel(Numbers(torch.cat([x, x * x]), out, 0, 0.0, True), None)
     exact = (x.double() * x.double() - (x * x).double()).float()
     assert torch.equal(out, exact) or torch.equal(out, torch.zeros(16))  # a processor without such an instruction
+
+
+@kernel
+def copy_kernel(op: Any, _: Any) -> None:
+    for k in range(0, op.n, LANES):
+        store_masked(load_masked(op.x, k, op.n - k), op.out, k, op.n - k)
+
+
+def copied(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    out = torch.zeros(x.numel(), dtype=dtype)
+    copy_kernel(Numbers(x, out, x.numel(), 0.0, True), None)
+    return out
+
+
+def test_bfloat16_is_converted_as_pytorch_does() -> None:
+    """Every bfloat16, and float32 around them: halfway between two, infinities, subnormal numbers, NaN."""
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)[: 2**16 - 5]
+    low = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], dtype=torch.int32)
+    near = (every.float().view(torch.int32)[:, None] | low).flatten().view(torch.float32)
+    for x, dtype in ((every, torch.float32), (near, torch.bfloat16)):
+        torch.testing.assert_close(copied(x, dtype), x.to(dtype), rtol=0, atol=0, equal_nan=True)
 
 
 @kernel

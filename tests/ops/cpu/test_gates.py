@@ -1,5 +1,6 @@
 """The gated sums against plain float64 PyTorch: odd shapes, hubs, gates far from 0, NaN."""
 
+import copy
 import math
 
 import pytest
@@ -8,7 +9,7 @@ from ops.cpu.problems import Problem, assert_close, check_all, ragged, random_pr
 
 from gfgn.ops.cpu.types import LANES
 
-every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,10 @@ def test_ends_of_the_range(dtype: torch.dtype) -> None:
     check_all(problem)
 
 
-def test_large_values_leave_the_bits_of_other_columns_alone() -> None:
+@every_dtype
+def test_large_values_leave_the_bits_of_other_columns_alone(dtype: torch.dtype) -> None:
     """The safe and the fast gate have the same bits where both can be used."""
-    problem = random_problem(60, 900, 20, torch.float32)
+    problem = random_problem(60, 900, 20, dtype)
     before = problem.all()
     problem.a[3, 7] = 1e3
     problem.b[:, 18] = -1e3
@@ -90,6 +92,20 @@ def test_bits_of_a_column_do_not_depend_on_its_position(dtype: torch.dtype) -> N
     problem.lam = problem.lam[30:33]
     for x, y in zip(whole, problem.all(), strict=True):
         assert torch.equal(x[:, 30:33], y)
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])
+@pytest.mark.parametrize("columns", [5, 16, 40])
+def test_bfloat16_has_the_bits_of_float32_rounded(columns: int, scale: float, two_threads: None) -> None:
+    problem = random_problem(60, 5000, columns, torch.bfloat16, scale=scale)
+    problem.z[0, 0], problem.grad[1, 1], problem.z[2, 2] = math.inf, -math.inf, math.nan
+    wide = copy.copy(problem)
+    for name in ("a", "b", "z", "grad", "lam", "norm", "row_norm", "norm_t", "row_norm_t"):
+        setattr(wide, name, getattr(problem, name).float())
+    out, p, q = problem.forward()
+    expected = [*wide.forward(), *wide.backward(p.float(), q.float())]
+    for x, y in zip((out, p, q, *problem.backward(p, q)), expected, strict=True):
+        torch.testing.assert_close(x, y.bfloat16(), rtol=0, atol=0, equal_nan=True)
 
 
 def test_without_saving() -> None:

@@ -33,6 +33,11 @@ def compute_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
+def stored_dtype(x: Tensor) -> torch.dtype:
+    """The dtype that kernels which load bfloat16 as float32 read and write: bfloat16 as it is, else `compute_dtype`."""
+    return torch.bfloat16 if x.dtype == torch.bfloat16 else compute_dtype(x)
+
+
 def dropout_arrays(
     keys: Tensor, rate: Tensor, dtype: torch.dtype
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Tensor]:

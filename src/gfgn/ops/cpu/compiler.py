@@ -163,13 +163,33 @@ class Emitter:
             index = self.builder.add(index, ir.Constant(index.type, offset))
         return self.builder.gep(pointer, [index])
 
+    def from_memory(self, vector: Any, value: Any) -> Any:
+        """What was loaded as `vector`, as the vector in registers."""
+        if vector.scalar != types.bfloat16:
+            return value
+        bits = self.builder.shl(self.builder.zext(value, integers(32)), self.numbers(32, 16))
+        return self.builder.bitcast(bits, vector.loaded.llvm)
+
+    def to_memory(self, vector: Any, value: Any) -> Any:
+        """A vector in registers as it is stored as `vector`: rounded to the nearest bfloat16, or to the even of two."""
+        if vector.scalar != types.bfloat16:
+            return value
+        build = self.builder
+        bits, half = build.bitcast(value, integers(32)), self.numbers(32, 16)
+        odd = build.and_(build.lshr(bits, half), self.numbers(32, 1))
+        rounded = build.add(bits, build.add(odd, self.numbers(32, 0x7FFF)))
+        nan = build.or_(bits, self.numbers(32, 0x400000))  # else one with low bits only would become ∞
+        bits = build.select(build.fcmp_unordered("uno", value, value), nan, rounded)
+        return build.trunc(build.lshr(bits, half), integers(16))
+
     def load(self, vector: Any, address: Any) -> Any:
         lanes = vector.llvm.as_pointer()
-        return self.builder.load(self.builder.bitcast(address, lanes), align=vector.scalar.bitwidth // 8)
+        value = self.builder.load(self.builder.bitcast(address, lanes), align=vector.scalar.bitwidth // 8)
+        return self.from_memory(vector, value)
 
     def store(self, vector: Any, value: Any, address: Any) -> Any:
-        address = self.builder.bitcast(address, value.type.as_pointer())
-        return self.builder.store(value, address, align=vector.scalar.bitwidth // 8)
+        address = self.builder.bitcast(address, vector.llvm.as_pointer())
+        return self.builder.store(self.to_memory(vector, value), address, align=vector.scalar.bitwidth // 8)
 
     def first_lanes(self, count: Any) -> Any:
         """The mask of the first `count` lanes."""
@@ -179,11 +199,12 @@ class Emitter:
         """The vector at an address; lanes that are not in the mask are 0 and not read."""
         address = self.builder.bitcast(address, vector.llvm.as_pointer())
         align = self.number(32, vector.scalar.bitwidth // 8)
-        return self.call(
-            f"llvm.masked.load.{_suffix(vector)}.p0", vector.llvm, address, align, mask, self.zeros(vector)
-        )
+        name = f"llvm.masked.load.{_suffix(vector)}.p0"
+        value = self.call(name, vector.llvm, address, align, mask, self.zeros(vector))
+        return self.from_memory(vector, value)
 
     def store_where(self, vector: Any, value: Any, address: Any, mask: Any) -> Any:
+        value = self.to_memory(vector, value)
         address = self.builder.bitcast(address, value.type.as_pointer())
         align = self.number(32, vector.scalar.bitwidth // 8)
         return self.call(f"llvm.masked.store.{_suffix(vector)}.p0", ir.VoidType(), value, address, align, mask)

@@ -3,12 +3,16 @@
 The table holds `exp(−b)` rather than `b` (`exp(−a)` in the backward): a gate then costs one product and one reciprocal
 per entry, and the exponentials are computed per node. In the kernels `exp_a` and `exp_b` stand for `exp(−a)` and
 `exp(−b)`.
+
+bfloat16 is loaded as float32 and rounded when it is stored. The table of its backward holds a node's gradient and `z`,
+of 16 bits each, in one vector: an entry gathers two thirds of the bytes of float32.
 """
 
 from collections import namedtuple
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays
@@ -18,12 +22,15 @@ from gfgn.ops.cpu.types import LANES
 from gfgn.ops.cpu.vectors import (
     all_within,
     exp,
+    is_bfloat16,
+    join,
     load,
     load_masked,
     multiply_add,
     product_limit,
     read,
     select_within,
+    split,
     store,
     store_masked,
     write,
@@ -134,13 +141,14 @@ def pair_forward(
     Returns:
         `out`, `p = Σ_j s (1 − s) t` and `q = Σ_j s row_norm_ij`, all `[N, D]`.
     """
-    dtype = arrays.compute_dtype(z)
+    dtype = arrays.stored_dtype(z)
     walk = plan_walk(rows, z, fields=2, sums=4 if save else 2)
     out = arrays.empty(*z.shape, dtype=dtype)
     p, q = (arrays.empty(*(z.shape if save else (0,)), dtype=dtype) for _ in range(2))
     large = np.zeros(walk.blocks, dtype=np.uint8)
-    inputs = (arrays.flat(x, dtype) for x in (a, b, z, lam, norm, row_norm))
-    op = PairForward._make((*inputs, large, *map(arrays.flat, (out, p, q)), save))
+    inputs = (arrays.flat(x, dtype) for x in (a, b, z))
+    weights = (arrays.flat(x, arrays.compute_dtype(z)) for x in (lam, norm, row_norm))
+    op = PairForward._make((*inputs, *weights, large, *map(arrays.flat, (out, p, q)), save))
     run_kernel(pair_forward_kernel, op, walk)
     return out.to(z.dtype), p.to(z.dtype), q.to(z.dtype)
 
@@ -157,8 +165,21 @@ def backward_pack(op: Any, walk: Any, tile: Any, node: int, packed: int) -> None
         write(1, op.large, tile.block)
     grad = load_masked(op.grad, offset, tile.active)
     store(exp(a * -1.0), walk.table, packed)
-    store(grad, walk.table, packed + LANES)
-    store(grad * load_masked(op.z, offset, tile.active), walk.table, packed + 2 * LANES)
+    z = load_masked(op.z, offset, tile.active)
+    if is_bfloat16(op.z):
+        store(join(grad, z), walk.table, packed + LANES)
+    else:
+        store(grad, walk.table, packed + LANES)
+        store(grad * z, walk.table, packed + 2 * LANES)
+
+
+@inlined
+def load_gradient(op: Any, walk: Any, packed: int) -> Any:
+    """The gradient of a node, and its product with z."""
+    if is_bfloat16(op.z):
+        grad, z = split(load(walk.table, packed + LANES))
+        return grad, grad * z
+    return load(walk.table, packed + LANES), load(walk.table, packed + 2 * LANES)
 
 
 @inlined
@@ -166,8 +187,8 @@ def backward_step(op: Any, walk: Any, packed: int, e: int, s: Any, sums: Any) ->
     """Adds an entry to Σ s·Â·grad_i and, with s(1−s) for s, to Σ Â·grad_i and Σ row_norm·z_i·grad_i."""
     x, y, r = sums
     slope = s - s * s
-    message = load(walk.table, packed + LANES) * read(op.norm, e)
-    own = load(walk.table, packed + 2 * LANES)
+    grad, own = load_gradient(op, walk, packed)
+    message = grad * read(op.norm, e)
     return x + s * message, y + slope * message, r + slope * (own * read(op.row_norm, e))
 
 
@@ -177,14 +198,15 @@ def backward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int
     exp_b = exp(b * -1.0)
     zero = zeros(op.z)
     x, y, r = zero, zero, zero
+    fields = 2 if is_bfloat16(op.z) else 3
     if read(op.large, tile.block) == 0 and all_within(b, product_limit(b)):
         for e in range(low, high):
-            packed = prefetched_offset(walk, tile, e, 3)
+            packed = prefetched_offset(walk, tile, e, fields)
             s = fast_gate(exp_b, load(walk.table, packed))
             x, y, r = backward_step(op, walk, packed, e, s, (x, y, r))
     else:
         for e in range(low, high):
-            packed = prefetched_offset(walk, tile, e, 3)
+            packed = prefetched_offset(walk, tile, e, fields)
             a = load_masked(op.a, read(walk.idx, e) * walk.columns + tile.column, tile.active)
             s = safe_gate(a, b, exp_b, load(walk.table, packed))
             x, y, r = backward_step(op, walk, packed, e, s, (x, y, r))
@@ -232,12 +254,13 @@ def pair_backward(
         norm_t, row_norm_t, rows_t: The targets of each source, with two values per entry.
         reuse: Whether `p`, `b` and `q` may be overwritten; unused here.
     """
-    dtype = arrays.compute_dtype(z)
-    walk = plan_walk(rows_t, z, fields=3, sums=3)
+    dtype = arrays.stored_dtype(z)
+    walk = plan_walk(rows_t, z, fields=2 if dtype == torch.bfloat16 else 3, sums=3)
     results = [arrays.empty(*z.shape, dtype=dtype) for _ in range(3)]
     large = np.zeros(walk.blocks, dtype=np.uint8)
-    inputs = (arrays.flat(x, dtype) for x in (grad, a, b, z, p, q, lam, norm_t, row_norm_t))
-    op = PairBackward._make((*inputs, large, *map(arrays.flat, results)))
+    inputs = (arrays.flat(x, dtype) for x in (grad, a, b, z, p, q))
+    weights = (arrays.flat(x, arrays.compute_dtype(z)) for x in (lam, norm_t, row_norm_t))
+    op = PairBackward._make((*inputs, *weights, large, *map(arrays.flat, results)))
     run_kernel(pair_backward_kernel, op, walk)
     grad_a, grad_b, grad_z = (x.to(z.dtype) for x in results)
     return grad_a, grad_b, grad_z

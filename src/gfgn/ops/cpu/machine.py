@@ -107,7 +107,7 @@ def machine() -> Machine:
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_char_p)  # runs without the interpreter lock
 DTYPES: dict[Any, Any] = {
     getattr(torch, name): np.dtype(name) for name in ("float32", "float64", "int32", "int64", "uint8", "uint32")
-}
+} | {torch.bfloat16: np.dtype("V2")}  # NumPy has no bfloat16
 WORDS = {int: "q", bool: "q", float: "d"}
 
 

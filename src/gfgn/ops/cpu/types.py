@@ -29,7 +29,7 @@ class Type:
 
 @dataclass(frozen=True)
 class Scalar(Type):
-    """A number or a boolean; `kind` as in NumPy: `"f"`, `"i"`, `"u"` or `"b"`."""
+    """A number or a boolean; `kind` as in NumPy: `"f"`, `"i"`, `"u"` or `"b"`; bfloat16, in memory only, is `"V"`."""
 
     kind: str
     bitwidth: int
@@ -62,6 +62,11 @@ class Vector(Type):
     def llvm(self) -> Any:
         return ir.VectorType(self.scalar.llvm, LANES)
 
+    @property
+    def loaded(self) -> Vector:
+        """The vector in registers: float32 where it is bfloat16 in memory."""
+        return Vector(float32) if self.scalar == bfloat16 else self
+
 
 @dataclass(frozen=True)
 class Tuple(Type):
@@ -86,6 +91,7 @@ boolean = Scalar("b", 1)
 uint8, uint32, uint64 = (Scalar("u", bits) for bits in (8, 32, 64))
 int32, int64 = (Scalar("i", bits) for bits in (32, 64))
 float32, float64 = (Scalar("f", bits) for bits in (32, 64))
+bfloat16 = Scalar("V", 16)
 
 
 def UniTuple(item: Type, size: int) -> Tuple:

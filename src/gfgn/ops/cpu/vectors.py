@@ -43,33 +43,33 @@ def prefetch(pointer: Any, index: Any) -> Any:
 @instruction
 def load(pointer: Any, index: Any) -> Any:
     """The vector that starts at `index`."""
-    vector = Vector(pointer.dtype)
-    return vector(pointer, types.int64), lambda llvm, base, i: llvm.load(vector, llvm.element(base, i))
+    memory = Vector(pointer.dtype)
+    return memory.loaded(pointer, types.int64), lambda llvm, base, i: llvm.load(memory, llvm.element(base, i))
 
 
 @instruction
 def store(vector: Any, pointer: Any, index: Any) -> Any:
     """Stores a vector from `index` on."""
-    signature = types.void(vector, pointer, types.int64)
-    return signature, lambda llvm, value, base, i: llvm.store(vector, value, llvm.element(base, i))
+    memory, signature = Vector(pointer.dtype), types.void(vector, pointer, types.int64)
+    return signature, lambda llvm, value, base, i: llvm.store(memory, value, llvm.element(base, i))
 
 
 @instruction
 def zeros(pointer: Any) -> Any:
     """A vector of zeros of the type `pointer` points to."""
-    vector = Vector(pointer.dtype)
+    vector = Vector(pointer.dtype).loaded
     return vector(pointer), lambda llvm, _: llvm.zeros(vector)
 
 
 @instruction
 def load_first(pointer: Any, index: Any, count: Any) -> Any:
     """The vector that starts at `index`; lanes from `count` on are 0 and not read."""
-    vector = Vector(pointer.dtype)
+    memory = Vector(pointer.dtype)
 
     def emit(llvm: Emitter, base: Any, i: Any, count: Any) -> Any:
-        return llvm.load_where(vector, llvm.element(base, i), llvm.first_lanes(count))
+        return llvm.load_where(memory, llvm.element(base, i), llvm.first_lanes(count))
 
-    return vector(pointer, types.int64, types.int64), emit
+    return memory.loaded(pointer, types.int64, types.int64), emit
 
 
 @instruction
@@ -77,7 +77,7 @@ def store_first(vector: Any, pointer: Any, index: Any, count: Any) -> Any:
     """Stores the first `count` lanes from `index` on."""
 
     def emit(llvm: Emitter, value: Any, base: Any, i: Any, count: Any) -> Any:
-        return llvm.store_where(vector, value, llvm.element(base, i), llvm.first_lanes(count))
+        return llvm.store_where(Vector(pointer.dtype), value, llvm.element(base, i), llvm.first_lanes(count))
 
     return types.void(vector, pointer, types.int64, types.int64), emit
 
@@ -95,6 +95,40 @@ def store_masked(vector: Any, pointer: Any, offset: int, count: int) -> None:
         store(vector, pointer, offset)
     else:
         store_first(vector, pointer, offset, count)
+
+
+@specialized
+def is_bfloat16(pointer: Any) -> Any:
+    """Whether a pointer is to bfloat16: known when a kernel is compiled."""
+    known = pointer.dtype == types.bfloat16
+
+    def compiled(_: Any) -> Any:
+        return known
+
+    return compiled
+
+
+@instruction
+def join(x: Any, y: Any) -> Any:
+    """Two vectors of float32 that were loaded from bfloat16, in the bits of one."""
+
+    def emit(llvm: Emitter, *values: Any) -> Any:
+        high, low = (llvm.builder.bitcast(value, integers(32)) for value in values)
+        return llvm.builder.bitcast(llvm.builder.or_(high, llvm.builder.lshr(low, llvm.numbers(32, 16))), x.llvm)
+
+    return x(x, y), emit
+
+
+@instruction
+def split(joined: Any) -> Any:
+    """The two vectors that `join` was given."""
+
+    def emit(llvm: Emitter, value: Any) -> Any:
+        bits, build = llvm.builder.bitcast(value, integers(32)), llvm.builder
+        halves = build.and_(bits, llvm.numbers(32, 0xFFFF0000)), build.shl(bits, llvm.numbers(32, 16))
+        return tuple(build.bitcast(half, joined.llvm) for half in halves)
+
+    return types.UniTuple(joined, 2)(joined), emit
 
 
 # `contract` lets a product and a sum become one fused instruction. A quotient may become an estimated reciprocal
