@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import Model
@@ -54,12 +53,21 @@ class Program:
         with seeded(0):
             module = model.build(data.num_features, data.num_classes, settings=settings, **own)
         self.module = module.to(device, data.x.dtype)
-        self._attributes = [
-            (child, name, key)
+        attributes = [
+            (vars(child), name, key)
             for key, placeholder in own.items()
             for child in self.module.modules()
             for name, value in vars(child).items()
             if value is placeholder
+        ]
+        # Where a module keeps each value, as `functional_call` would set it: at every call, that takes longer.
+        names = {id(value): name for name, value in _named_values(self.module)}
+        self._places = attributes + [
+            (values, name, names[id(value)])
+            for child in self.module.modules()
+            for values in (child._parameters, child._buffers)
+            for name, value in values.items()
+            if value is not None
         ]
 
     def initial(self, seed: int) -> State:
@@ -87,29 +95,36 @@ class Program:
         Values of `state` are `[R, …]`; `own` has each replica's `"key"` of random numbers, `"dropout"`,
         `"input_dropout"` and `"lam"`.
         """
-        self.module.train(training)
+        if self.module.training != training:
+            self.module.train(training)
         options = {"return_scores": True} if scores else {}
 
         buffers = {name: value.clone() for name, value in state.buffers.items()}  # training changes them in place
 
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], own: dict[str, Tensor]) -> Any:
-            with self._set(own), keyed(own["key"]):
-                out = functional_call(self.module, parameters | buffers, (part.x, part.graph), options)
+        def one(values: dict[str, Tensor]) -> Any:
+            with self._set(values), keyed(values["key"]):
+                out = self.module(part.x, part.graph, **options)
             return (out[0], out[1][0]) if scores else out
 
-        return torch.vmap(one)(state.parameters, buffers, own), buffers
+        return torch.vmap(one)(state.parameters | buffers | own), buffers
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         """Why steps on these parts cannot be captured as CUDA graphs; empty if they can."""
         return ""
 
     @contextmanager
-    def _set(self, own: dict[str, Tensor]) -> Iterator[None]:
-        before = [getattr(module, name) for module, name, _ in self._attributes]
-        for module, name, key in self._attributes:
-            setattr(module, name, own[key])
+    def _set(self, values: dict[str, Tensor]) -> Iterator[None]:
+        places = [place for place in self._places if place[2] in values]
+        before = [owner[name] for owner, name, _ in places]
+        for owner, name, key in places:
+            owner[name] = values[key]
         try:
             yield
         finally:
-            for (module, name, _), value in zip(self._attributes, before, strict=True):
-                setattr(module, name, value)
+            for (owner, name, _), value in zip(places, before, strict=True):
+                owner[name] = value
+
+
+def _named_values(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()

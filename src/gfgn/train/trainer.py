@@ -34,7 +34,7 @@ TOGETHER = 0.8 * SMALL
 TOGETHER_OWN = TOGETHER / 4  # of a model of the user's own, whose steps are longer: 20 replicas of Texas, not 80
 LARGEST = 0.7  # fraction of a GPU's free memory that a batch may need
 SPARE = 0.8  # fraction of all its memory that is free before a batch continues
-CACHE_BYTES = 1 << 22  # hidden units of a batch on the CPU: about the size of a cache
+CACHE_BYTES = 1 << 23  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
 
@@ -229,9 +229,7 @@ class Trainer:
 
     def _fitting_the_cache(self) -> int:
         """Number of replicas whose hidden units fit into a CPU's cache together; at least one."""
-        # A module of the user's own makes more calls from Python per step, which larger batches share.
-        size = CACHE_BYTES * (2 if self.model.own else 1)
-        return max(1, size // (4 * HIDDEN * (self.data.num_nodes + 1)))
+        return max(1, CACHE_BYTES // (4 * HIDDEN * (self.data.num_nodes + 1)))
 
     # --- one batch --------------------------------------------------------------------------------
 

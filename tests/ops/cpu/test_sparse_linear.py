@@ -88,3 +88,12 @@ def test_replicas_do_not_depend_on_each_other() -> None:
         alone = weight[:, r * 37 : (r + 1) * 37]
         out = kernels.sparse_linear(alone, problem.rows, problem.norm, KEYS[r : r + 1], RATE[r : r + 1], None, 37)
         assert torch.equal(out, together[:, r * 37 : (r + 1) * 37])
+
+
+@pytest.mark.parametrize("columns", [7, 16, 37, 64, 100])  # those of 16 and 64 columns are not packed
+def test_stacked_weights_give_the_same_bits(columns: int) -> None:
+    row, idx = ragged(3, 0, 600, 1, nodes=50)
+    rows, values = compress(row, idx, 4), torch.rand(row.numel())
+    weight = torch.randn(4, 50, columns)
+    together = kernels.sparse_linear(weight.transpose(0, 1).reshape(50, -1), rows, values, KEYS, RATE, None, columns)
+    assert torch.equal(kernels.sparse_linear(weight, rows, values, KEYS, RATE, None, columns), together)

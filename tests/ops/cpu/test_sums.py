@@ -46,3 +46,19 @@ def test_no_entries(nodes: int, count: int) -> None:
     outputs.append(kernels.spmm_pair_backward(x, x, rows, torch.ones(0), torch.ones(nodes)))
     for out in outputs:
         assert torch.equal(out, torch.zeros(count, 6))
+
+
+def test_bits_do_not_depend_on_the_width_of_blocks() -> None:
+    row, idx = ragged(3, 0, 513, 1, nodes=90)
+    rows, values, inverse = compress(row, idx, 4), torch.rand(row.numel()), torch.rand(90)
+    x, y = torch.randn(2, 90, 80)  # a wide block and a narrow rest; the first five columns alone are a narrow block
+    few, many = (
+        (
+            kernels.spmm(x[:, :n], rows, values),
+            *kernels.spmm_pair(x[:, :n], rows, values, inverse[:4]),
+            kernels.spmm_pair_backward(x[:, :n], y[:, :n], rows, values, inverse),
+        )
+        for n in (5, 80)
+    )
+    for narrow, wide in zip(few, many, strict=True):
+        assert torch.equal(narrow, wide[:, :5])

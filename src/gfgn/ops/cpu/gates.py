@@ -36,7 +36,7 @@ from gfgn.ops.cpu.vectors import (
     write,
     zeros,
 )
-from gfgn.ops.cpu.walk import plan_walk, prefetched_offset, run_kernel, run_walk
+from gfgn.ops.cpu.walk import plan_walk, prefetch_rows, prefetched_offset, run_kernel, run_walk
 from gfgn.ops.csr import CSR
 
 
@@ -62,6 +62,7 @@ PairForward = namedtuple("PairForward", "a b z lam norm row_norm large out p q s
 @inlined
 def forward_pack(op: Any, walk: Any, tile: Any, node: int, packed: int) -> None:
     offset = node * walk.columns + tile.column
+    prefetch_rows(walk, (op.b, op.z), offset)
     b = load_masked(op.b, offset, tile.active)
     if not all_within(b, product_limit(b)):
         write(1, op.large, tile.block)
@@ -81,7 +82,9 @@ def forward_step(op: Any, walk: Any, packed: int, e: int, s: Any, sums: Any) -> 
 
 @inlined
 def forward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, sums: Any, at: int) -> None:
-    a = load_masked(op.a, row * walk.columns + tile.column, tile.active)
+    offset = row * walk.columns + tile.column
+    prefetch_rows(walk, (op.a,), offset)
+    a = load_masked(op.a, offset, tile.active)
     exp_a = exp(a * -1.0)
     zero = zeros(op.z)
     x, q, y, r = zero, zero, zero, zero
@@ -113,11 +116,13 @@ def forward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int,
 @inlined
 def forward_finish(op: Any, walk: Any, tile: Any, row: int, at: int) -> None:
     offset = row * walk.columns + tile.column
+    prefetch_rows(walk, (op.out,), offset)
     z = load_masked(op.z, offset, tile.active)
     q = load(walk.row_sums, at + LANES)
     change = load_masked(op.lam, tile.column, tile.active) * (load(walk.row_sums, at) - q * z)
     store_masked(z + change, op.out, offset, tile.active)
     if op.save:
+        prefetch_rows(walk, (op.p, op.q), offset)
         p = load(walk.row_sums, at + 2 * LANES) - load(walk.row_sums, at + 3 * LANES) * z
         store_masked(p, op.p, offset, tile.active)
         store_masked(q, op.q, offset, tile.active)
@@ -160,6 +165,7 @@ PairBackward = namedtuple("PairBackward", "grad a b z p q lam norm row_norm larg
 @inlined
 def backward_pack(op: Any, walk: Any, tile: Any, node: int, packed: int) -> None:
     offset = node * walk.columns + tile.column
+    prefetch_rows(walk, (op.a, op.grad, op.z), offset)
     a = load_masked(op.a, offset, tile.active)
     if not all_within(a, product_limit(a)):
         write(1, op.large, tile.block)
@@ -194,7 +200,9 @@ def backward_step(op: Any, walk: Any, packed: int, e: int, s: Any, sums: Any) ->
 
 @inlined
 def backward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, sums: Any, at: int) -> None:
-    b = load_masked(op.b, row * walk.columns + tile.column, tile.active)
+    offset = row * walk.columns + tile.column
+    prefetch_rows(walk, (op.b,), offset)
+    b = load_masked(op.b, offset, tile.active)
     exp_b = exp(b * -1.0)
     zero = zeros(op.z)
     x, y, r = zero, zero, zero
@@ -218,6 +226,7 @@ def backward_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int
 @inlined
 def backward_finish(op: Any, walk: Any, tile: Any, row: int, at: int) -> None:
     offset = row * walk.columns + tile.column
+    prefetch_rows(walk, (op.p, op.q, op.grad_a, op.grad_b, op.grad_z), offset)
     lam = load_masked(op.lam, tile.column, tile.active)
     grad = load_masked(op.grad, offset, tile.active)
     z = load_masked(op.z, offset, tile.active)

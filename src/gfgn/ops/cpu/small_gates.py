@@ -23,10 +23,12 @@ from gfgn.ops.cpu.heads import ROWS, from_blocks, num_tasks, row_sums, to_blocks
 from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.threads import finish_task, next_task, run_tasks, wait_for_tasks
 from gfgn.ops.cpu.types import LANES, Vector
-from gfgn.ops.cpu.vectors import load_masked, sigmoid, store_masked, zeros
+from gfgn.ops.cpu.vectors import load_masked, prefetch_each, sigmoid, store_masked, zeros
 
 STRIP = 16
 """Rows whose block is computed at a time, with its matrices in registers."""
+AHEAD = 8 * LANES
+"""How many columns before its use a row's block is prefetched."""
 
 
 def _add_product(llvm: Emitter, x: Any, k: int, size: int, y: Any, total: Any) -> Any:
@@ -140,6 +142,7 @@ def neighbor_strip(op: Any, first: int, last: int, block: int, sums: int) -> Non
     lam = load_masked(op.lam, column, left)
     for row in range(first, last):
         offset = row * op.columns + column
+        prefetch_each((op.z, op.mean, op.propagated, op.out), offset + AHEAD)
         z = load_masked(op.z, offset, left)
         score = multiply_heads(load_masked(op.mean, offset, left), other, multiply_heads(z, own, zeros(op.z)))
         change = lam * sigmoid(score) * (load_masked(op.propagated, offset, left) - z)
@@ -160,6 +163,8 @@ def neighbor_backward_strip(op: Any, first: int, last: int, block: int, sums: in
     lam = load_masked(op.lam, column, left)
     for row in range(first, last):
         offset = row * op.columns + column
+        prefetch_each((op.z, op.mean, op.propagated, op.grad), offset + AHEAD)
+        prefetch_each((op.grad_propagated, op.grad_z, op.grad_mean), offset + AHEAD)
         z, grad = load_masked(op.z, offset, left), load_masked(op.grad, offset, left)
         s = sigmoid(multiply_heads(load_masked(op.mean, offset, left), other, multiply_heads(z, own, zeros(op.z))))
         gated = lam * (s * grad)
@@ -188,6 +193,7 @@ def halves_strip(op: Any, first: int, last: int, block: int, sums: int) -> None:
     own, other = load_matrix(op.own, matrix, op.size), load_matrix(op.other, matrix, op.size)
     for row in range(first, last):
         offset = row * op.columns + column
+        prefetch_each((op.z, op.a, op.b), offset + AHEAD)
         z = load_masked(op.z, offset, left)
         store_masked(multiply_heads(z, own, zeros(op.z)), op.a, offset, left)
         store_masked(multiply_heads(z, other, zeros(op.z)), op.b, offset, left)
@@ -205,6 +211,7 @@ def halves_backward_strip(op: Any, first: int, last: int, block: int, sums: int)
     own, other = load_matrix(op.own_t, matrix, op.size), load_matrix(op.other_t, matrix, op.size)
     for row in range(first, last):
         offset = row * op.columns + column
+        prefetch_each((op.grad_a, op.grad_b, op.grad, op.z, op.out), offset + AHEAD)
         grad = multiply_heads(load_masked(op.grad_a, offset, left), own, load_masked(op.grad, offset, left))
         store_masked(multiply_heads(load_masked(op.grad_b, offset, left), other, grad), op.out, offset, left)
     add_outer_products(op, op.z, op.z, op.grad_a, op.grad_b, first, last, column, sums)

@@ -11,8 +11,8 @@ from gfgn.ops.cpu.compiler import Emitter, as_pointers, inlined, instruction, in
 from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.cpu.sums import WIDE, add_wide, store_wide
 from gfgn.ops.cpu.types import LANES, Vector
-from gfgn.ops.cpu.vectors import load, load_masked, read, store, store_masked, zeros
-from gfgn.ops.cpu.walk import plan_walk, run_kernel, run_walk
+from gfgn.ops.cpu.vectors import load, load_masked, prefetch, read, store, store_masked, zeros
+from gfgn.ops.cpu.walk import plan_walk, prefetch_rows, run_kernel, run_walk
 from gfgn.ops.csr import CSR
 
 # `keys`, `threshold`, `scale`: `[replicas]`, see `arrays.dropout_arrays`. `numbered`: whether `entry` gives the numbers
@@ -91,7 +91,17 @@ def gather_kept(op: Any, walk: Any, tile: Any, low: int, high: int, sums: Any, a
 
 
 @inlined
+def prefetch_next(walk: Any, tile: Any, row: int) -> None:
+    """Requests a part of the next replica's table, another one for each row, while this one's is in use."""
+    if not walk.packed and tile.block + 1 < walk.blocks:
+        size = walk.nodes * walk.width
+        for k in range(row * size // walk.rows, (row + 1) * size // walk.rows, LANES):
+            prefetch(walk.table, tile.table + size + k)
+
+
+@inlined
 def linear_gather(op: Any, walk: Any, tile: Any, row: int, low: int, high: int, sums: Any, at: int) -> None:
+    prefetch_next(walk, tile, row)
     if walk.width == WIDE:
         gather_kept(op, walk, tile, low, high, sums, at, True)
     else:
@@ -109,6 +119,7 @@ def offset_of(walk: Any, tile: Any, row: int, rows: int, stacked: bool) -> Any:
 def linear_pack(op: Any, walk: Any, tile: Any, node: int, packed: int) -> None:
     offset = offset_of(walk, tile, node, walk.nodes, op.x_stacked)
     for k in range(0, walk.width, LANES):
+        prefetch_rows(walk, (op.x,), offset + k)
         store(load_masked(op.x, offset + k, tile.active - k), walk.table, packed + k)
 
 
@@ -116,6 +127,7 @@ def linear_pack(op: Any, walk: Any, tile: Any, node: int, packed: int) -> None:
 def linear_finish(op: Any, walk: Any, tile: Any, row: int, at: int) -> None:
     offset = offset_of(walk, tile, row, walk.rows, op.out_stacked)
     for k in range(0, tile.active, LANES):
+        prefetch_rows(walk, (op.out,), offset + k)
         store_masked(load(walk.row_sums, at + k), op.out, offset + k, tile.active - k)
 
 
@@ -148,7 +160,8 @@ def sparse_linear(
     dtype, replicas, stacked = arrays.compute_dtype(weight), keys.numel(), weight.dim() == 3
     width, x = WIDE if out_columns > 2 * LANES else LANES, arrays.flat(weight, dtype)
     sizes = x.view(x.size(1), x.size(0) * x.size(2)) if stacked else x  # only its shape is read
-    walk = plan_walk(rows, sizes, fields=1, sums=1, part=out_columns, width=width)
+    table = x if stacked and width == out_columns else None  # a replica's weights are a table already
+    walk = plan_walk(rows, sizes, fields=1, sums=1, part=out_columns, width=width, table=table)
     shape = (replicas, walk.rows, out_columns) if out_stacked else (walk.rows, walk.columns)
     out = arrays.empty(*shape, dtype=dtype)
     op = SparseLinear(

@@ -41,6 +41,18 @@ def prefetch(pointer: Any, index: Any) -> Any:
 
 
 @instruction
+def prefetch_each(pointers: Any, index: Any) -> Any:
+    """Requests the cache line at `index` of several arrays: those of distant rows, which the processor does not foresee
+    where the columns of many replicas are side by side."""
+
+    def emit(llvm: Emitter, bases: Any, i: Any) -> None:
+        for base in bases:
+            llvm.prefetch(llvm.element(base, i))
+
+    return types.void(pointers, types.int64), emit
+
+
+@instruction
 def load(pointer: Any, index: Any) -> Any:
     """The vector that starts at `index`."""
     memory = Vector(pointer.dtype)

@@ -20,7 +20,7 @@ from gfgn.ops.cpu import arrays, threads
 from gfgn.ops.cpu.compiler import inlined
 from gfgn.ops.cpu.threads import finish_task, next_task, wait_for_tasks
 from gfgn.ops.cpu.types import LANES
-from gfgn.ops.cpu.vectors import atomic_add, load, prefetch, read, store
+from gfgn.ops.cpu.vectors import atomic_add, load, prefetch, prefetch_each, read, store
 from gfgn.ops.csr import CSR, SEGMENT
 
 TABLE_BYTES = 4 << 20
@@ -29,6 +29,8 @@ SINGLE_THREAD_TABLE_BYTES = 1 << 19
 """The same for a single thread, which waits for no other: the size of its own cache."""
 PREFETCH_DISTANCE = 16
 """How many entries before its use a node's part of the table is prefetched."""
+BLOCKS_AHEAD = 2
+"""How many blocks before its use a row is prefetched."""
 CHUNK = 4096
 """Entries in one task, about ten microseconds of work; a row counts as `ROW_COST` additional entries."""
 ROW_COST = 4
@@ -69,6 +71,8 @@ class Walk(NamedTuple):
     blocks: int
     group: int
     """Blocks packed together."""
+    packed: bool
+    """Whether the table has to be packed; else it is given."""
     fields: int
     sums: int
 
@@ -102,6 +106,12 @@ def prefetched_offset(walk: Any, tile: Any, e: int, fields: int) -> Any:
     for k in range(fields):
         prefetch(walk.table, later + k * LANES)
     return tile.table + read(walk.idx, e) * (fields * LANES)
+
+
+@inlined
+def prefetch_rows(walk: Any, arrays: Any, offset: int) -> None:
+    """Requests the same row of the arrays at `offset` as a later block will need it."""
+    prefetch_each(arrays, offset + BLOCKS_AHEAD * walk.width)
 
 
 @inlined
@@ -160,7 +170,7 @@ def hub_task(finish: Any, op: Any, walk: Any, tile: Any, position: int, at: int,
 def run_walk(pack: Any, gather: Any, finish: Any, op: Any, walk: Any) -> None:
     """One thread's part of the walk."""
     at = atomic_add(walk.counters, 0, 1) * walk.sums * walk.width
-    packs = (walk.nodes + NODES - 1) // NODES
+    packs = (walk.nodes + NODES - 1) // NODES if walk.packed else 0
     segments = (walk.segments + SEGMENTS - 1) // SEGMENTS
     gathers = segments + (walk.entries + ROW_COST * walk.rows) // CHUNK + 1
     phase = 0
@@ -192,8 +202,13 @@ def run_walk(pack: Any, gather: Any, finish: Any, op: Any, walk: Any) -> None:
         phase += 3
 
 
-def plan_walk(rows: CSR, x: Tensor, fields: int, sums: int, part: int = 0, width: int = LANES) -> Walk:
-    """Plans a walk over `rows` that gathers from the rows of `x`, and allocates its scratch memory."""
+def plan_walk(
+    rows: CSR, x: Tensor, fields: int, sums: int, part: int = 0, width: int = LANES, table: Tensor | None = None
+) -> Walk:
+    """Plans a walk over `rows` that gathers from the rows of `x`, and allocates its scratch memory.
+
+    `table` has what entries gather, `[blocks, nodes, fields, width]`, where nothing has to be packed.
+    """
     dtype = arrays.compute_dtype(x)
     nodes, columns = x.shape
     part = part or max(1, columns)
@@ -201,16 +216,17 @@ def plan_walk(rows: CSR, x: Tensor, fields: int, sums: int, part: int = 0, width
     node_bytes = fields * width * dtype.itemsize
     num_threads = torch.get_num_threads()
     table_bytes = TABLE_BYTES if num_threads > 1 else SINGLE_THREAD_TABLE_BYTES
-    group = max(1, min(blocks, table_bytes // max(1, nodes * node_bytes)))
+    group = max(1, min(blocks, table_bytes // max(1, nodes * node_bytes)) if table is None else blocks)
     segments = rows.seg_hub.numel()
     scratch = (
-        arrays.empty(group, nodes, fields, width, dtype=dtype),
+        arrays.empty(group, nodes, fields, width, dtype=dtype) if table is None else table,
         arrays.empty(num_threads, sums, width, dtype=dtype),
         arrays.empty(group, segments, sums, width, dtype=dtype),
         torch.zeros(1 + 6 * -(-blocks // group), dtype=torch.int64),
     )
     sizes = (rows.ptr.numel() - 1, rows.idx.numel(), rows.hub_rows.numel(), segments, nodes, part, columns)
-    return Walk._make((*map(arrays.flat, (*rows, *scratch)), *sizes, width, blocks, group, fields, sums))
+    blocking = (width, blocks, group, table is None, fields, sums)
+    return Walk._make((*map(arrays.flat, (*rows, *scratch)), *sizes, *blocking))
 
 
 def run_kernel(function: Any, op: Any, walk: Walk) -> None:
