@@ -372,7 +372,7 @@ def test_a_saved_model_predicts_the_same(fitted: GFGNClassifier, tmp_path: Path)
 def test_gfgn_plus(tmp_path: Path) -> None:
     """Depth and level by validation; a deep one, with the running statistics of its batch norm, is saved and loaded."""
     clf = GFGNClassifier("neighbor", model="gfgn-plus", **QUICK).fit(X, LABELS, edge_index=EDGES)
-    assert clf.best_params_["layers"] in (2, 8)
+    assert clf.best_params_["layers"] in (1, 8)
     assert (clf.predict(X, edge_index=EDGES) == Y)[HIDDEN].mean() > 0.8
     deep = GFGNClassifier("pair", model="gfgn-plus", num_layers=3, replicas=2, **QUICK)
     deep.fit(X, LABELS, edge_index=EDGES)
