@@ -134,8 +134,11 @@ def gated_two_hops(
     All products are element-wise.
 
     Args:
-        own, one, two: `[N, D]`, a node's own features and those of its neighbors one and two hops away.
-        first, second: `[N, D]`, the logits `l_1` and `l_2` of the gates.
+        own: `[N, D]`, a node's own features.
+        one: `[N, D]`, those of its neighbors one hop away.
+        two: `[N, D]`, and two hops away.
+        first: `[N, D]`, the logits `l_1` of the gates.
+        second: `[N, D]`, the logits `l_2`.
         lam: λ, one number or a `[D]` tensor with one value per column.
     """
     check_lam(lam)
