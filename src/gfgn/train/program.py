@@ -52,8 +52,8 @@ class Program:
         own = {"dropout": torch.zeros(()), "input_dropout": torch.zeros(()), "lam": torch.ones(())}
         with seeded(0):
             module = model.build(data.num_features, data.num_classes, settings=settings, **own)
-        self.module = module.to(device, data.x.dtype)
-        attributes = [
+        self.module = module.to(device, data.x.dtype).eval()  # the first step so calls `train` for all submodules
+        self._attributes = [
             (vars(child), name, key)
             for key, placeholder in own.items()
             for child in self.module.modules()
@@ -62,7 +62,7 @@ class Program:
         ]
         # Where a module keeps each value, as `functional_call` would set it: at every call, that takes longer.
         names = {id(value): name for name, value in _named_values(self.module)}
-        self._places = attributes + [
+        self._values = [
             (values, name, names[id(value)])
             for child in self.module.modules()
             for values in (child._parameters, child._buffers)
@@ -101,28 +101,30 @@ class Program:
 
         buffers = {name: value.clone() for name, value in state.buffers.items()}  # training changes them in place
 
-        def one(values: dict[str, Tensor]) -> Any:
-            with self._set(values), keyed(values["key"]):
+        def one(values: dict[str, Tensor], own: dict[str, Tensor]) -> Any:
+            with _set(self._values, values), _set(self._attributes, own), keyed(own["key"]):
                 out = self.module(part.x, part.graph, **options)
             return (out[0], out[1][0]) if scores else out
 
-        return torch.vmap(one)(state.parameters | buffers | own), buffers
+        return torch.vmap(one)(state.parameters | buffers, own), buffers
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         """Why steps on these parts cannot be captured as CUDA graphs; empty if they can."""
         return ""
 
-    @contextmanager
-    def _set(self, values: dict[str, Tensor]) -> Iterator[None]:
-        places = [place for place in self._places if place[2] in values]
-        before = [owner[name] for owner, name, _ in places]
-        for owner, name, key in places:
-            owner[name] = values[key]
-        try:
-            yield
-        finally:
-            for (owner, name, _), value in zip(places, before, strict=True):
-                owner[name] = value
+
+@contextmanager
+def _set(places: Sequence[tuple[dict[str, Any], str, str]], values: dict[str, Tensor]) -> Iterator[None]:
+    """Sets `owner[name]` to the value of `key`, if there is one, for every `(owner, name, key)`."""
+    places = [place for place in places if place[2] in values]
+    before = [owner[name] for owner, name, _ in places]
+    for owner, name, key in places:
+        owner[name] = values[key]
+    try:
+        yield
+    finally:
+        for (owner, name, _), value in zip(places, before, strict=True):
+            owner[name] = value
 
 
 def _named_values(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

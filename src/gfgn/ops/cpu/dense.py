@@ -94,49 +94,50 @@ Activation = namedtuple("Activation", "x out size")
 
 
 @inlined
+def run_each(run_task: Any, function: Any, op: Any, work: Any) -> None:
+    """`for_each_task` of tasks that also take a function."""
+    task = next_task(work, 0)
+    while task < work.number:
+        run_task(function, op, task)
+        task = finish_task(work, 0)
+    wait_for_tasks(work, 0, work.number)
+
+
+@inlined
 def activation_task(function: Any, op: Any, task: int) -> None:
     end = min((task + 1) * CHUNK, op.size)
     for first in range(task * CHUNK, end, LANES):
         store_masked(function(load_masked(op.x, first, end - first)), op.out, first, end - first)
 
 
-@inlined
-def activate_all(function: Any, op: Any, work: Any) -> None:
-    task = next_task(work, 0)
-    while task < work.number:
-        activation_task(function, op, task)
-        task = finish_task(work, 0)
-    wait_for_tasks(work, 0, work.number)
-
-
 @kernel
 def exp_kernel(op: Any, work: Any) -> None:
-    activate_all(exp, as_pointers(op), as_pointers(work))
+    run_each(activation_task, exp, as_pointers(op), as_pointers(work))
 
 
 @kernel
 def sigmoid_kernel(op: Any, work: Any) -> None:
-    activate_all(vectors.sigmoid, as_pointers(op), as_pointers(work))
+    run_each(activation_task, vectors.sigmoid, as_pointers(op), as_pointers(work))
 
 
 @kernel
 def tanh_kernel(op: Any, work: Any) -> None:
-    activate_all(vectors.tanh, as_pointers(op), as_pointers(work))
+    run_each(activation_task, vectors.tanh, as_pointers(op), as_pointers(work))
 
 
 @kernel
 def elu_kernel(op: Any, work: Any) -> None:
-    activate_all(vectors.elu, as_pointers(op), as_pointers(work))
+    run_each(activation_task, vectors.elu, as_pointers(op), as_pointers(work))
 
 
 @kernel
 def expm1_kernel(op: Any, work: Any) -> None:
-    activate_all(vectors.exp_minus_one, as_pointers(op), as_pointers(work))
+    run_each(activation_task, vectors.exp_minus_one, as_pointers(op), as_pointers(work))
 
 
 @kernel
 def softplus_kernel(op: Any, work: Any) -> None:
-    activate_all(vectors.softplus, as_pointers(op), as_pointers(work))
+    run_each(activation_task, vectors.softplus, as_pointers(op), as_pointers(work))
 
 
 ACTIVATIONS = {
@@ -208,23 +209,14 @@ def two_hops_task(function: Any, op: Any, task: int) -> None:
         function(op, row)
 
 
-@inlined
-def two_hops_all(function: Any, op: Any, work: Any) -> None:
-    task = next_task(work, 0)
-    while task < work.number:
-        two_hops_task(function, op, task)
-        task = finish_task(work, 0)
-    wait_for_tasks(work, 0, work.number)
-
-
 @kernel
 def two_hops_kernel(op: Any, work: Any) -> None:
-    two_hops_all(two_hops_row, as_pointers(op), as_pointers(work))
+    run_each(two_hops_task, two_hops_row, as_pointers(op), as_pointers(work))
 
 
 @kernel
 def two_hops_backward_kernel(op: Any, work: Any) -> None:
-    two_hops_all(two_hops_backward_row, as_pointers(op), as_pointers(work))
+    run_each(two_hops_task, two_hops_backward_row, as_pointers(op), as_pointers(work))
 
 
 def two_hops(inputs: Sequence[Tensor], lam: Tensor) -> Tensor:
