@@ -53,7 +53,7 @@ class Program:
         with seeded(0):
             module = model.build(data.num_features, data.num_classes, settings=settings, **own)
         self.module = module.to(device, data.x.dtype).eval()  # the first step so calls `train` for all submodules
-        self._attributes = [
+        self._own_places = [
             (vars(child), name, key)
             for key, placeholder in own.items()
             for child in self.module.modules()
@@ -62,7 +62,7 @@ class Program:
         ]
         # Where a module keeps each value, as `functional_call` would set it: at every call, that takes longer.
         names = {id(value): name for name, value in _named_values(self.module)}
-        self._values = [
+        self._state_places = [
             (values, name, names[id(value)])
             for child in self.module.modules()
             for values in (child._parameters, child._buffers)
@@ -102,7 +102,7 @@ class Program:
         buffers = {name: value.clone() for name, value in state.buffers.items()}  # training changes them in place
 
         def one(values: dict[str, Tensor], own: dict[str, Tensor]) -> Any:
-            with _set(self._values, values), _set(self._attributes, own), keyed(own["key"]):
+            with _set(self._state_places, values), _set(self._own_places, own), keyed(own["key"]):
                 out = self.module(part.x, part.graph, **options)
             return (out[0], out[1][0]) if scores else out
 
