@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,17 @@ from ops.cpu.problems import KEYS, RATE, Problem, assert_close, random_problem
 from torch import Tensor
 
 from gfgn.ops.cpu import arrays, kernels, threads, walk
+
+
+@pytest.fixture(params=["openmp", "pool"])
+def two_threads_of_each_kind(
+    request: pytest.FixtureRequest, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads of PyTorch's OpenMP, and of the pool that takes its place where there is none."""
+    if request.param == "pool":
+        monkeypatch.setattr(threads, "openmp", None)
+    elif threads.openmp is None:
+        pytest.skip("this build of PyTorch has no OpenMP of GNU's interface")
 
 
 def everything(columns: int = 40) -> Callable[[], list[Tensor]]:
@@ -40,7 +52,7 @@ def same(x: list[Tensor], y: list[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(x, y, strict=True))
 
 
-def test_bits_do_not_depend_on_threads(two_threads: None) -> None:
+def test_bits_do_not_depend_on_threads(two_threads_of_each_kind: None) -> None:
     run = everything()
     first = run()
     for count in (2, 1, 4, 2):
@@ -73,7 +85,7 @@ def test_large_memory_is_aligned() -> None:
     assert large.data_ptr() % 64 == 0
 
 
-def test_calls_from_several_threads(two_threads: None) -> None:
+def test_calls_from_several_threads(two_threads_of_each_kind: None) -> None:
     run = everything()
     first = run()
     correct: list[bool] = []
@@ -91,7 +103,7 @@ def test_calls_from_several_threads(two_threads: None) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_calls_after_a_fork(two_threads: None) -> None:
+def test_calls_after_a_fork(two_threads_of_each_kind: None) -> None:
     problem = random_problem(2000, 60_000, 32, torch.float32)
     first = problem.forward()[0]  # threads are running now
     torch.set_num_threads(1)  # PyTorch's own threads do not survive a fork
@@ -102,7 +114,7 @@ def test_calls_after_a_fork(two_threads: None) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_calls_from_autograd(two_threads: None) -> None:
+def test_calls_from_autograd(two_threads_of_each_kind: None) -> None:
     problem = random_problem(2000, 30_000, 16, torch.float32)
 
     class Pair(torch.autograd.Function):
@@ -122,7 +134,19 @@ def test_calls_from_autograd(two_threads: None) -> None:
         assert_close(leaf.grad, expected, torch.float32)
 
 
-def test_waiting_threads_hold_no_memory(two_threads: None) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="PyTorch has another OpenMP there")
+def test_openmp_of_pytorch_is_found() -> None:
+    """Without it everything works, but slower beside PyTorch's own operators."""
+    assert threads.find_openmp() is not None
+
+
+def test_no_openmp_is_found_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "__init__.py"))
+    assert threads.find_openmp() is None
+
+
+def test_waiting_threads_hold_no_memory(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "openmp", None)
     problem = random_problem(2000, 60_000, 32, torch.float32)
     problem.forward()
     problem.forward()

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import llvmlite
 import numpy as np
@@ -111,6 +111,18 @@ DTYPES: dict[Any, Any] = {
 WORDS = {int: "q", bool: "q", float: "d"}
 
 
+class Call(NamedTuple):
+    """A call of a kernel, which any number of threads may make."""
+
+    function: Callable[[bytes], None]
+    arguments: bytes
+    held: Any
+    """The arrays, until the call ends."""
+
+    def __call__(self) -> None:
+        self.function(self.arguments)
+
+
 class Kernel:
     """An entry point, compiled for the dtypes of its two records on the first call with them."""
 
@@ -123,8 +135,8 @@ class Kernel:
     def __call__(self, op: Any, work: Any) -> None:
         self.bind(op, work)()
 
-    def bind(self, op: Any, work: Any) -> Callable[[], None]:
-        """The call with these arguments, which any number of threads may make; compiles the kernel if necessary."""
+    def bind(self, op: Any, work: Any) -> Call:
+        """The call with these arguments; compiles the kernel if necessary."""
         words: list[Any] = []
         key: list[Any] = [type(op), type(work)]
         for value in (*op, *(work or ())):
@@ -146,13 +158,7 @@ class Kernel:
             with _lock:
                 found = self.compiled.get(signature) or self._compile(signature, len(op))
         function, pack = found
-        arguments = pack.pack(*words)
-        held = op, work  # the arrays, until the call ends
-
-        def call(_: Any = held) -> None:
-            function(arguments)
-
-        return call
+        return Call(function, pack.pack(*words), (op, work))
 
     def _compile(self, signature: tuple[Any, ...], size: int) -> tuple[Callable[[bytes], None], struct.Struct]:
         op, work, *fields = signature

@@ -1,22 +1,27 @@
-"""The thread pool of the library, and how the threads of one kernel call share its tasks.
+"""The threads of a kernel call, and how they share its tasks.
 
-The calling thread and the threads of the pool take tasks from one atomic counter. The order of each sum is fixed by its
-task, so the bits do not depend on which thread ran it. A thread of the pool that comes late finds no task left; the
-caller waits only for tasks that were started. So kernels may be called from any thread, at the same time, and after a
-fork.
+All threads of a call take tasks from one atomic counter. The order of each sum is fixed by its task, so the bits do not
+depend on which thread ran it, and a thread that comes late finds no task left. So kernels may be called from any
+thread, at the same time, and after a fork.
+
+The threads are those of PyTorch's OpenMP where it has one. For some time after an operator of PyTorch, its threads keep
+their cores busy while they wait for the next one: other threads would have to share the cores with them.
 """
 
 import atexit
+import ctypes
 import os
 import queue
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from gfgn.ops.cpu.compiler import External, inlined
+from gfgn.ops.cpu.machine import ENTRY
 from gfgn.ops.cpu.vectors import atomic_add
 
 
@@ -66,8 +71,22 @@ def for_each_task(run_task: Any, op: Any, work: Any) -> None:
     wait_for_tasks(work, 0, work.number)
 
 
+def find_openmp() -> Any:
+    """The function of PyTorch's OpenMP that calls `function(arguments)` on several threads, or `None`."""
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        parallel = library.GOMP_parallel  # of the library, or of one that it was linked with
+    except (OSError, AttributeError):
+        return None
+    parallel.argtypes, parallel.restype = [ENTRY, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint], None
+    return parallel
+
+
 class ThreadPool:
-    """Daemon threads that run kernels next to their callers; started when first needed."""
+    """Daemon threads that run kernels next to their callers, where there is no OpenMP; started when first needed.
+
+    A caller waits only for tasks that were started.
+    """
 
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -97,13 +116,14 @@ class ThreadPool:
             thread.join()
 
 
+openmp = find_openmp()
 pool = ThreadPool()
 
 
 def _after_fork() -> None:
-    """A child process has none of its parent's threads."""
-    global pool
-    pool = ThreadPool()
+    """A child process has none of its parent's threads, and OpenMP would wait for them."""
+    global openmp, pool
+    openmp, pool = None, ThreadPool()
 
 
 if hasattr(os, "register_at_fork"):
@@ -114,6 +134,9 @@ atexit.register(lambda: pool.close())
 def run(function: Any, op: Any, work: Any, threads: int) -> None:
     """Calls the kernel `function(op, work)` on several threads at once, this one included; compiles it if necessary."""
     call = function.bind(op, work)
+    if threads > 1 and openmp is not None:
+        openmp(call.function, call.arguments, threads, 0)
+        return
     if threads > 1:
         pool.submit(threads - 1, call)
     call()
@@ -122,4 +145,6 @@ def run(function: Any, op: Any, work: Any, threads: int) -> None:
 def run_tasks(function: Any, op: Any, tasks: int) -> None:
     """Calls a kernel of `tasks` independent tasks on PyTorch's number of threads; see `run`."""
     work = Tasks(np.zeros(3, dtype=np.int64), tasks)
-    run(function, op, work, min(tasks, torch.get_num_threads()))
+    run(
+        function, op, work, torch.get_num_threads() if tasks > 1 else 1
+    )  # OpenMP restarts threads if their number varies
