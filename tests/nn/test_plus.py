@@ -663,6 +663,14 @@ def test_defaults_follow_level_and_depth() -> None:
         assert model.norm == ("batch" if layers > 2 else "none")
 
 
+@pytest.mark.parametrize(("hidden", "layers", "heads"), [(64, 2, 1), (64, 3, 8), (12, 3, 4), (15, 3, 1)])
+def test_default_number_of_heads_divides_the_width(hidden: int, layers: int, heads: int) -> None:
+    model = GFGNPlus(FEATURES, hidden, layers, CLASSES)
+    assert {conv.gates.gate.shape for conv in model.convs[1:]} == {
+        (1, heads, 2 * hidden // heads, hidden // heads) for _ in range(layers - 1)
+    }
+
+
 def test_large_logits_of_gates_stay_finite() -> None:
     """A gate that is sure of one hop: no overflow, forward or backward."""
     conv, x, g = make("neighbor", 3, "mix", "dimension", gate_bias=0.0), features().requires_grad_(), graph()

@@ -40,6 +40,7 @@ BEYOND = {
     "noise-draws",
     "plus-ablation",
     "plus-deep",
+    "plus-tolokers",
 }  # studies that the paper has no numbers for
 TABLE_1 = """
 gcn           79.07 66.65 64.00 61.55 58.00 30.53 87.04 76.44 86.94 71.74 6.4

@@ -94,8 +94,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             and their probabilities are averaged. The level is chosen by the first two; further networks train up to the
             later one of the best epochs of these.
         hidden_channels: Number of hidden units of all heads together; `heads` must divide it.
-        num_layers: Number of layers; by default two, and for GFGN+ two or eight by their validation score.
-        heads: Number of gating heads of a hidden layer.
+        num_layers: Number of layers; by default two, and for GFGN+ one or eight by their validation score.
+        heads: Number of gating heads of a hidden layer; `None` for 8, for GFGN+ 1 in networks of at most two layers.
         lam: λ, the largest value of a gate.
         dropout: Dropout rate on the input of every layer.
         lr: Learning rate of Adam.
@@ -153,7 +153,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         model: str = "gfgn",
         hidden_channels: int = 64,
         num_layers: int | None = None,
-        heads: int = 8,
+        heads: int | None = None,
         lam: float = 1.0,
         dropout: float = 0.5,
         lr: float = 0.02,
@@ -349,7 +349,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def _architecture(self) -> Configuration:
         # A learned bias, because the mean of a standardized feature, which the gates read, is 0.
-        return {"hidden": self.hidden_channels, "heads": self.heads, "gate_bias": 0.0}
+        heads = MODELS[self._model("graph")].options["heads"].default if self.heads is None else self.heads
+        return {"hidden": self.hidden_channels, "heads": heads, "gate_bias": 0.0}
 
     def _variants(self) -> list[Configuration]:
         """Depths, with what belongs to them; a single one if it is given."""

@@ -7,6 +7,7 @@ FSGNN are points of it, see `docs/plus.md`.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -456,7 +457,7 @@ class GFGNPlus(ResettableModule):
     A hidden layer is `h' = ReLU(conv(h))`, with `residual` `h' = h + ReLU(conv(norm h))` after the first; `norm` is
     applied to the input of every layer but the first, and of the head, batch norm between a layer and its ReLU:
     `h' = h + ReLU(norm conv(h))`. Dropout is applied to the same inputs. `level`,
-    `heads`, `lam`, `own`, `gate_range`, `gate_form`, `gate_bias`, `self_loops` and `normalization` are those of
+    `lam`, `own`, `gate_range`, `gate_form`, `gate_bias`, `self_loops` and `normalization` are those of
     `GFGNPlusConv`.
 
     Args:
@@ -464,6 +465,8 @@ class GFGNPlus(ResettableModule):
         hidden_channels: Number of hidden units of all heads together; `heads` must divide it.
         num_layers: Number of `GFGNPlusConv` layers.
         out_channels: Number of outputs.
+        heads: Number of heads; `None` for 1 in networks of at most two layers, else 8, or the largest of 4, 2 and 1
+            that divides `hidden_channels`.
         dropout: Dropout rate.
         input_dropout: Dropout rate of the features; `None` for `dropout`.
         embed: Whether a linear map of the features to `hidden_channels` comes before the layers, without an activation;
@@ -497,7 +500,7 @@ class GFGNPlus(ResettableModule):
         out_channels: int,
         *,
         level: str = "neighbor",
-        heads: int = 1,
+        heads: int | None = None,
         lam: Lam = 1.0,
         dropout: Rate = 0.5,
         input_dropout: Rate | None = None,
@@ -518,8 +521,11 @@ class GFGNPlus(ResettableModule):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        for name, value in (("num_layers", num_layers), ("hidden_channels", hidden_channels), ("heads", heads)):
-            check_positive(name, value)
+        check_positive("num_layers", num_layers)
+        check_positive("hidden_channels", hidden_channels)
+        if heads is None:
+            heads = math.gcd(hidden_channels, 8) if num_layers > 2 else 1
+        check_positive("heads", heads)
         if hidden_channels % heads:
             raise ValueError(f"heads must divide hidden_channels, got heads={heads}, hidden_channels={hidden_channels}")
         check_choice("head", head, HEADS)

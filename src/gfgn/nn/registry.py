@@ -66,8 +66,10 @@ def _gfgn_plus(in_channels: int, out_channels: int, *, hidden: int, layers: int,
 PLUS_PARAMETERS = {
     "level": Parameter("neighbor", ("graph", "neighbor", "pair"), "one gate per graph, per node or per edge"),
     "hidden": hidden(HIDDEN),
-    "layers": layers(1, (1, 2, 3, 4, 5, 8, 12)),
-    "heads": Parameter(1, (1, 2, 4, 8, 16), "gating heads that share the hidden units"),
+    "layers": layers(1, (1, 2, 3, 4, 5, 8, 12, 15)),
+    "heads": Parameter(
+        None, (None, 1, 2, 4, 8, 16), "gating heads that share the hidden units; by default 1 up to two layers, else 8"
+    ),
     "embed": Parameter(
         None, (None, True, False), "whether a linear map of the features comes first; by default up to two layers"
     ),
