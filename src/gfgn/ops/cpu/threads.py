@@ -136,15 +136,13 @@ def run(function: Any, op: Any, work: Any, threads: int) -> None:
     call = function.bind(op, work)
     if threads > 1 and openmp is not None:
         openmp(call.function, call.arguments, threads, 0)
-        return
-    if threads > 1:
+    else:
         pool.submit(threads - 1, call)
-    call()
+        call()
 
 
 def run_tasks(function: Any, op: Any, tasks: int) -> None:
     """Calls a kernel of `tasks` independent tasks on PyTorch's number of threads; see `run`."""
     work = Tasks(np.zeros(3, dtype=np.int64), tasks)
-    run(
-        function, op, work, torch.get_num_threads() if tasks > 1 else 1
-    )  # OpenMP restarts threads if their number varies
+    threads = torch.get_num_threads()  # also for fewer tasks: if their number varies, OpenMP starts threads again
+    run(function, op, work, threads if tasks > 1 else 1)
