@@ -1,6 +1,6 @@
 """Each operator, forward and backward, against plain and compiled PyTorch, PyG's `EdgeIndex`, and MKL or cuSPARSE.
 
-python benchmarks/operators.py [pair_aggregate propagate propagate_and_mean sparse_linear] [--device cuda]
+python benchmarks/operators.py [pair_aggregate propagate propagate_and_mean sparse_linear thread_pool] [--device cuda]
 
 `gather_ms` is a roofline: the rows that an edge needs at the measured bandwidth of gathering the same rows, and the
 bytes of the floor at the bandwidth of a copy. `floor_ms` counts every input and every result once.
@@ -8,7 +8,11 @@ bytes of the floor at the bandwidth of a copy. `floor_ms` counts every input and
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import common
 import graphs
@@ -20,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from gfgn import Graph, ops
+from gfgn.ops.cpu import threads as cpu
 
 BOTH = (EAGER, COMPILED)
 
@@ -178,7 +183,38 @@ def sparse_linear(device: str, rounds: int) -> list[dict[str, object]]:
     return problems
 
 
-OPERATORS = {f.__name__: f for f in (pair_aggregate, propagate, propagate_and_mean, sparse_linear)}
+def run_on(openmp: Any, operator: Callable[[], Tensor], before: Tensor) -> None:
+    """An operator of PyTorch, then one of gfgn on the threads of `openmp`, or on those of a pool of its own."""
+    before.mul_(1.0)
+    with mock.patch.object(cpu, "openmp", openmp):
+        out = operator()
+        out.backward(out.detach())
+
+
+def thread_pool(device: str, rounds: int) -> list[dict[str, object]]:
+    """The threads of PyTorch's OpenMP and a pool of one's own."""
+    problems: list[dict[str, object]] = []
+    if device != "cpu" or cpu.openmp is None:
+        return problems
+    edge_index, n = graphs.even(20_000, 400_000)
+    graph = Graph.from_edge_index(edge_index, n)
+    for d, dtype in itertools.product((64, 128), (torch.float32, torch.bfloat16)):
+        a, b, z = leaves = features(3, n, d, device, dtype)
+        pair = functools.partial(ops.pair_aggregate, a, b, z, graph, 1.0)
+        for title, operator, tensors, gathers in (
+            ("pair_aggregate", pair, 11, 5),
+            ("propagate", functools.partial(ops.propagate, z, graph), 4, 2),
+        ):
+            contenders = [
+                Contender(name, functools.partial(run_on, openmp, operator, torch.ones(n, d)), ours=ours, leaves=leaves)
+                for name, openmp, ours in (("OpenMP", cpu.openmp, True), ("own pool", None, False))
+            ]
+            with common.threads(2):
+                problems.append(graph_problem(title, contenders, graph, z, rounds, tensors=tensors, gathers=gathers))
+    return problems
+
+
+OPERATORS = {f.__name__: f for f in (pair_aggregate, propagate, propagate_and_mean, sparse_linear, thread_pool)}
 
 
 def main() -> None:
@@ -187,7 +223,8 @@ def main() -> None:
     bandwidth = common.copy_bandwidth(args.device)
     print(f"{common.device_name(args.device)}: copies at {bandwidth / 1e9:.0f} GB/s")
     for name in args.parts or OPERATORS:
-        common.write(name, args.device, OPERATORS[name](args.device, args.rounds), copy_bytes_per_second=bandwidth)
+        if problems := OPERATORS[name](args.device, args.rounds):
+            common.write(name, args.device, problems, copy_bytes_per_second=bandwidth)
 
 
 if __name__ == "__main__":

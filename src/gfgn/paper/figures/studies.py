@@ -229,11 +229,12 @@ def variants_figure(gaps: Sequence[Gap], models: Sequence[str]) -> Figure:
             if wide:
                 _difference_axis(axes, CHANGES)
             _rows(axes, title_of(dataset), rows, 0.5)
-        label = "change of test accuracy from the standard, points, with 95% interval over splits"
+        label = "change of the test score from the standard, points, with 95% interval over splits"
         figure.supxlabel(label, fontsize="medium")
         label_panels(panels if len(panels) > 1 else [])
         styles = {title_of(model): {"linestyle": "", "markersize": 4, **_mark(model)} for model in models}
-        marks: Any = [Line2D([], [], label=name, **style) for name, style in {**styles, "published": HOLLOW}.items()]
+        styles |= {PUBLISHED: HOLLOW} if PUBLISHED in rows else {}
+        marks: Any = [Line2D([], [], label=name, **style) for name, style in styles.items()]
         figure.legend(handles=marks, loc="outside upper left", ncols=len(marks), handletextpad=0.4)
         return figure
 
