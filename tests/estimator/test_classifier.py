@@ -369,6 +369,23 @@ def test_a_saved_model_predicts_the_same(fitted: GFGNClassifier, tmp_path: Path)
     np.testing.assert_allclose(again.smoothing_scores_, fitted.smoothing_scores_)
 
 
+@pytest.mark.parametrize(
+    ("options", "heads"),
+    [
+        ({}, 8),
+        ({"heads": 2}, 2),
+        ({"model": "gfgn-plus", "num_layers": 1}, 1),
+        ({"model": "gfgn-plus", "num_layers": 3}, 8),
+        ({"model": "gfgn-plus", "num_layers": 1, "heads": 4}, 4),
+    ],
+)
+def test_number_of_heads(options: dict[str, Any], heads: int) -> None:
+    """That of the model by default: of GFGN+ it follows the depth."""
+    clf = GFGNClassifier("neighbor", **options, **{**QUICK, "max_epochs": 2}).fit(X, LABELS, edge_index=EDGES)
+    gates = [state for name, state in clf._members.states.items() if name.rpartition(".")[2] == "gate"]
+    assert gates[0].shape[-3] == heads
+
+
 def test_gfgn_plus(tmp_path: Path) -> None:
     """Depth and level by validation; a deep one, with the running statistics of its batch norm, is saved and loaded."""
     clf = GFGNClassifier("neighbor", model="gfgn-plus", **QUICK).fit(X, LABELS, edge_index=EDGES)

@@ -5,10 +5,10 @@ warns once.
 
 A backend is modules of plain functions on tensors, without gradients:
 
-- `kernels` walk a `CSR`. All have `spmm`, `attend` and `edge_dot`. Numba and Triton have `spmm_pair`, `pair_forward`,
+- `kernels` walk a `CSR`. All have `spmm`, `attend` and `edge_dot`. LLVM and Triton have `spmm_pair`, `pair_forward`,
   their gradients and `sparse_linear`. Triton alone has `gated_propagate`, `graph_gate`, `softmax`, `additive_forward`
   and their gradients: on a CPU the sum over neighbors takes most of the time, and fusing gains little.
-- `elementwise`, of Numba and Triton, have `gated_neighbor`, `two_hops`, their gradients, `dropout`, `adam` and
+- `elementwise`, of LLVM and Triton, have `gated_neighbor`, `two_hops`, their gradients, `dropout`, `adam` and
   `copy_where`.
 """
 

@@ -175,48 +175,47 @@ def shares(first: Any, second: Any) -> Any:
 
 
 @inlined
-def two_hops_row(op: Any, row: int) -> None:
-    for column in range(0, op.columns, LANES):
-        i, left = row * op.columns + column, op.columns - column
-        own, lam = load_masked(op.own, i, left), load_masked(op.lam, column, left)
-        p1, p2 = shares(load_masked(op.first, i, left), load_masked(op.second, i, left))
-        change = p1 * (load_masked(op.one, i, left) - own) + p2 * (load_masked(op.two, i, left) - own)
-        store_masked(own + lam * change, op.out, i, left)
+def two_hops_lanes(op: Any, i: int, lam: Any, left: int) -> None:
+    own = load_masked(op.own, i, left)
+    p1, p2 = shares(load_masked(op.first, i, left), load_masked(op.second, i, left))
+    change = p1 * (load_masked(op.one, i, left) - own) + p2 * (load_masked(op.two, i, left) - own)
+    store_masked(own + lam * change, op.out, i, left)
 
 
 @inlined
-def two_hops_backward_row(op: Any, row: int) -> None:
-    for column in range(0, op.columns, LANES):
-        i, left = row * op.columns + column, op.columns - column
-        own, grad = load_masked(op.own, i, left), load_masked(op.grad, i, left)
-        p1, p2 = shares(load_masked(op.first, i, left), load_masked(op.second, i, left))
-        scaled = load_masked(op.lam, column, left) * grad
-        of_one, of_two = scaled * p1, scaled * p2
-        slope1 = of_one * (load_masked(op.one, i, left) - own)
-        slope2 = of_two * (load_masked(op.two, i, left) - own)
-        mean = slope1 + slope2
-        store_masked(grad - of_one - of_two, op.grad_own, i, left)
-        store_masked(of_one, op.grad_one, i, left)
-        store_masked(of_two, op.grad_two, i, left)
-        store_masked(slope1 - p1 * mean, op.grad_first, i, left)
-        store_masked(slope2 - p2 * mean, op.grad_second, i, left)
+def two_hops_backward_lanes(op: Any, i: int, lam: Any, left: int) -> None:
+    own, grad = load_masked(op.own, i, left), load_masked(op.grad, i, left)
+    p1, p2 = shares(load_masked(op.first, i, left), load_masked(op.second, i, left))
+    scaled = lam * grad
+    of_one, of_two = scaled * p1, scaled * p2
+    slope1 = of_one * (load_masked(op.one, i, left) - own)
+    slope2 = of_two * (load_masked(op.two, i, left) - own)
+    mean = slope1 + slope2
+    store_masked(grad - of_one - of_two, op.grad_own, i, left)
+    store_masked(of_one, op.grad_one, i, left)
+    store_masked(of_two, op.grad_two, i, left)
+    store_masked(slope1 - p1 * mean, op.grad_first, i, left)
+    store_masked(slope2 - p2 * mean, op.grad_second, i, left)
 
 
 @inlined
 def two_hops_task(function: Any, op: Any, task: int) -> None:
+    """Calls `function(op, i, lam, left)` for the elements from `i` on, of which `left` are in the same row."""
     rows = max(1, CHUNK // op.columns)
     for row in range(task * rows, min((task + 1) * rows, op.rows)):
-        function(op, row)
+        for column in range(0, op.columns, LANES):
+            left = op.columns - column
+            function(op, row * op.columns + column, load_masked(op.lam, column, left), left)
 
 
 @kernel
 def two_hops_kernel(op: Any, work: Any) -> None:
-    run_each(two_hops_task, two_hops_row, as_pointers(op), as_pointers(work))
+    run_each(two_hops_task, two_hops_lanes, as_pointers(op), as_pointers(work))
 
 
 @kernel
 def two_hops_backward_kernel(op: Any, work: Any) -> None:
-    run_each(two_hops_task, two_hops_backward_row, as_pointers(op), as_pointers(work))
+    run_each(two_hops_task, two_hops_backward_lanes, as_pointers(op), as_pointers(work))
 
 
 def two_hops(inputs: Sequence[Tensor], lam: Tensor) -> Tensor:
