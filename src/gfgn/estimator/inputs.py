@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.mapped import is_mapped
 from gfgn.graph import Graph, merge_edges, symmetrize
 
 Indices = NDArray[np.int64]
@@ -105,7 +106,7 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
     """The graph of `num_nodes` nodes.
 
     Args:
-        edges: See `GFGNClassifier.fit`; `None` for no edges. A `Graph` is used as it is.
+        edges: See `GFGNClassifier.fit`; `None` for no edges. The table in docs/graph.md says what every form means.
         names: The index of a data frame of features: ids that a data frame of edges or a NetworkX graph may use.
         directed: Whether to keep directions; otherwise the opposite of every edge is added.
     """
@@ -114,7 +115,7 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
             raise ValueError("edge_weight must be None together with a Graph: build the Graph with it")
         if edges.num_nodes != num_nodes:
             raise ValueError(f"X must have one row per node of the graph, {edges.num_nodes:,}, got {num_nodes:,}")
-        return edges
+        return _from_graph(edges.to("cpu"), directed)
     source, target, weight = _edge_arrays(edges, weight, num_nodes, names)
     ends = np.concatenate([source, target])
     if ends.size and not 0 <= ends.min() <= ends.max() < num_nodes:
@@ -128,6 +129,28 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
         source, target, weight = source[weight > 0], target[weight > 0], weight[weight > 0]
     matrix = merge_edges(source.astype(np.int32), target.astype(np.int32), weight, num_nodes)
     return Graph.from_csr(matrix if directed else symmetrize(matrix), undirected=not directed)
+
+
+def _from_graph(graph: Graph, directed: bool) -> Graph:
+    """The graph without edges of weight 0 and, unless `directed`, with the opposite of every edge."""
+    if graph.num_targets is not None or graph.num_seeds is not None:
+        raise ValueError(f"edge_index must be a Graph of all nodes, got a bipartite one or a sample: {graph}")
+    if is_mapped(graph):  # as it was packed: to look at its edges would take them all into memory
+        return graph
+    weight = None if graph.weight is None else graph.weight.detach()
+    same = graph.by_source.same_pattern(graph.by_target)
+    symmetric = same and (weight is None or torch.equal(weight[graph.transpose], weight))
+    if (weight is None or bool(weight.all())) and (directed or symmetric):
+        return graph
+    rows = graph.by_target
+    values = torch.ones_like(rows.idx, dtype=torch.int8) if weight is None else weight
+    arrays = tuple(array.numpy() for array in (values, rows.idx, rows.ptr))
+    matrix = scipy.sparse.csr_array(arrays, shape=(graph.num_nodes, graph.num_nodes))
+    if not matrix.has_canonical_format:
+        raise ValueError("edge_index must be a Graph with every edge once, got one built with duplicates='keep'")
+    matrix.eliminate_zeros()
+    built = Graph.from_csr(matrix if directed else symmetrize(matrix), undirected=not directed, batch=graph.batch)
+    return replace(built, num_graphs=graph.num_graphs).to(graph.dtype)
 
 
 def _edge_arrays(edges: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
