@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.mapped import is_mapped
-from gfgn.graph import Graph, merge_edges, symmetrize
+from gfgn.graph import Graph, merge_edges, networkx_edges, symmetrize
 
 Indices = NDArray[np.int64]
 
@@ -128,6 +128,8 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
     if weight is not None and not weight.all():  # an edge of weight 0 is no edge
         source, target, weight = source[weight > 0], target[weight > 0], weight[weight > 0]
     matrix = merge_edges(source.astype(np.int32), target.astype(np.int32), weight, num_nodes)
+    if weight is not None and (matrix.data == 1).all():
+        matrix = matrix.astype(np.int8)  # no weights
     return Graph.from_csr(matrix if directed else symmetrize(matrix), undirected=not directed)
 
 
@@ -182,28 +184,30 @@ def _checked_weight(weight: Any, count: int) -> Any:
 
 
 def _from_matrix(coo: Any, weight: Any, num_nodes: int) -> tuple[Indices, Indices, Any]:
-    """`A[i, j]` is the weight of the edge from `j` to `i`, as in `Graph.from_scipy`."""
+    """`A[i, j]` is the weight of the edge from `j` to `i`, as in `Graph.from_scipy`; repeated entries are added."""
     if weight is not None:
         raise ValueError("edge_weight must be None together with a matrix, whose values are the weights")
     if coo.shape != (num_nodes, num_nodes):
         raise ValueError(f"edge_index must be a matrix of shape {(num_nodes, num_nodes)}, got {tuple(coo.shape)}")
-    values = np.asarray(coo.data, dtype=np.float32)
-    return coo.col.astype(np.int64), coo.row.astype(np.int64), None if (values == 1).all() else values
+    if coo.dtype == bool:  # whose sum is "or"
+        coo = coo.copy()
+        coo.sum_duplicates()
+    return coo.col.astype(np.int64), coo.row.astype(np.int64), np.asarray(coo.data, dtype=np.float32)
 
 
 def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
     if weight is not None:
         raise ValueError("edge_weight must be None together with a NetworkX graph, whose edges have the weights")
-    by_name = names is not None and set(names) >= set(graph.nodes)
-    if not by_name and len(graph) != num_nodes:
-        raise ValueError(f"edge_index must be a graph of {num_nodes:,} nodes, one per row of X, got {len(graph):,}")
-    order = {name: k for k, name in enumerate(names if by_name else graph.nodes)}
-    pairs = [(order[u], order[v], data.get("weight", 1.0)) for u, v, data in graph.edges(data=True)]
-    if not graph.is_directed():
-        pairs += [(v, u, w) for u, v, w in pairs if u != v]
-    source, target = (np.array([pair[end] for pair in pairs], dtype=np.int64) for end in (0, 1))
-    weights = np.array([pair[2] for pair in pairs], dtype=np.float32)
-    return source, target, None if (weights == 1).all() else weights
+    rows = {name: k for k, name in enumerate(range(num_nodes) if names is None else names)}
+    unknown = [node for node in graph if node not in rows]
+    if unknown and names is None:
+        hint = "pass X as a data frame whose index holds the nodes, or Graph.from_networkx(graph, nodelist=…)"
+        raise ValueError(f"edge_index must hold rows of X, 0 to {num_nodes - 1}, got the node {unknown[0]!r}; {hint}")
+    if unknown:
+        raise ValueError(f"edge_index must hold ids of the index of X, got the node {unknown[0]!r}")
+    source, target, values = networkx_edges(graph, rows)
+    ends = np.array(source, dtype=np.int64), np.array(target, dtype=np.int64)
+    return *ends, None if values is None else np.array(values, dtype=np.float32)
 
 
 def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, Any]:
