@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Graph",
+    "TwoWeights",
     "as_graph",
+    "differ",
     "merge_edges",
     "networkx_edges",
     "per_graph",
@@ -539,9 +541,37 @@ def networkx_edges(
     return [u for u, _, _ in edges], [v for _, v, _ in edges], value
 
 
+class TwoWeights(ValueError):
+    """The two directions of an edge that should have none have different weights."""
+
+    def __init__(self, source: int, target: int, weight: float, opposite: float) -> None:
+        self.source, self.target, self.weight, self.opposite = source, target, weight, opposite
+        super().__init__(self.message())
+
+    def message(self, name: Callable[[int], Any] = int, unless: str = "directed=True") -> str:
+        """The error with the names of the nodes, and the option that keeps directions."""
+        u, v = repr(name(self.source)), repr(name(self.target))
+        got = f"got {self.weight:.7g} from {u} to {v} and {self.opposite:.7g} from {v} to {u}"
+        return f"the weight must be the same in both directions of an edge unless {unless}, {got}"
+
+
+def differ(low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where weights differ by more than the rounding of sums and of text."""
+    return np.asarray(low < (1 - 1e-5) * high)
+
+
 def symmetrize(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """The maximum of `A` and its transpose, entry by entry."""
-    return scipy.sparse.csr_array(matrix.maximum(matrix.T))
+    """The edges and their opposites; `TwoWeights` where an edge and its opposite are given with different weights."""
+    opposite = scipy.sparse.csr_array(matrix.T)
+    both = scipy.sparse.csr_array(matrix.maximum(opposite))
+    if matrix.dtype != np.int8:
+        low = matrix.minimum(opposite)  # of the edges that are given in both directions
+        high = both.multiply(low.astype(bool))
+        for entry in np.flatnonzero(differ(low.data, high.data))[:1]:
+            target = int(np.searchsorted(low.indptr, entry, side="right")) - 1
+            source = int(low.indices[entry])
+            raise TwoWeights(source, target, float(matrix[target, source]), float(matrix[source, target]))
+    return both
 
 
 def _csr(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:

@@ -309,3 +309,26 @@ def test_repeated_entries_of_a_matrix_of_booleans() -> None:
     for graph in (build_graph(matrix, None, N, directed=True), Graph.from_scipy(matrix)):
         assert graph.edge_index.tolist() == [[1, 2], [0, 1]]
         assert graph.degree[:2].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("rows", [[(0, 1, 1.0), (1, 0, 2.0)], [(0, 1, 0.5), (0, 1, 0.5), (1, 0, 2.0)]])
+@pytest.mark.parametrize("form", ["array", "COO array", "frame, strings as ids", "MultiDiGraph", "Graph", "Nodes"])
+def test_two_weights_of_an_undirected_edge(fitted: GFGNClassifier, form: str, rows: Rows) -> None:
+    """As (0, 1), (0, 1) they would be repeated edges, whose weights are added."""
+    given = FORMS[form](rows, True, True)
+    if fitted.directed:
+        assert fitted.predict_proba(*given).shape == (N, 2)
+        return
+    names = ("'n0'", "'n1'") if "strings" in form else ("0", "1")
+    found = [f"got 1 from {u} to {v} and 2 from {v} to {u}" for u, v in (names, names[::-1])]
+    found += [f"got 2 from {v} to {u} and 1 from {u} to {v}" for u, v in (names, names[::-1])]
+    with pytest.raises(
+        ValueError, match=f"same in both directions of an edge unless directed=True, ({'|'.join(found)})"
+    ):
+        fitted.predict_proba(*given)
+
+
+def test_rounding_is_no_second_weight() -> None:
+    weight = np.array([0.1 + 0.2, 0.3, 1e-30, 1.000001e-30])
+    graph = build_graph(np.array([[0, 1, 2, 3], [1, 0, 3, 2]]), weight, N)
+    assert graph.num_edges == 4

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.mapped import is_mapped
-from gfgn.graph import Graph, merge_edges, networkx_edges, symmetrize
+from gfgn.graph import Graph, TwoWeights, merge_edges, networkx_edges, symmetrize
 
 Indices = NDArray[np.int64]
 
@@ -115,7 +115,7 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
             raise ValueError("edge_weight must be None together with a Graph: build the Graph with it")
         if edges.num_nodes != num_nodes:
             raise ValueError(f"X must have one row per node of the graph, {edges.num_nodes:,}, got {num_nodes:,}")
-        return _from_graph(edges.to("cpu"), directed)
+        return _from_graph(edges.to("cpu"), names, directed)
     source, target, weight = _edge_arrays(edges, weight, num_nodes, names)
     ends = np.concatenate([source, target])
     if ends.size and not 0 <= ends.min() <= ends.max() < num_nodes:
@@ -130,10 +130,17 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
     matrix = merge_edges(source.astype(np.int32), target.astype(np.int32), weight, num_nodes)
     if weight is not None and (matrix.data == 1).all():
         matrix = matrix.astype(np.int8)  # no weights
-    return Graph.from_csr(matrix if directed else symmetrize(matrix), undirected=not directed)
+    return Graph.from_csr(matrix if directed else _symmetrize(matrix, names), undirected=not directed)
 
 
-def _from_graph(graph: Graph, directed: bool) -> Graph:
+def _symmetrize(matrix: scipy.sparse.csr_array, names: Any) -> scipy.sparse.csr_array:
+    try:
+        return symmetrize(matrix)
+    except TwoWeights as error:
+        raise ValueError(error.message(int if names is None else names.tolist().__getitem__)) from None
+
+
+def _from_graph(graph: Graph, names: Any, directed: bool) -> Graph:
     """The graph without edges of weight 0 and, unless `directed`, with the opposite of every edge."""
     if graph.num_targets is not None or graph.num_seeds is not None:
         raise ValueError(f"edge_index must be a Graph of all nodes, got a bipartite one or a sample: {graph}")
@@ -151,7 +158,9 @@ def _from_graph(graph: Graph, directed: bool) -> Graph:
     if not matrix.has_canonical_format:
         raise ValueError("edge_index must be a Graph with every edge once, got one built with duplicates='keep'")
     matrix.eliminate_zeros()
-    built = Graph.from_csr(matrix if directed else symmetrize(matrix), undirected=not directed, batch=graph.batch)
+    built = Graph.from_csr(
+        matrix if directed else _symmetrize(matrix, names), undirected=not directed, batch=graph.batch
+    )
     return replace(built, num_graphs=graph.num_graphs).to(graph.dtype)
 
 

@@ -17,11 +17,12 @@ from gfgn.data.dataset import METRICS, Dataset, default_metric
 from gfgn.data.encoder import SCALES, FeatureEncoder
 from gfgn.data.messages import DataError, counted, listed
 from gfgn.data.splits import Split, labelled_splits, random_splits
-from gfgn.graph import Graph, merge_edges, symmetrize
+from gfgn.graph import Graph, TwoWeights, merge_edges, symmetrize
 
 Array: TypeAlias = NDArray[Any]
 Progress: TypeAlias = Callable[[int, int], None]  # called with the number of edge rows read and of all edge rows
 
+KEEP = "undirected=False (--directed)"
 IMBALANCED = 0.8  # fraction of the largest class beyond which accuracy says little
 
 
@@ -60,6 +61,7 @@ class Edges:
     source: NDArray[np.int32]
     target: NDArray[np.int32]
     weight: NDArray[np.float32] | None = None
+    origin: str = ""  # name of the source in messages, if it is not that of all contents
 
 
 @dataclass
@@ -154,12 +156,15 @@ def _note_imbalance(contents: Contents, y: NDArray[np.int64], metric: str) -> No
 
 
 def _graph(contents: Contents, undirected: bool) -> Graph:
+    origin = contents.edges.origin if contents.edges and contents.edges.origin else contents.origin
     try:
         return Graph.from_csr(_adjacency(contents, undirected), undirected=undirected)
     except DataError:
         raise
+    except TwoWeights as error:
+        raise DataError(f"{origin}: {error.message(contents.node_ids.tolist().__getitem__, KEEP)}") from None
     except ValueError as error:  # weights that are finite, but not their sums
-        raise DataError(f"{contents.origin}: {error}") from error
+        raise DataError(f"{origin}: {error}") from error
 
 
 def _adjacency(contents: Contents, undirected: bool) -> scipy.sparse.csr_array:
@@ -189,9 +194,8 @@ def _adjacency(contents: Contents, undirected: bool) -> scipy.sparse.csr_array:
         return matrix
     both = symmetrize(matrix)
     added = both.nnz - matrix.nnz
-    if added or (weighted and (both.data != matrix.data).any()):
-        larger = "; the larger weight where two directions differ" if weighted else ""
-        notes.append(f"edges made undirected: {counted(added, 'opposite edge')} added{larger}")
+    if added:
+        notes.append(f"edges made undirected: {counted(added, 'opposite edge')} added")
     return both
 
 

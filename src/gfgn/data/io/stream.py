@@ -16,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 
 from gfgn.data.dataset import default_metric
-from gfgn.data.io.assemble import Options, Progress
+from gfgn.data.io.assemble import KEEP, Options, Progress
 from gfgn.data.io.tables import NODE_BATCH, Roles, Table, _find_roles, _label_codes, _numbers, _read_ids, _split_codes
 from gfgn.data.io.tables import edge_batches as batches_of
 from gfgn.data.messages import DataError
 from gfgn.data.store import GraphStore, create, new_folder, release, write_facts
+from gfgn.graph import TwoWeights, differ
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -54,7 +55,10 @@ def pack_tables(
     weighted = "weight" in edge_table.types
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         batches = batches_of(edge_table, ids, nodes.name, progress)
-        sort_edges(batches, len(ids), folder, Path(scratch), undirected, weighted, edges_in_memory)
+        try:
+            sort_edges(batches, len(ids), folder, Path(scratch), undirected, weighted, edges_in_memory)
+        except TwoWeights as error:
+            raise DataError(f"{edges.name}: {error.message(lambda node: ids[node].as_py(), KEEP)}") from None
     metric = default_metric(torch.from_numpy(y[:0]), num_classes)
     write_facts(folder, nodes.resolve().parent.name, num_classes, metric, roles.features, class_names, weighted)
     return GraphStore.open(folder)
@@ -125,7 +129,7 @@ def sort_edges(
         while low < num_nodes:
             before = int(ends[low - 1]) if low else 0
             high = max(int(np.searchsorted(ends, before + edges_in_memory, side="right")), low + 1)
-            code, weight = _merge_range(runs, 2 * low * num_nodes, 2 * high * num_nodes, undirected)
+            code, weight = _merge_range(runs, low, high, num_nodes, undirected)
             target, source = np.divmod(code, num_nodes)
             degree[low:high] = np.bincount(target - low, minlength=high - low)
             sources.write(source.astype(np.int32).tobytes())
@@ -200,11 +204,11 @@ def _merge(parts: list[tuple[Ints, Floats | None]]) -> tuple[Ints, Floats | None
     return code[first], np.add.reduceat(weight, first) if first.size else weight
 
 
-def _merge_range(runs: list[Run], low: int, high: int, undirected: bool) -> tuple[Ints, Floats | None]:
-    """`target · N + source` of the edges whose codes are in a range, and their weights."""
+def _merge_range(runs: list[Run], low: int, high: int, num_nodes: int, undirected: bool) -> tuple[Ints, Floats | None]:
+    """`target · N + source` of the edges into a range of targets, and their weights."""
     parts = []
     for code, weight in runs:
-        start, stop = np.searchsorted(code, [low, high])
+        start, stop = np.searchsorted(code, [2 * low * num_nodes, 2 * high * num_nodes])
         parts.append((np.array(code[start:stop]), None if weight is None else np.array(weight[start:stop])))
         release(code)
         release(weight)
@@ -213,7 +217,13 @@ def _merge_range(runs: list[Run], low: int, high: int, undirected: bool) -> tupl
     if not undirected or not edge.size:
         return edge, weight
     first = np.flatnonzero(_firsts(edge))  # an edge and the opposite of another
-    return edge[first], None if weight is None else np.maximum.reduceat(weight, first)
+    if weight is None:
+        return edge[first], None
+    merged = np.maximum.reduceat(weight, first)
+    for entry in np.flatnonzero(differ(np.minimum.reduceat(weight, first), merged))[:1]:
+        target, source = divmod(int(edge[first[entry]]), num_nodes)
+        raise TwoWeights(source, target, *map(float, weight[first[entry] : first[entry] + 2]))
+    return edge[first], merged
 
 
 def _firsts(values: Ints) -> NDArray[np.bool_]:

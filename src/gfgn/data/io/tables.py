@@ -299,7 +299,9 @@ def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | No
     for part in parts:
         arrays.append(np.concatenate(part))
         part.clear()  # so that they are not all in memory twice
-    return Edges(*arrays)
+    edges = Edges(*arrays)
+    edges.origin = table.label
+    return edges
 
 
 def edge_batches(table: Table, ids: Any, origin: str, progress: Progress | None = None) -> Iterator[list[NDArray[Any]]]:
