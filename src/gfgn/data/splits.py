@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,14 @@ class Split(NamedTuple):
     train: Tensor
     val: Tensor
     test: Tensor
+
+
+def is_mask(values: Any, num_nodes: int) -> bool:
+    """Whether an array or a tensor is a mask of the nodes: booleans, or 0 and 1 for each of more than two nodes, which
+    as indices would repeat these two."""
+    if tuple(values.shape) != (num_nodes,):
+        return False
+    return "bool" in str(values.dtype) or (num_nodes > 2 and bool(((values == 0) | (values == 1)).all()))
 
 
 def random_splits(

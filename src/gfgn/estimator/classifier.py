@@ -208,8 +208,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 the columns `source`, `target` and optionally `weight` (values of the index of `X` if that is a data
                 frame), a NetworkX graph, a PyG `EdgeIndex` or a `Graph`. `None` for a graph without edges.
             edge_weight: `[E]`, 0 or larger.
-            val_mask: Validation nodes of all networks: `[N]` booleans, or indices. By default they are drawn for each
-                network, the same fraction of every class.
+            val_mask: Validation nodes of all networks: `[N]` booleans (or 0 and 1), or distinct indices. By default
+                they are drawn for each network, the same fraction of every class.
         """
         given = unpack(X, edge_index, edge_weight, y, val_mask)
         raw, columns = self._raw(given.X, reset=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.mapped import is_mapped
+from gfgn.data.splits import is_mask
 from gfgn.graph import Graph, TwoWeights, merge_edges, networkx_edges, symmetrize
 
 Indices = NDArray[np.int64]
@@ -87,14 +88,22 @@ def unpack_data(X: Any, edge_index: Any, edge_weight: Any) -> tuple[Any, Any, An
         raise ValueError("X must have features, got a Data whose x is None")
     edges = X.edge_index if edge_index is None else edge_index
     weight = X.get("edge_weight") if edge_weight is None and edge_index is None else edge_weight
-    y, train, val = X.get("y"), X.get("train_mask"), X.get("val_mask")
-    if val is not None and val.dim() != 1:
-        raise ValueError(f"val_mask must be [N] in a Data, got shape {list(val.shape)}: select one split first")
+    y, train, val = X.get("y"), _data_mask(X, "train_mask"), _data_mask(X, "val_mask")
     if y is not None and train is not None:
         known = train if val is None else train | val
         missing = torch.full_like(y, -1, dtype=torch.int64 if y.dim() == 1 else torch.float32)
         y = torch.where(known.view(-1, *[1] * (y.dim() - 1)), y.to(missing.dtype), missing)
     return X.x, edges, weight, y, val
+
+
+def _data_mask(data: Any, name: str) -> Tensor | None:
+    mask = data.get(name)
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or not is_mask(mask, data.x.size(0)):
+        got = f"shape {list(mask.shape)} of {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"{name} of a Data must be a [N] tensor of booleans, got {got}; select one split of several")
+    return mask.bool()
 
 
 def to_numpy(values: Any) -> Any:

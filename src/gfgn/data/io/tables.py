@@ -295,7 +295,7 @@ def _read_edges(table: Table, ids: Any, nodes: Contents, progress: Progress | No
     for batch in edge_batches(table, ids, nodes.origin, progress):
         for part, values in zip(parts, batch, strict=True):
             part.append(values.copy())  # both ends are in one array
-    arrays = []
+    arrays: list[Any] = []
     for part in parts:
         arrays.append(np.concatenate(part))
         part.clear()  # so that they are not all in memory twice
