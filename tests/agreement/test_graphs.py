@@ -2,6 +2,7 @@
 they cannot be. The table "One graph, one meaning" in docs/graph.md is what is tested here."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -15,6 +16,8 @@ from torch_geometric.data import Data
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, GFGNConv, Graph, Nodes
+from gfgn.data import read
+from gfgn.data.io.stream import pack_tables
 from gfgn.estimator.inputs import build_graph
 
 N = 30  # the last two nodes have no edges
@@ -238,6 +241,32 @@ def test_predictions_do_not_depend_on_the_form(fitted: GFGNClassifier, form: str
     if isinstance(features, pd.DataFrame) or isinstance(getattr(features, "X", None), pd.DataFrame):
         p = p[np.argsort(ORDER)]
     np.testing.assert_allclose(p, reference(fitted, rows, weighted), rtol=1e-5)
+
+
+def write_tables(folder: Path, rows: Rows, weighted: bool) -> Path:
+    ids = [f"n{k}" for k in range(N)]
+    folder.mkdir()
+    pd.DataFrame(X, columns=COLUMNS).assign(id=ids).to_csv(folder / "nodes.csv", index=False)
+    frame_of(rows, weighted, ids).to_csv(folder / "edges.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_predictions_do_not_depend_on_the_file(tmp_path: Path, fitted: GFGNClassifier, weights: str) -> None:
+    rows, weighted = CASES[fitted.directed, weights], weights != "unweighted"
+    edges, weight = arrays_of(rows, weighted)
+    folder, undirected = write_tables(tmp_path / "tables", rows, weighted), not fitted.directed
+    np.savez(tmp_path / "a.npz", edge_index=edges, x=X, **{} if weight is None else {"edge_weight": weight})
+    tables = [folder / "nodes.csv", folder / "edges.csv"]
+    graphs = {
+        "CSV": read(folder, undirected=undirected).graph,
+        "npz": read(tmp_path / "a.npz", undirected=undirected).graph,
+        "Data": read(data_form(rows, weighted, False)[0], undirected=undirected).graph,
+        "store": pack_tables(*tables, tmp_path / "store", undirected=undirected).dataset().graph,
+    }
+    for name, graph in graphs.items():
+        p = fitted.predict_proba(X, graph)
+        np.testing.assert_allclose(p, reference(fitted, rows, weighted), rtol=1e-5, err_msg=name)
 
 
 # --- layers ---------------------------------------------------------------------------------------

@@ -179,6 +179,8 @@ def _write_runs(
         for low in range(0, batch[0].size, step):
             source, target, *rest = (values[low : low + step] for values in batch)
             kept = source != target
+            if weighted:
+                kept &= rest[0] > 0  # an edge of weight 0 is none
             source, target = source[kept].astype(np.int64), target[kept].astype(np.int64)
             weight = rest[0][kept] if weighted else None
             pending.append((2 * (target * num_nodes + source), weight))
