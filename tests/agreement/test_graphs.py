@@ -361,3 +361,76 @@ def test_rounding_is_no_second_weight() -> None:
     weight = np.array([0.1 + 0.2, 0.3, 1e-30, 1.000001e-30])
     graph = build_graph(np.array([[0, 1, 2, 3], [1, 0, 3, 2]]), weight, N)
     assert graph.num_edges == 4
+
+
+def test_an_array_holds_no_ids() -> None:
+    """Beside a data frame with integers as ids, nobody knows what the numbers of an array mean, unless one of the two
+    meanings fails."""
+    edges = np.array([[0, 1, 2], [1, 2, 3]])
+    with pytest.raises(ValueError, match=r"row numbers or ids of the index of X, where 0 is the id of row 3: for ids"):
+        build_graph(edges, None, 4, pd.Index([3, 2, 1, 0]))
+    for names in (pd.RangeIndex(4), pd.Index([0, 1, 2, 4]), pd.Index(["3", "2", "1", "0"]), pd.Index([3, 2, 1, 1])):
+        assert build_graph(edges, None, 4, names).num_edges == 6
+    with pytest.raises(ValueError, match="the index of X must hold every id once, got 1 more than once"):
+        build_graph(pd.DataFrame({"source": [3], "target": [2]}), None, 4, pd.Index([3, 2, 1, 1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_every_type(dtype: torch.dtype) -> None:
+    """Weights of 16 bits are added as float32: 3,000 times 0.1 is no 256."""
+    edges, weight = torch.tensor([[0, 2] * 3000, [1, 3] * 3000]), torch.tensor([0.1, 1.0] * 3000).to(dtype)
+    expected = weight[:2].double() * 3000
+    direct, read = (
+        Graph.from_edge_index(edges, 4, weight, dtype=torch.float32),
+        build_graph(edges, weight, 4, None, True),
+    )
+    for graph in (direct, read):
+        torch.testing.assert_close(graph.degree[[1, 3]].double(), expected, rtol=1e-3, atol=0)
+    assert Graph.from_edge_index(edges, 4, weight).dtype == (dtype if dtype.is_floating_point else torch.float32)
+
+
+WRONG_WEIGHTS: dict[str, tuple[Any, str]] = {
+    "name": ("amount", "edge_weight must be one number per edge, got 'amount'"),
+    "texts": (list("ab"), "edge_weight must be one number per edge, got values of <U1"),
+    "complex": (np.array([1j, 2j]), "edge_weight must be one number per edge, got values of complex128"),
+    "missing": (pd.array([1, None], dtype="Int64"), "edge_weight must hold finite numbers, 0 or larger, got nan"),
+    "tiny": ([1.0, 1e-60], "edge_weight must be 0 or at least 1.4e-45, the smallest number in float32, got 1e-60"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_WEIGHTS)
+def test_wrong_weights_are_named(case: str) -> None:
+    weight, message = WRONG_WEIGHTS[case]
+    with pytest.raises(ValueError, match=message):
+        build_graph(np.array([[0, 1], [1, 2]]), weight, 3)
+
+
+def test_weights_are_given_once() -> None:
+    frame = pd.DataFrame({"source": [0], "target": [1], "weight": [2.0]})
+    with pytest.raises(
+        ValueError, match="edge_weight must be None together with a data frame that has the column weight"
+    ):
+        build_graph(frame, [3.0], 2)
+    network = nx.DiGraph([(0, 1, {"weight": "heavy"})])
+    for build in (lambda: build_graph(network, None, 2), lambda: Graph.from_networkx(network)):
+        with pytest.raises(ValueError, match="edge_weight must hold numbers, got 'heavy' from the attribute 'weight'"):
+            build()
+    with pytest.raises(TypeError, match=r"edge_weight must be a Tensor of shape \[E\], got ndarray"):
+        GFGNConv(1, 1)(torch.ones(2, 1), torch.tensor([[0], [1]]), np.ones(1))
+
+
+def test_the_number_of_nodes() -> None:
+    edges = EdgeIndex([[0, 1], [1, 2]], sparse_size=(5, 5))
+    assert Graph.from_edge_index(edges).num_nodes == 5  # nodes without edges at the end
+    with pytest.raises(ValueError, match=r"edge_index must have 4 nodes, one per row of X, got \(5, 5\)"):
+        build_graph(edges, None, 4)
+    with pytest.raises(ValueError, match="nodes 0 to 2, one per row of X, got 3; count nodes from 0, not from 1"):
+        build_graph([[1, 2], [2, 3]], None, 3)
+    assert build_graph([[], []], None, 3).num_edges == 0
+
+
+def test_a_data_may_have_a_matrix(fitted: GFGNClassifier) -> None:
+    """Its edges were none, in silence."""
+    rows = CASES[fitted.directed, "weighted"]
+    data = Data(x=torch.from_numpy(X), adj_t=tensor_of(rows, True).coalesce().to_sparse_csr())
+    np.testing.assert_allclose(fitted.predict_proba(data), reference(fitted, rows, True), rtol=1e-5)
