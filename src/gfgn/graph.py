@@ -225,6 +225,7 @@ class Graph:
         if adjacency.layout not in SPARSE_LAYOUTS:
             raise ValueError(f"adjacency must be a sparse CSR, CSC or COO tensor, got layout {adjacency.layout}")
         if adjacency.layout == torch.sparse_coo:
+            adjacency = adjacency.coalesce() if adjacency.dtype == torch.bool else adjacency  # whose sum is "or"
             (target, source), value = coo_entries(adjacency)
         else:
             by_row = adjacency.layout == torch.sparse_csr

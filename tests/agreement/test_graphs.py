@@ -1,6 +1,7 @@
 """One graph in every form: predictions of a fitted classifier and outputs of a layer are the same, or an error says why
 they cannot be. The table "One graph, one meaning" in docs/graph.md is what is tested here."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -225,8 +226,9 @@ FORMS: dict[str, Form] = {
 ONE_WAY = ("Graph of NetworkX", "Graph of NetworkX, strings as ids", "MultiGraph")  # undirected by themselves
 
 
-def reference(clf: GFGNClassifier, rows: Rows, weighted: bool) -> NDArray[np.float64]:
-    A = matrix_of(rows, weighted, clf.directed)
+@functools.cache
+def reference(clf: GFGNClassifier, weights: str) -> NDArray[np.float64]:
+    A = matrix_of(CASES[clf.directed, weights], weights != "unweighted", clf.directed)
     return clf.predict_proba(X, sp.csr_array(A))
 
 
@@ -240,7 +242,7 @@ def test_predictions_do_not_depend_on_the_form(fitted: GFGNClassifier, form: str
     p = fitted.predict_proba(features, edges, weight)
     if isinstance(features, pd.DataFrame) or isinstance(getattr(features, "X", None), pd.DataFrame):
         p = p[np.argsort(ORDER)]
-    np.testing.assert_allclose(p, reference(fitted, rows, weighted), rtol=1e-5)
+    np.testing.assert_allclose(p, reference(fitted, weights), rtol=1e-5)
 
 
 def write_tables(folder: Path, rows: Rows, weighted: bool) -> Path:
@@ -266,7 +268,7 @@ def test_predictions_do_not_depend_on_the_file(tmp_path: Path, fitted: GFGNClass
     }
     for name, graph in graphs.items():
         p = fitted.predict_proba(X, graph)
-        np.testing.assert_allclose(p, reference(fitted, rows, weighted), rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(p, reference(fitted, weights), rtol=1e-5, err_msg=name)
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -335,7 +337,9 @@ def test_nodes_of_networkx_have_one_row(fitted: GFGNClassifier) -> None:
 
 def test_repeated_entries_of_a_matrix_of_booleans() -> None:
     matrix = sp.coo_array((np.ones(3, bool), ([0, 0, 1], [1, 1, 2])), shape=(N, N))
-    for graph in (build_graph(matrix, None, N, directed=True), Graph.from_scipy(matrix)):
+    tensor = torch.sparse_coo_tensor(torch.tensor([[0, 0, 1], [1, 1, 2]]), torch.ones(3, dtype=torch.bool), (N, N))
+    read = [build_graph(given, None, N, directed=True) for given in (matrix, tensor)]
+    for graph in (*read, Graph.from_scipy(matrix), Graph.from_sparse(tensor)):
         assert graph.edge_index.tolist() == [[1, 2], [0, 1]]
         assert graph.degree[:2].tolist() == [1, 1]
 
@@ -433,4 +437,4 @@ def test_a_data_may_have_a_matrix(fitted: GFGNClassifier) -> None:
     """Its edges were none, in silence."""
     rows = CASES[fitted.directed, "weighted"]
     data = Data(x=torch.from_numpy(X), adj_t=tensor_of(rows, True).coalesce().to_sparse_csr())
-    np.testing.assert_allclose(fitted.predict_proba(data), reference(fitted, rows, True), rtol=1e-5)
+    np.testing.assert_allclose(fitted.predict_proba(data), reference(fitted, "weighted"), rtol=1e-5)
