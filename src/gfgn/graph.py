@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.ops.csr import CSR, compress, per_graph
+from gfgn.ops.csr import CSR, compress, per_graph, traced_per_graph
 from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 from gfgn.ops.index import MAX_KERNEL_EDGES, Indexed, index_edges
 from gfgn.ops.registration import is_plain
@@ -462,7 +462,7 @@ def count_runs(graph: Graph) -> int:
     return int((end[1:] & ~end[:-1]).sum())
 
 
-@per_graph
+@traced_per_graph
 def with_self_loops(graph: Graph) -> Graph:
     """GCN's `Ã = A + I`."""
     return Graph.from_edge_index(
@@ -470,7 +470,7 @@ def with_self_loops(graph: Graph) -> Graph:
     )
 
 
-@per_graph
+@traced_per_graph
 def row_normalized(graph: Graph) -> Graph:
     """The graph whose `norm`, which `ops.propagate` reads, is `A_ij / d_i`: it averages neighbors."""
     return dataclasses.replace(graph, norm=graph.row_norm, reverse_norm=graph.reverse_row_norm)

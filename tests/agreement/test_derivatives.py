@@ -29,6 +29,10 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "GFGNPlusConv, graph": lambda: GFGNPlusConv(WIDTH, 2, "graph", hops=2),
     "GFGNPlusConv, neighbor, by row": lambda: GFGNPlusConv(WIDTH, 2, "neighbor", hops=2, normalization="row"),
     "GFGNPlusConv, pair": lambda: GFGNPlusConv(WIDTH, 2, "pair"),
+    "GFGNPlusConv, neighbor, with self-loops": lambda: GFGNPlusConv(WIDTH, 2, "neighbor", self_loops=True),
+    "GFGNPlusConv, pair, with self-loops, by row": lambda: GFGNPlusConv(
+        WIDTH, 2, "pair", self_loops=True, normalization="row"
+    ),
 }
 every_module = pytest.mark.parametrize("name", MODULES)
 
