@@ -26,6 +26,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
         f"GFGN, {level}": lambda level=level: GFGN(WIDTH, 4, 2, 2, level=level, heads=2, dropout=0.0, act="tanh")
         for level in LEVELS
     },
+    "GFGNConv, neighbor, the largest neighbor": lambda: GFGNConv(WIDTH, 2, "neighbor", pool="max"),
     "GFGNPlusConv, graph": lambda: GFGNPlusConv(WIDTH, 2, "graph", hops=2),
     "GFGNPlusConv, neighbor, by row": lambda: GFGNPlusConv(WIDTH, 2, "neighbor", hops=2, normalization="row"),
     "GFGNPlusConv, pair": lambda: GFGNPlusConv(WIDTH, 2, "pair"),
@@ -88,6 +89,20 @@ def test_first_and_second_derivatives_of_modules(name: str, seed: int) -> None:
     assert gradgradcheck(run, inputs, fast_mode=True)
     unweighted = Graph.from_edge_index(edges, NODES, dtype=torch.float64)
     assert gradgradcheck(lambda x: module(parameters, x, unweighted), x, fast_mode=True)
+
+
+@every_module
+def test_second_derivatives_with_frozen_parameters_or_features(name: str) -> None:
+    (x, edges, _), (module, parameters) = data(), make(name)
+    graph, frozen = (
+        Graph.from_edge_index(edges, NODES, dtype=torch.float64),
+        {k: v.detach() for k, v in parameters.items()},
+    )
+    assert gradgradcheck(lambda x: module(frozen, x, graph), x, fast_mode=True)
+    for key, value in parameters.items():
+        assert gradgradcheck(
+            lambda value, key=key: module(frozen | {key: value}, x.detach(), graph), value, fast_mode=True
+        )
 
 
 @pytest.mark.parametrize("name", OPERATORS)
