@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.ops.csr import CSR, compress, per_graph
+from gfgn.ops.csr import CSR, compress, per_graph, traced_per_graph
 from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 from gfgn.ops.index import MAX_KERNEL_EDGES, Indexed, index_edges
 from gfgn.ops.registration import is_plain
@@ -503,7 +503,7 @@ def count_runs(graph: Graph) -> int:
     return int((end[1:] & ~end[:-1]).sum())
 
 
-@per_graph
+@traced_per_graph
 def with_self_loops(graph: Graph) -> Graph:
     """GCN's `Ã = A + I`."""
     return Graph.from_edge_index(
@@ -511,7 +511,7 @@ def with_self_loops(graph: Graph) -> Graph:
     )
 
 
-@per_graph
+@traced_per_graph
 def row_normalized(graph: Graph) -> Graph:
     """The graph whose `norm`, which `ops.propagate` reads, is `A_ij / d_i`: it averages neighbors."""
     return dataclasses.replace(graph, norm=graph.row_norm, reverse_norm=graph.reverse_row_norm)
@@ -683,8 +683,7 @@ def _normalization(
     else:
         degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight)
     _check_degrees(degree, weight is not None)
-    inverse = _inverse(degree)
-    root = inverse.sqrt()
+    inverse, root = _inverse_and_root(degree)
     norm = root.index_select(0, target).mul_(root.index_select(0, by_target.idx))
     row_norm = inverse.index_select(0, target)
     del target
@@ -698,9 +697,12 @@ def _normalization(
     return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}
 
 
-def _inverse(degree: Tensor) -> Tensor:
-    """`1 / d`, 0 where a degree is 0."""
-    return torch.where(degree > 0, degree, torch.inf).reciprocal()
+def _inverse_and_root(degree: Tensor) -> tuple[Tensor, Tensor]:
+    """`1 / d` and `1 / √d`, 0 where a degree is 0. The inner `where` keeps infinities, of which second derivatives
+    would make NaN, out of what the outer ones discard."""
+    positive = degree > 0
+    inverse = torch.where(positive, degree, 1).reciprocal()
+    return torch.where(positive, inverse, 0), torch.where(positive, inverse.sqrt(), 0)
 
 
 def _check_degrees(degree: Tensor, weighted: bool) -> None:
@@ -889,8 +891,7 @@ def _bipartite_normalization(
     weight = torch.ones_like(source, dtype=dtype) if weight is None else weight
     degree = weight.new_zeros(by_target.ptr.numel() - 1).index_add(0, target, weight).index_add(0, source, weight)
     _check_degrees(degree, weighted)
-    inverse = _inverse(degree)
-    root = inverse.sqrt()
+    inverse, root = _inverse_and_root(degree)
     norm, row_norm = weight * root[target] * root[source], weight * inverse[target]
     reverse = {"reverse_norm": norm[transpose], "reverse_row_norm": row_norm[transpose]}
     return {"degree": degree, "norm": norm, "row_norm": row_norm, **reverse}

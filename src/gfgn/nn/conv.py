@@ -463,7 +463,7 @@ def check_features(x: Tensor, edge_index: Tensor | Graph, in_channels: int, fini
     if isinstance(edge_index, Tensor | Graph) and edge_index.device != x.device:
         raise ValueError(f"{name} is on {x.device}, but edge_index is on {edge_index.device}")
     # What another module computed in training is not checked: on a GPU, every step would wait for it.
-    if finite and x.grad_fn is None and not torch.compiler.is_compiling() and not is_wrapped(x):
+    if finite and not torch.compiler.is_compiling() and not is_wrapped(x) and x.grad_fn is None:
         check_finite(x, name)
 
 

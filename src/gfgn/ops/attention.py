@@ -9,6 +9,7 @@ attention of `gat`, on a GPU in one pass over the edges, with nothing kept per e
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -194,10 +195,10 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         return ()
     z, weight, keys, rate, *results = ctx.saved_tensors
     if torch.is_grad_enabled():  # to be differentiated again
-        rows, inputs = unpack(ctx.edges)[0], (z.clone(), weight.clone())
+        rows = unpack(ctx.edges)[0]
         kept = _kept(rows.idx.numel(), weight.size(0), keys, rate) if keys.numel() else None
-        out = reference.additive_attention(*inputs, kept, rows, ctx.slope)
-        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+        attention = functools.partial(reference.additive_attention, kept=kept, rows=rows, slope=ctx.slope)
+        return reference.gradient(attention, (z, weight), grad)
     if results[1].dim() != 2:  # the forward pass did not expect a gradient
         results = additive_attention_op(z, weight, keys, rate, ctx.edges, ctx.reverse, ctx.slope, True, ctx.backend)
     out, *saved = results

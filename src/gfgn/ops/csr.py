@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.remember import is_captured, stream
-from gfgn.ops.torch_internals import has_dispatch_modes
+from gfgn.ops.torch_internals import has_dispatch_modes, is_wrapped
 
 SEGMENT = 512  # entries in one segment of a long row; part of the definition of the summation order
 
@@ -150,11 +150,13 @@ def per_graph(function: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[
 
 
 def traced_per_graph(function: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
-    """`per_graph` for a function that is cheap and can be traced: `torch.compile` makes it part of its graph."""
+    """`per_graph` for a function that is cheap and can be traced: `torch.compile` makes it part of its graph, and
+    gradients of edge weights flow through it."""
     cached = per_graph(function)
 
     @wraps(function)
     def call(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return (function if torch.compiler.is_compiling() else cached)(graph, *args, **kwargs)
+        traced = torch.compiler.is_compiling() or graph.norm.requires_grad or is_wrapped(graph.norm)
+        return (function if traced else cached)(graph, *args, **kwargs)
 
     return call

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -296,7 +296,8 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         return ()
     a, b, z, lam, p, q = ctx.saved_tensors
     if torch.is_grad_enabled():  # the gradient is to be differentiated again
-        return _reference_gradient(grad, (a, b, z), lam, ctx.edges, lambda a, b, z: (a, b, z))
+        of_pairs = functools.partial(_pair_reference, lam=lam, edges=ctx.edges)
+        return reference.gradient(of_pairs, (a, b, z), grad)
     if p.dim() != 2:  # the forward pass did not expect a gradient
         _, p, q = pair_aggregate_op(a, b, z, lam, ctx.edges, ctx.reverse, True, ctx.backend)
     return pair_gradient_op(grad, a, b, z, p, q, lam, ctx.reverse, ctx.backend)
@@ -338,7 +339,12 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         return ()
     z, gate, lam, p, q = ctx.saved_tensors
     if torch.is_grad_enabled():  # to be differentiated again
-        return _reference_gradient(grad, (z, gate), lam, ctx.edges, _halves_and_features)
+
+        def of_halves(z: Tensor, gate: Tensor) -> Tensor:
+            a, b = (head_linear_op(z, half) for half in gate.chunk(2, dim=1))
+            return _pair_reference(a, b, z, lam, ctx.edges)
+
+        return reference.gradient(of_halves, (z, gate), grad)
     # Without `retain_graph` nothing reads `p` and `q` after this.
     reuse = not torch.compiler.is_compiling() and not graph_is_retained() and is_plain(grad)
     if p.dim() != 2:  # the forward pass did not expect a gradient
@@ -346,20 +352,9 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     return gated_pair_gradient_op(grad, z, p, q, gate, lam, ctx.reverse, reuse, ctx.backend)
 
 
-def _halves_and_features(z: Tensor, gate: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    a, b = (head_linear_op(z, half) for half in gate.chunk(2, dim=1))
-    return a, b, z
-
-
-def _reference_gradient(
-    grad: Tensor, inputs: Sequence[Tensor], lam: Tensor, edges: Tensors, gate_inputs: Any
-) -> tuple[Tensor, ...]:
-    """The differentiable gradient of `pair_aggregate`, whose `a`, `b` and `z` are `gate_inputs(*inputs)`."""
+def _pair_reference(a: Tensor, b: Tensor, z: Tensor, lam: Tensor, edges: Tensors) -> Tensor:
     rows, (norm, row_norm) = unpack(edges)
-    inputs = tuple(x.clone() for x in inputs)
-    a, b, z = gate_inputs(*inputs)
-    out = reference.pair_aggregate(a, b, z, lam, norm, row_norm, rows)
-    return torch.autograd.grad(out, inputs, grad, create_graph=True)
+    return reference.pair_aggregate(a, b, z, lam, norm, row_norm, rows)
 
 
 # --- neighbor level -------------------------------------------------------------------------------
@@ -381,9 +376,7 @@ def gated_neighbor_gradient_op(
 def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     *inputs, lam = ctx.saved_tensors
     if torch.is_grad_enabled():  # to be differentiated again
-        z, propagated, mean, gate = inputs = [x.clone() for x in inputs]
-        out = reference.gated_neighbor(z, propagated, mean, gate, lam)
-        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+        return reference.gradient(functools.partial(reference.gated_neighbor, lam=lam), inputs, grad)
     return gated_neighbor_gradient_op(grad.contiguous(), *inputs, lam, *ctx.rest)
 
 
@@ -423,10 +416,12 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     z, gate, lam, inverse, propagated, mean = ctx.saved_tensors
     if torch.is_grad_enabled():  # to be differentiated again
         rows, (norm,) = unpack(ctx.edges)
-        inputs = z.clone(), gate.clone()
-        sums = reference.spmm(inputs[0], rows, norm), reference.spmm(inputs[0], rows, None) * inverse.unsqueeze(1)
-        out = reference.gated_neighbor(inputs[0], *sums, inputs[1], lam)
-        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+
+        def of_sums(z: Tensor, gate: Tensor) -> Tensor:
+            sums = reference.spmm(z, rows, norm), reference.spmm(z, rows, None) * inverse.unsqueeze(1)
+            return reference.gated_neighbor(z, *sums, gate, lam)
+
+        return reference.gradient(of_sums, (z, gate), grad)
     if propagated.dim() != 2:  # the forward pass did not expect a gradient
         _, propagated, mean = gated_neighborhood_op(z, gate, lam, inverse, ctx.edges, ctx.reverse, True, ctx.backend)
     sums = (propagated, mean)
@@ -454,10 +449,7 @@ def gated_two_hops_gradient_op(
 def _(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     *inputs, lam = ctx.saved_tensors
     if torch.is_grad_enabled():  # to be differentiated again
-        inputs = [x.clone() for x in inputs]
-        own, one, two, first, second = inputs
-        out = reference.gated_two_hops(own, one, two, first, second, lam)
-        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+        return reference.gradient(functools.partial(reference.gated_two_hops, lam=lam), inputs, grad)
     return gated_two_hops_gradient_op(grad, *inputs, lam, *ctx.rest)
 
 
@@ -549,9 +541,8 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
     z, gate, lam, diff, mean, sigma = ctx.saved_tensors
     if torch.is_grad_enabled():  # to be differentiated again
         rows, (norm,) = unpack(ctx.edges)
-        inputs = z.clone(), gate.clone()
-        out = _graph_reference(*inputs, lam, rows, norm)
-        return torch.autograd.grad(out, inputs, grad, create_graph=True)
+        of_graph = functools.partial(_graph_reference, lam=lam, rows=rows, norm=norm)
+        return reference.gradient(of_graph, (z, gate), grad)
     if diff.dim() != 2:  # the forward pass did not expect a gradient
         _, diff, mean, sigma = gated_graph_op(z, gate, lam, ctx.edges, ctx.reverse, True, ctx.backend)
     return gated_graph_gradient_op(grad.contiguous(), diff, mean, sigma, gate, lam, ctx.reverse, ctx.backend)

@@ -4,6 +4,8 @@ Any device and any floating dtype (half precision is summed in float32), differe
 features as well as in the edge weights and λ. They hold tensors of shape `[E, D]`; the fused kernels never do.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,14 @@ CHUNK_BYTES = 256 << 20  # memory for the messages of the heads that `attend` an
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which sums are kept: float32 for half precision, else the dtype itself."""
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+
+
+def gradient(function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradient of `function(*inputs)`, which can be differentiated again; `None` for inputs that have none."""
+    inputs = [x.clone() for x in inputs]
+    needed = [x for x in inputs if x.requires_grad]
+    found = iter(torch.autograd.grad(function(*inputs), needed, grad, create_graph=True))
+    return tuple(next(found) if x.requires_grad else None for x in inputs)
 
 
 def spmm(x: Tensor, rows: CSR, values: Tensor | None) -> Tensor:

@@ -1,0 +1,130 @@
+"""First and second derivatives of layers and operators, on graphs in which some nodes have no edges."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import grad, gradcheck, gradgradcheck
+
+from gfgn import GFGN, GFGNConv, Graph, ops
+from gfgn.nn.plus import GFGNPlusConv
+
+NODES, EDGES, WIDTH = 8, 9, 2
+LEVELS = ("graph", "neighbor", "pair")
+
+MODULES: dict[str, Callable[[], nn.Module]] = {
+    **{f"GFGNConv, {level}": lambda level=level: GFGNConv(WIDTH, 2, level, heads=2, lam=1.3) for level in LEVELS},
+    **{
+        f"GFGNConv, {level}, scalar gate with a bias": lambda level=level: GFGNConv(
+            WIDTH, 2, level, gate_form="scalar", gate_bias=-1.0
+        )
+        for level in LEVELS
+    },
+    **{
+        f"GFGN, {level}": lambda level=level: GFGN(WIDTH, 4, 2, 2, level=level, heads=2, dropout=0.0, act="tanh")
+        for level in LEVELS
+    },
+    "GFGNConv, neighbor, the largest neighbor": lambda: GFGNConv(WIDTH, 2, "neighbor", pool="max"),
+    "GFGNPlusConv, graph": lambda: GFGNPlusConv(WIDTH, 2, "graph", hops=2),
+    "GFGNPlusConv, neighbor, by row": lambda: GFGNPlusConv(WIDTH, 2, "neighbor", hops=2, normalization="row"),
+    "GFGNPlusConv, pair": lambda: GFGNPlusConv(WIDTH, 2, "pair"),
+    "GFGNPlusConv, neighbor, with self-loops": lambda: GFGNPlusConv(WIDTH, 2, "neighbor", self_loops=True),
+    "GFGNPlusConv, pair, with self-loops, by row": lambda: GFGNPlusConv(
+        WIDTH, 2, "pair", self_loops=True, normalization="row"
+    ),
+}
+every_module = pytest.mark.parametrize("name", MODULES)
+
+OPERATORS: dict[str, Callable[[Graph, Tensor], Tensor]] = {
+    "propagate": lambda graph, x: ops.propagate(x, graph),
+    "neighbor_mean": lambda graph, x: ops.neighbor_mean(x, graph),
+    "neighbor_max": lambda graph, x: ops.neighbor_max(x, graph),
+    "pair_aggregate": lambda graph, x: ops.pair_aggregate(x, x.flip(1), x.sin(), graph, 1.3),
+}
+
+
+@pytest.fixture(params=["fastest", "reference"], autouse=True)
+def _backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment variable, as it was given or for the reference."""
+    if request.param == "reference":
+        monkeypatch.setenv("GFGN_BACKEND", "reference")
+
+
+def data(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Features, edges and weights of a directed graph: two nodes are isolated, others have no incoming edge."""
+    generator = torch.Generator().manual_seed(seed)
+    edges = torch.randint(0, NODES - 2, (2, EDGES), generator=generator)
+    edges = edges[:, edges[1] != 0]
+    x = torch.randn(NODES, WIDTH, generator=generator, dtype=torch.float64)
+    weight = torch.rand(edges.size(1), generator=generator, dtype=torch.float64) + 0.3
+    assert (torch.bincount(edges[1], minlength=NODES) == 0).sum() > 2
+    return x.requires_grad_(), edges, weight.requires_grad_()
+
+
+def make(name: str) -> tuple[Callable[..., Tensor], dict[str, Tensor]]:
+    """A module as a function of its parameters by name and its inputs, and these parameters, none of which is 0."""
+    torch.manual_seed(0)
+    module = MODULES[name]().double()
+    parameters = {key: (value + 0.3 * torch.randn_like(value)).detach() for key, value in module.named_parameters()}
+
+    def call(parameters: dict[str, Tensor], *inputs: Any) -> Tensor:
+        out: Tensor = torch.func.functional_call(module, parameters, inputs)
+        return out
+
+    return call, {key: value.requires_grad_() for key, value in parameters.items()}
+
+
+@every_module
+@pytest.mark.parametrize("seed", range(2))
+def test_first_and_second_derivatives_of_modules(name: str, seed: int) -> None:
+    (x, edges, weight), (module, parameters) = data(seed), make(name)
+
+    def run(x: Tensor, weight: Tensor, *values: Tensor) -> Tensor:
+        return module(dict(zip(parameters, values, strict=True)), x, edges, weight)
+
+    inputs = (x, weight, *parameters.values())
+    assert gradcheck(run, inputs, fast_mode=True)
+    assert gradgradcheck(run, inputs, fast_mode=True)
+    unweighted = Graph.from_edge_index(edges, NODES, dtype=torch.float64)
+    assert gradgradcheck(lambda x: module(parameters, x, unweighted), x, fast_mode=True)
+
+
+@every_module
+def test_second_derivatives_with_frozen_parameters_or_features(name: str) -> None:
+    (x, edges, _), (module, parameters) = data(), make(name)
+    graph, frozen = (
+        Graph.from_edge_index(edges, NODES, dtype=torch.float64),
+        {k: v.detach() for k, v in parameters.items()},
+    )
+    assert gradgradcheck(lambda x: module(frozen, x, graph), x, fast_mode=True)
+    for key, value in parameters.items():
+        assert gradgradcheck(
+            lambda value, key=key: module(frozen | {key: value}, x.detach(), graph), value, fast_mode=True
+        )
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("bipartite", [False, True])
+def test_first_and_second_derivatives_of_operators(name: str, bipartite: bool) -> None:
+    x, edges, weight = data()
+
+    def run(x: Tensor, weight: Tensor) -> Tensor:
+        if bipartite:
+            return OPERATORS[name](Graph.bipartite(edges, (NODES, NODES), weight), torch.cat([x, x.square()]))
+        return OPERATORS[name](Graph.from_edge_index(edges, NODES, weight), x)
+
+    assert gradcheck(run, (x, weight), fast_mode=True)
+    assert gradgradcheck(run, (x, weight), fast_mode=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_mixed_derivative_is_finite_without_incoming_edges(level: str) -> None:
+    """Node 0 has none, and the weight of its edge depends on its degree."""
+    conv, x = GFGNConv(2, 2, level).double(), data()[0][:3]
+    edges, weight = torch.tensor([[0, 1], [1, 2]]), torch.ones(2, dtype=torch.float64, requires_grad=True)
+    (first,) = grad(conv(x, edges, weight).square().sum(), weight, create_graph=True)
+    (mixed,) = grad(first[0], x)
+    assert mixed.isfinite().all()
+    assert mixed.any()
