@@ -157,8 +157,9 @@ def _pairs(curve: list[Any]) -> NDArray[Any]:
 def _check_tensors(members: Members) -> None:
     if members.model not in MODELS:  # a name such as package.module:Class would be code
         raise ModelError(f"{SETTINGS} must name a model of gfgn, got {members.model!r:.100}")
-    learned: dict[str, Tensor] = dict(members.module.named_parameters())
-    learned |= {name: value for name, value in members.module.named_buffers() if is_running(name)}
+    network = members.build()
+    learned: dict[str, Tensor] = dict(network.named_parameters())
+    learned |= {name: value for name, value in network.named_buffers() if is_running(name)}
     expected = {name: tuple(value.shape) for name, value in learned.items()}
     got = {name: tuple(value.shape[1:]) for name, value in members.states.items()}
     if expected != got or len({value.size(0) for value in members.states.values()}) != 1:
