@@ -40,7 +40,7 @@ def predict(
 ) -> None:
     """Predict the labels of nodes with a saved model; by default of the nodes that have none.
 
-    Columns: id, prediction, confidence, one probability per class, and for several networks the uncertainty.
+    Columns: id, prediction, confidence, one probability per class, and the uncertainty.
     """
     from gfgn.estimator import GFGNClassifier
 
@@ -122,14 +122,11 @@ def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Tensor) -> pd
     import numpy as np
     import pandas as pd
 
-    members = classifier._member_probabilities(dataset, chosen)
-    p = classifier._joint_probabilities(members)
+    p = classifier._probabilities(dataset, chosen)
     ids = np.arange(dataset.num_nodes) if dataset.node_ids is None else dataset.node_ids
     columns: dict[str, Any] = {"id": ids[chosen.numpy()], "prediction": classifier._decide(p), "confidence": p.max(1)}
     columns |= {f"p_{name}": p[:, k] for k, name in enumerate(classifier.classes_.tolist())}
-    if members.size(0) > 1:
-        columns["uncertainty"] = classifier._uncertainty(members)
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns | {"uncertainty": classifier._uncertainty(p)})
 
 
 def _write(frame: pd.DataFrame, path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import entr
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -490,17 +491,16 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return self._joint_probabilities(self._member_probabilities(dataset, nodes))
 
     def predict_uncertainty(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
-        """`[N]`: the standard deviation over the networks of the probability of the predicted class; for several labels
-        per node, its mean over the labels. All zeros with a single network."""
-        dataset, nodes = self._encode(X, edge_index, edge_weight)
-        return self._uncertainty(self._member_probabilities(dataset))[nodes]
+        """`[N]`: the entropy of the calibrated probabilities, from 0, where one class is certain, to 1, where all are
+        equally probable; for several labels per node, the mean over the labels."""
+        return self._uncertainty(self.predict_proba(X, edge_index, edge_weight))
 
-    def _uncertainty(self, members: Tensor) -> NDArray[np.float64]:
-        """`[N]`: the disagreement of `[R, N, C]` probabilities, see `predict_uncertainty`."""
-        spread = members.std(0, correction=0)
+    def _uncertainty(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`[N]`: the uncertainty that goes with probabilities, see `predict_uncertainty`."""
+        entropy = entr(probabilities)
         if self._members.multilabel:
-            return spread.mean(1).numpy()
-        return spread.gather(1, members.mean(0).argmax(1, keepdim=True)).squeeze(1).numpy()
+            return np.asarray((entropy + entr(1 - probabilities)).mean(1) / np.log(2))
+        return np.asarray(entropy.sum(1) / np.log(probabilities.shape[1]))
 
     def predict(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[Any]:
         """`[N]`: the most probable class; or `[N, L]`, 0 or 1: the labels whose probability is above one half."""
