@@ -87,6 +87,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     is for validation: the best epoch, the level, the depth of GFGN+ and, with `trials`, the hyperparameters are chosen
     by it.
 
+    As in scikit-learn, a parameter that is changed after `fit` counts from the next `fit`. Only `device` is that of
+    each call, and a changed `directed`, which says how to read the edges, is an error until then.
+
     Args:
         level: `"graph"`, `"neighbor"` or `"pair"`, see `gfgn.nn.GFGNConv`; `"auto"` trains all three and keeps the one
             with the best validation score.
@@ -262,6 +265,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             return self
         self._keep(dataset, runs, configuration, classes, sampled=size is not None)
         self.n_features_in_ = len(self.encoder_.columns)
+        self._fit_params = self.get_params(deep=False)
         self._facts["seconds"] = round(time.perf_counter() - start, 2)
         return self
 
@@ -448,6 +452,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _encode(self, X: Any, edge_index: Any, edge_weight: Any) -> tuple[Dataset, NDArray[np.int64] | slice]:
         """The nodes to predict as an unlabelled dataset, and which of them are asked for."""
         check_is_fitted(self)
+        if self.directed != (fitted := self._fit_params["directed"]):
+            raise ValueError(f"directed must be {fitted}, as in fit, got {self.directed}: fit again to change it")
         given = unpack(X, edge_index, edge_weight)
         if given.edges is None and self._facts["edges"]:
             raise ValueError(
@@ -558,7 +564,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     # --- files and display ------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> Path:
-        """Saves the fitted classifier to a folder: `model.json`, `model.safetensors` and `README.md`, a model card."""
+        """Saves the fitted classifier, with the parameters that it was fitted with, to a folder: `model.json`,
+        `model.safetensors` and `README.md`, a model card."""
         check_is_fitted(self)
         return files.save(self, Path(path))
 

@@ -61,7 +61,9 @@ def save(classifier: BaseEstimator, folder: Path) -> Path:
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "parameters": {name: _plain(value) for name, value in classifier.get_params(deep=False).items()},
+        "parameters": {
+            name: _plain(value) for name, value in (classifier._fit_params | {"device": classifier.device}).items()
+        },
         "fitted": {name: getattr(classifier, name) for name in FITTED}
         | {"smoothing_scores_": classifier.smoothing_scores_.astype(np.float64).tolist()}
         | {"feature_names_in_": list(getattr(classifier, "feature_names_in_", [])) or None},
@@ -91,6 +93,7 @@ def load(folder: Path, kind: type[Any]) -> Any:
         raise ModelError(f"{folder / TENSORS} does not belong to {SETTINGS}: it is damaged or of another model")
     with _explained(folder / SETTINGS):
         classifier = kind(**content["parameters"])
+        classifier._fit_params = classifier.get_params(deep=False)
         _check_fitted(content["fitted"])
         for name, value in content["fitted"].items():
             setattr(classifier, name, value)
