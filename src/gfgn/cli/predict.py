@@ -84,14 +84,13 @@ def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], consol
     if source.lower() in DATASETS or not path.exists():
         if path.name != source:
             raise ValueError(f"DATA must be the path of a graph or the name of a dataset, got {source!r}: no such file")
-        dataset = load(source)
+        dataset = load(source, directed=classifier.directed)
         _check_features(source, dataset.feature_names, classifier.encoder_.feature_names)
         return dataset
     reading = dict(classifier._facts.get("reading", {})) | given
-    directed = bool(reading.pop("directed", classifier.directed))
     with console.status(literal(f"reading {source}")):
         found = read_with_notes(
-            source, **reading, undirected=not directed, encoder=classifier.encoder_, class_names=classes
+            source, **reading, undirected=not classifier.directed, encoder=classifier.encoder_, class_names=classes
         )
     for note in found.notes:
         console.print(literal(f"{source}: {note}"), soft_wrap=True)

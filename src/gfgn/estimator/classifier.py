@@ -26,7 +26,7 @@ from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.estimator import files
 from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
-from gfgn.estimator.labels import draw_validation, read_labels, read_validation
+from gfgn.estimator.labels import draw_validation, is_missing, read_labels, read_validation
 from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temperature, map_confidence, temper
 from gfgn.graph import Graph
 from gfgn.nn.registry import MODELS
@@ -548,14 +548,14 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         """Accuracy on the nodes that have a label; for several labels per node, the fraction of nodes without error."""
         from sklearn.metrics import accuracy_score
 
-        given = unpack(X, edge_index, edge_weight, y)
-        true = np.asarray(to_numpy(given.y))
-        if true.ndim == 2 and true.shape[1] == 1:
-            true = true[:, 0]
-        predicted = self.predict(X, edge_index, edge_weight)
-        unknown = np.array([value != value or value == -1 for value in true.reshape(len(true), -1)[:, 0].tolist()])
-        weight = None if sample_weight is None else np.asarray(sample_weight)[~unknown]
-        return float(accuracy_score(true[~unknown].astype(predicted.dtype), predicted[~unknown], sample_weight=weight))
+        true = np.asarray(to_numpy(unpack(X, edge_index, edge_weight, y).y))
+        true = true[:, 0] if true.ndim == 2 and true.shape[1] == 1 else true
+        known = ~is_missing(true)
+        true, predicted = true[known], self.predict(X, edge_index, edge_weight)[known]
+        if true.dtype.kind == "O":  # because of the missing ones
+            true = np.array(true.tolist())
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(accuracy_score(true, predicted, sample_weight=weight))
 
     def _describe(self, **facts: Any) -> None:
         """Adds facts, such as scores on test nodes, to what `save` writes and the model card shows."""
