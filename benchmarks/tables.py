@@ -265,6 +265,18 @@ def sampled() -> str:
     return markdown(["level", "whole graph", "samples", "difference, points"], rows)
 
 
+def uncertainty() -> str:
+    rows = []
+    for _, problem in problems("uncertainty"):
+        fifths = (
+            ", ".join(f"{100 * value:.0f}" for value in problem[name])
+            for name in ("predict_uncertainty", "disagreement", "calibrated disagreement")
+        )
+        rows.append([problem["data"], problem["level"], f"{100 * problem['accuracy']:.0f}%", *fifths])
+    header = ["data", "level", "accuracy", "fifths by `predict_uncertainty`", "by disagreement of the networks"]
+    return markdown([*header, "the same, calibrated"], rows)
+
+
 def _rate(way: Row) -> str:
     return f"lr {way['lr']:g}, " if "lr" in way else ""
 
@@ -293,6 +305,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "sampled": sampled,
     "sampler": sampler,
     "study-profile": study_profile,
+    "uncertainty": uncertainty,
 }
 
 

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, Graph, Nodes
-from gfgn.data import Dataset
+from gfgn.data import Dataset, contextual_sbm
 from gfgn.estimator.inputs import unpack
 from gfgn.estimator.labels import read_labels, read_validation
 from gfgn.estimator.members import fit_confidence, fit_temperature, map_confidence, temper
@@ -65,27 +65,19 @@ def test_an_ensemble_averages_its_members() -> None:
     assert members.shape == (4, len(Y), 3)
     expected = temper(members.mean(0), clf.temperature_, False).numpy()
     np.testing.assert_allclose(clf.predict_proba(X, EDGES), expected)
-    uncertainty = clf.predict_uncertainty(X, EDGES)
-    top = members.mean(0).argmax(1)
-    by_hand = [np.std([float(members[r, n, top[n]]) for r in range(4)]) for n in range(len(Y))]
-    np.testing.assert_allclose(uncertainty, by_hand, atol=1e-7)
     assert len(clf.history_) == 4
     assert clf.transform(X, EDGES).shape == (len(Y), 4 * 64)
     single = GFGNClassifier("graph", 1, scale="none", **QUICK).fit(X, LABELS, edge_index=EDGES)
     assert single.history_[0]["val"] == pytest.approx(clf.history_[0]["val"])
-    assert not single.predict_uncertainty(X, EDGES).any()
 
 
 def test_embeddings_are_the_input_of_the_last_layer(fitted: GFGNClassifier) -> None:
     h = torch.from_numpy(fitted.transform(X, EDGES))
     dataset, _ = fitted._encode(X, EDGES, None)
     members = fitted._members
-    conv: Any = members.module.convs[-1]  # type: ignore[index]
-    state = {name.removeprefix("convs.1."): value[0] for name, value in members.states.items() if "convs.1." in name}
-    logits = torch.func.functional_call(conv, state, (h, dataset.graph)).double()
-    np.testing.assert_allclose(
-        logits.detach().numpy(), members.logits(dataset.x, dataset.graph)[0], rtol=1e-5, atol=1e-6
-    )
+    conv: Any = members.network(0).convs[-1]  # type: ignore[index]
+    logits = conv(h, dataset.graph).double()
+    np.testing.assert_allclose(logits.numpy(), members.logits(dataset.x, dataset.graph)[0], rtol=1e-5, atol=1e-6)
 
 
 def edge_inputs() -> dict[str, Any]:
@@ -380,6 +372,36 @@ def test_the_largest_probability_stays_the_largest() -> None:
     assert (mapped.argmax(1) == 0).all()
     np.testing.assert_allclose(mapped.sum(1), 1)
     assert mapped[1, 0] == pytest.approx(0.5)  # no less than the second one
+
+
+def test_uncertain_predictions_are_wrong_more_often() -> None:
+    """Hidden nodes, from the most to the least certain fifth, where the disagreement of the networks is reversed."""
+    data = contextual_sbm(500, classes=4, degree=4, homophily=0.4, signal=1.5, seed=1)
+    x, y, hidden = data.x.numpy(), data.y.numpy(), np.arange(500) % 2 == 0
+    clf = GFGNClassifier("neighbor", 3, **QUICK | {"max_epochs": 60}).fit(x, np.where(hidden, -1, y), data.graph)
+    right = (clf.predict(x, data.graph) == y)[hidden]
+
+    def accuracies(uncertainty: Any) -> list[float]:
+        return [float(right[fifth].mean()) for fifth in np.array_split(np.argsort(uncertainty[hidden]), 5)]
+
+    first, *_, last = accuracies(clf.predict_uncertainty(x, data.graph))
+    assert first > last + 0.3
+    members = clf._member_probabilities(clf._encode(x, data.graph, None)[0]).numpy()
+    top = members.mean(0).argmax(1)[:, None]
+    first, *_, last = accuracies(np.take_along_axis(members.std(0), top, 1)[:, 0])
+    assert first < last
+
+
+def test_uncertainty_is_the_entropy_of_the_probabilities(fitted: GFGNClassifier) -> None:
+    p = fitted.predict_proba(X, EDGES)
+    by_hand = [-sum(q * np.log(q) for q in row if q > 0) / np.log(3) for row in p]
+    np.testing.assert_allclose(fitted.predict_uncertainty(X, EDGES), by_hand)
+    several = GFGNClassifier("graph", **QUICK).fit(X, np.stack([Y == 0, Y != 1], 1).astype(int), EDGES)
+    p = several.predict_proba(X, EDGES)
+    by_hand = [np.mean([-q * np.log2(q) - (1 - q) * np.log2(1 - q) for q in row]) for row in p]
+    np.testing.assert_allclose(several.predict_uncertainty(X, EDGES), by_hand)
+    for extreme, expected in (([1.0, 0.0, 0.0], 0.0), ([1 / 3, 1 / 3, 1 / 3], 1.0)):
+        assert fitted._uncertainty(np.array([extreme])) == [pytest.approx(expected)]
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def predict(
 ) -> None:
     """Predict the labels of nodes with a saved model; by default of the nodes that have none.
 
-    Columns: id, prediction, confidence, one probability per class, and for several networks the uncertainty.
+    Columns: id, prediction, confidence, one probability per class, and the uncertainty.
     """
     from gfgn.estimator import GFGNClassifier
 
@@ -84,14 +84,13 @@ def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], consol
     if source.lower() in DATASETS or not path.exists():
         if path.name != source:
             raise ValueError(f"DATA must be the path of a graph or the name of a dataset, got {source!r}: no such file")
-        dataset = load(source)
+        dataset = load(source, directed=classifier.directed)
         _check_features(source, dataset.feature_names, classifier.encoder_.feature_names)
         return dataset
     reading = dict(classifier._facts.get("reading", {})) | given
-    directed = bool(reading.pop("directed", classifier.directed))
     with console.status(literal(f"reading {source}")):
         found = read_with_notes(
-            source, **reading, undirected=not directed, encoder=classifier.encoder_, class_names=classes
+            source, **reading, undirected=not classifier.directed, encoder=classifier.encoder_, class_names=classes
         )
     for note in found.notes:
         console.print(literal(f"{source}: {note}"), soft_wrap=True)
@@ -122,14 +121,11 @@ def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Tensor) -> pd
     import numpy as np
     import pandas as pd
 
-    members = classifier._member_probabilities(dataset, chosen)
-    p = classifier._joint_probabilities(members)
+    p = classifier._probabilities(dataset, chosen)
     ids = np.arange(dataset.num_nodes) if dataset.node_ids is None else dataset.node_ids
     columns: dict[str, Any] = {"id": ids[chosen.numpy()], "prediction": classifier._decide(p), "confidence": p.max(1)}
     columns |= {f"p_{name}": p[:, k] for k, name in enumerate(classifier.classes_.tolist())}
-    if members.size(0) > 1:
-        columns["uncertainty"] = classifier._uncertainty(members)
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns | {"uncertainty": classifier._uncertainty(p)})
 
 
 def _write(frame: pd.DataFrame, path: Path) -> None:

@@ -74,6 +74,7 @@ def train(
         parameters = _parameters(given) | {"level": str(level), "replicas": replicas, "trials": trials}
         parameters |= {"model": str(model)}
         parameters |= {"class_weights": class_weights, "device": device, "random_state": seed}
+        parameters |= {"directed": reading.directed, "scale": reading.arguments()["scale"], "metric": reading.metric}
         parameters.setdefault("max_epochs", epochs)
         if write_config is not None:
             options.write_config(context, write_config, given)
@@ -206,7 +207,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
     from gfgn.estimator.evaluation import evaluate
     from gfgn.estimator.report import write_model_report
 
-    names = ("id", "label", "split", "drop", "directed")
+    names = ("id", "label", "split", "drop")
     columns = {name: value for name, value in asdict(reading).items() if name in names and value}
     evaluation = evaluate(classifier, dataset)
     classifier._describe(name=dataset.name, reading=columns, **evaluation.facts())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -193,6 +193,9 @@ class FeatureEncoder:
         if self.sparse:
             return f"{subject} divided by the standard deviation of {nodes}, not centered to stay sparse{names}"
         return f"{subject} standardized by the mean and standard deviation of {nodes}{names}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is computed when used
 
     def to_json(self) -> dict[str, Any]:
         """The encoder as JSON types."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import entr
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -25,7 +26,7 @@ from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.estimator import files
 from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
-from gfgn.estimator.labels import draw_validation, read_labels, read_validation
+from gfgn.estimator.labels import draw_validation, is_missing, read_labels, read_validation
 from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temperature, map_confidence, temper
 from gfgn.graph import Graph
 from gfgn.nn.registry import MODELS
@@ -85,6 +86,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     Nodes without a label (−1 or NaN in `y`) take part through their features and edges. A part of the labelled nodes
     is for validation: the best epoch, the level, the depth of GFGN+ and, with `trials`, the hyperparameters are chosen
     by it.
+
+    As in scikit-learn, a parameter that is changed after `fit` counts from the next `fit`. Only `device` is that of
+    each call, and a changed `directed`, which says how to read the edges, is an error until then.
 
     Args:
         level: `"graph"`, `"neighbor"` or `"pair"`, see `gfgn.nn.GFGNConv`; `"auto"` trains all three and keeps the one
@@ -262,6 +266,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             return self
         self._keep(dataset, runs, configuration, classes, sampled=size is not None)
         self.n_features_in_ = len(self.encoder_.columns)
+        self._fit_params = self.get_params(deep=False)
         self._facts["seconds"] = round(time.perf_counter() - start, 2)
         return self
 
@@ -448,6 +453,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _encode(self, X: Any, edge_index: Any, edge_weight: Any) -> tuple[Dataset, NDArray[np.int64] | slice]:
         """The nodes to predict as an unlabelled dataset, and which of them are asked for."""
         check_is_fitted(self)
+        if self.directed != (fitted := self._fit_params["directed"]):
+            raise ValueError(f"directed must be {fitted}, as in fit, got {self.directed}: fit again to change it")
         given = unpack(X, edge_index, edge_weight)
         if given.edges is None and self._facts["edges"]:
             raise ValueError(
@@ -491,17 +498,16 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return self._joint_probabilities(self._member_probabilities(dataset, nodes))
 
     def predict_uncertainty(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
-        """`[N]`: the standard deviation over the networks of the probability of the predicted class; for several labels
-        per node, its mean over the labels. All zeros with a single network."""
-        dataset, nodes = self._encode(X, edge_index, edge_weight)
-        return self._uncertainty(self._member_probabilities(dataset))[nodes]
+        """`[N]`: the entropy of the calibrated probabilities, from 0, where one class is certain, to 1, where all are
+        equally probable; for several labels per node, the mean over the labels."""
+        return self._uncertainty(self.predict_proba(X, edge_index, edge_weight))
 
-    def _uncertainty(self, members: Tensor) -> NDArray[np.float64]:
-        """`[N]`: the disagreement of `[R, N, C]` probabilities, see `predict_uncertainty`."""
-        spread = members.std(0, correction=0)
+    def _uncertainty(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`[N]`: the uncertainty that goes with probabilities, see `predict_uncertainty`."""
+        entropy = entr(probabilities)
         if self._members.multilabel:
-            return spread.mean(1).numpy()
-        return spread.gather(1, members.mean(0).argmax(1, keepdim=True)).squeeze(1).numpy()
+            return np.asarray((entropy + entr(1 - probabilities)).mean(1) / np.log(2))
+        return np.asarray(entropy.sum(1) / np.log(probabilities.shape[1]))
 
     def predict(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[Any]:
         """`[N]`: the most probable class; or `[N, L]`, 0 or 1: the labels whose probability is above one half."""
@@ -543,14 +549,14 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         """Accuracy on the nodes that have a label; for several labels per node, the fraction of nodes without error."""
         from sklearn.metrics import accuracy_score
 
-        given = unpack(X, edge_index, edge_weight, y)
-        true = np.asarray(to_numpy(given.y))
-        if true.ndim == 2 and true.shape[1] == 1:
-            true = true[:, 0]
-        predicted = self.predict(X, edge_index, edge_weight)
-        unknown = np.array([value != value or value == -1 for value in true.reshape(len(true), -1)[:, 0].tolist()])
-        weight = None if sample_weight is None else np.asarray(sample_weight)[~unknown]
-        return float(accuracy_score(true[~unknown].astype(predicted.dtype), predicted[~unknown], sample_weight=weight))
+        true = np.asarray(to_numpy(unpack(X, edge_index, edge_weight, y).y))
+        true = true[:, 0] if true.ndim == 2 and true.shape[1] == 1 else true
+        known = ~is_missing(true)
+        true, predicted = true[known], self.predict(X, edge_index, edge_weight)[known]
+        if true.dtype.kind == "O":  # because of the missing ones
+            true = np.array(true.tolist())
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(accuracy_score(true, predicted, sample_weight=weight))
 
     def _describe(self, **facts: Any) -> None:
         """Adds facts, such as scores on test nodes, to what `save` writes and the model card shows."""
@@ -559,7 +565,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     # --- files and display ------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> Path:
-        """Saves the fitted classifier to a folder: `model.json`, `model.safetensors` and `README.md`, a model card."""
+        """Saves the fitted classifier, with the parameters that it was fitted with, to a folder: `model.json`,
+        `model.safetensors` and `README.md`, a model card."""
         check_is_fitted(self)
         return files.save(self, Path(path))
 

@@ -61,7 +61,9 @@ def save(classifier: BaseEstimator, folder: Path) -> Path:
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "parameters": {name: _plain(value) for name, value in classifier.get_params(deep=False).items()},
+        "parameters": {
+            name: _plain(value) for name, value in (classifier._fit_params | {"device": classifier.device}).items()
+        },
         "fitted": {name: getattr(classifier, name) for name in FITTED}
         | {"smoothing_scores_": classifier.smoothing_scores_.astype(np.float64).tolist()}
         | {"feature_names_in_": list(getattr(classifier, "feature_names_in_", [])) or None},
@@ -91,6 +93,7 @@ def load(folder: Path, kind: type[Any]) -> Any:
         raise ModelError(f"{folder / TENSORS} does not belong to {SETTINGS}: it is damaged or of another model")
     with _explained(folder / SETTINGS):
         classifier = kind(**content["parameters"])
+        classifier._fit_params = classifier.get_params(deep=False)
         _check_fitted(content["fitted"])
         for name, value in content["fitted"].items():
             setattr(classifier, name, value)
@@ -157,8 +160,9 @@ def _pairs(curve: list[Any]) -> NDArray[Any]:
 def _check_tensors(members: Members) -> None:
     if members.model not in MODELS:  # a name such as package.module:Class would be code
         raise ModelError(f"{SETTINGS} must name a model of gfgn, got {members.model!r:.100}")
-    learned: dict[str, Tensor] = dict(members.module.named_parameters())
-    learned |= {name: value for name, value in members.module.named_buffers() if is_running(name)}
+    network = members.build()
+    learned: dict[str, Tensor] = dict(network.named_parameters())
+    learned |= {name: value for name, value in network.named_buffers() if is_running(name)}
     expected = {name: tuple(value.shape) for name, value in learned.items()}
     got = {name: tuple(value.shape[1:]) for name, value in members.states.items()}
     if expected != got or len({value.size(0) for value in members.states.values()}) != 1:

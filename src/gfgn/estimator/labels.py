@@ -43,7 +43,7 @@ def read_labels(y: Any, num_nodes: int, nodes: NDArray[np.int64] | None = None) 
     position = np.arange(num_nodes) if nodes is None else nodes
     if values.size != position.size:
         raise ValueError(f"y must have one value per node, {position.size:,}, got {values.size:,}")
-    present = ~_is_missing(values)
+    present = ~is_missing(values)
     if values.dtype.kind == "f" and (np.floor(values[present]) != values[present]).any():
         got = values[present][np.floor(values[present]) != values[present]][0]
         raise ValueError(f"y must hold classes, got the fraction {got}. Unknown label type: continuous")
@@ -58,7 +58,11 @@ def read_labels(y: Any, num_nodes: int, nodes: NDArray[np.int64] | None = None) 
     return Labels(torch.from_numpy(all_codes), classes, all_codes >= 0)
 
 
-def _is_missing(values: NDArray[Any]) -> Mask:
+def is_missing(values: NDArray[Any]) -> Mask:
+    """Which nodes have no label; of several labels per node, which lack one of them."""
+    if values.ndim == 2:
+        numbers = values.astype(np.float64)
+        return np.asarray((np.isnan(numbers) | (numbers == -1)).any(1))
     if values.dtype.kind == "f":
         if np.isinf(values).any():
             raise ValueError("y must hold classes, got infinity")
@@ -76,8 +80,7 @@ def _multilabel(values: NDArray[Any], num_nodes: int, nodes: NDArray[np.int64] |
     position = np.arange(num_nodes) if nodes is None else nodes
     if len(values) != position.size:
         raise ValueError(f"y must have one row per node, {position.size:,}, got {len(values):,}")
-    numbers = values.astype(np.float64)
-    present = ~(np.isnan(numbers) | (numbers == -1)).any(1)
+    numbers, present = values.astype(np.float64), ~is_missing(values)
     if not np.isin(numbers[present], (0, 1)).all():
         raise ValueError("y must hold 0 and 1 where it has several columns, one per label, got other values")
     known = np.zeros(num_nodes, dtype=bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, cast
 
@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from gfgn.data.mapped import is_mapped
 from gfgn.graph import Graph
@@ -54,17 +53,29 @@ class Members:
         """Number of networks."""
         return next(iter(self.states.values())).size(0)
 
-    @cached_property
-    def module(self) -> nn.Module:
-        """The module that all networks share; its own parameters are not used."""
+    def build(self) -> nn.Module:
+        """A network of this kind that is not trained."""
         with seeded(0):
-            module = MODELS[self.model].build(self.in_channels, self.out_channels, 0.0, self.lam, dict(self.settings))
-        return module.eval()
+            return MODELS[self.model].build(self.in_channels, self.out_channels, 0.0, self.lam, dict(self.settings))
+
+    def network(self, k: int) -> nn.Module:
+        """Network `k` in evaluation mode."""
+        network = self.build()
+        network.load_state_dict({name: value[k] for name, value in self.states.items()}, strict=False)
+        return network.eval().requires_grad_(False)
+
+    @cached_property
+    def networks(self) -> list[nn.Module]:
+        """All networks in double precision. Threads share them: nothing may change them, and evaluation does not."""
+        return [self.network(k).double() for k in range(self.count)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is computed when used
 
     @torch.no_grad()
     def logits(self, x: Tensor, graph: Graph, nodes: Tensor | slice = slice(None)) -> Tensor:
         """`[R, nodes, C]`, computed in double precision: the same for a node whatever other nodes are beside it."""
-        layered = isinstance(self.module, GFGN) and graph.batch is None
+        layered = isinstance(self.networks[0], GFGN) and graph.batch is None
         large = layered and (is_mapped(graph) or x.size(0) + graph.num_edges > LARGE)
         return torch.stack([out[nodes] for out in (self._outputs_layerwise if large else self._outputs)(x, graph)])
 
@@ -72,31 +83,32 @@ class Members:
     def embeddings(self, x: Tensor, graph: Graph) -> Tensor:
         """`[N, R * D]`: the input of the last layer, side by side for all networks."""
         inputs: list[Tensor] = []
-        last: Any = self.module.convs[-1]  # type: ignore[index]
-        handle = last.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0].detach()))
-        try:
-            for _ in self._outputs(x, graph):
-                pass
-        finally:
-            handle.remove()
+        x, graph = x.double(), graph.to(torch.float64)
+        for network in copy.deepcopy(self.networks):
+            last: Any = network.to(x.device).convs[-1]  # type: ignore[index]
+            last.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
+            network(x, graph)
         return torch.cat([value.to_dense() for value in inputs], 1).float()
 
     def _outputs(self, x: Tensor, graph: Graph) -> Iterator[Tensor]:
-        x, graph, module = x.double(), graph.to(torch.float64), self.module.to(x.device, torch.float64)
-        for k in range(self.count):
-            state = {name: value[k].to(x.device, torch.float64) for name, value in self.states.items()}
-            yield functional_call(module, state, (x, graph))
+        x, graph = x.double(), graph.to(torch.float64)
+        for network in self.networks:
+            yield _on(x.device, network)(x, graph)
 
     def _outputs_layerwise(self, x: Tensor, graph: Graph) -> Iterator[Tensor]:
-        module = copy.deepcopy(self.module).to(x.device, torch.float64)
         scratch = tempfile.gettempdir() if is_mapped(graph) else None
-        for k in range(self.count):
-            module.load_state_dict({name: value[k].double() for name, value in self.states.items()})
-            yield infer_layerwise(cast(GFGN, module), x, graph, edges_per_chunk=LARGE, scratch=scratch)
+        for network in self.networks:
+            there = cast(GFGN, _on(x.device, network))
+            yield infer_layerwise(there, x, graph, edges_per_chunk=LARGE, scratch=scratch)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """`[R, N, C]`: the probabilities of each network."""
         return logits.sigmoid() if self.multilabel else logits.softmax(-1)
+
+
+def _on(device: torch.device, network: nn.Module) -> nn.Module:
+    """The network on a device: itself on the CPU, else a copy."""
+    return network if device.type == "cpu" else copy.deepcopy(network).to(device)
 
 
 def temper(probabilities: Tensor, temperature: float, multilabel: bool) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,10 +85,9 @@ def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict
 
     It reads the whole graph several times, as many as there are features."""
     data, members = with_sparse_features(dataset), classifier._members
-    network = copy.deepcopy(members.module).to(data.x.dtype)
-    network.load_state_dict({name: value[0] for name, value in members.states.items()}, strict=False)
+    network = members.network(0).to(data.x.dtype)
     level = MODELS[members.model].gate_level(members.settings.items())
-    explained = Explained(members.model, level, dataset.metric, network.eval(), make_task(data, [0]))
+    explained = Explained(members.model, level, dataset.metric, network, make_task(data, [0]))
     with fitting_threads(dataset):
         features = explain_features(explained, dataset)
         extremes = find_extremes(explained, dataset) if level in LOCAL else None
