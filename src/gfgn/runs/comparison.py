@@ -65,7 +65,8 @@ class ComparisonPlan:
     def from_json(cls, content: dict[str, Any]) -> ComparisonPlan:
         """The plan from what `asdict` returned and JSON kept."""
         record, config = content["dataset"], TrainConfig(**content["config"])
-        dataset = DatasetRecord(**{**record, "split_fingerprints": tuple(record["split_fingerprints"])})
+        tuples = {name: tuple(record.get(name, ())) for name in ("split_fingerprints", "guesses")}
+        dataset = DatasetRecord(**{**record, **tuples})
         lists = {name: tuple(content[name]) for name in ("models", "configurations")}
         return cls(**{**content, **lists, "dataset": dataset, "config": config})
 
@@ -153,7 +154,8 @@ class Comparison:
             entry["configuration"] = None if model in CLASSICAL else rows[0].replica.configuration
             entry["tried"] = len(chosen.candidates) if chosen else 1
             models.append(entry)
-        dataset = {name: value for name, value in asdict(self.dataset).items() if name != "split_fingerprints"}
+        by_split = ("split_fingerprints", "guesses")
+        dataset = {name: value for name, value in asdict(self.dataset).items() if name not in by_split}
         plan = {"splits": self.plan.splits, "seeds": self.plan.seeds, "trials": self.plan.trials}
         incomplete = {model: list(counts) for model, counts in self.incomplete.items()}
         return {"dataset": dataset, **plan, "settings": self.settings, "models": models, "incomplete": incomplete}
