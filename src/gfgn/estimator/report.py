@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.files import replace_text
@@ -89,9 +91,10 @@ def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict
     network = copy.deepcopy(members.module).to(data.x.dtype)
     network.load_state_dict({name: value[0] for name, value in members.states.items()}, strict=False)
     level = MODELS[members.model].gate_level(members.settings.items())
-    explained = Explained(members.model, level, dataset.metric, network.eval(), make_task(data, [0]))
+    explained = Explained(members.model, level, members.lam, dataset.metric, network.eval(), make_task(data, [0]))
     with fitting_threads(dataset):
-        features = explain_features(explained, dataset)
+        known = {"graph": torch.from_numpy(classifier.smoothing_scores_)}  # what the model card shows
+        features = explain_features(explained, dataset, known)
         extremes = find_extremes(explained, dataset) if level in LOCAL else None
     write_features(features, folder / "gates.csv")
     return {

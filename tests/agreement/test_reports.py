@@ -1,0 +1,101 @@
+"""Numbers that stand in several places agree."""
+
+import csv
+import json
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from gfgn import GFGNClassifier
+from gfgn.cli.reading import ReadOptions
+from gfgn.cli.train import _finish
+from gfgn.data import Dataset, contextual_sbm
+from gfgn.estimator.classifier import LEVELS, as_input
+
+QUICK: dict[str, Any] = {"max_epochs": 5, "hidden_channels": 8, "heads": 2, "device": "cpu", "random_state": 0}
+
+
+def graph(metric: str = "accuracy") -> Dataset:
+    """60 nodes with features whose means are far from 0, so that their gates are far from λ / 2."""
+    data = contextual_sbm(60, classes=2, features=6, degree=4, homophily=0.9, signal=3.0, splits=1, seed=3)
+    return as_input(replace(data, metric=metric))
+
+
+def train(folder: Path, data: Dataset | None = None, **parameters: Any) -> tuple[GFGNClassifier, str, str]:
+    """A classifier that is written as `gfgn train` does, its card and its page."""
+    data = data or graph()
+    classifier = GFGNClassifier(**QUICK | {"metric": data.metric} | parameters)
+    classifier._fit_dataset(data, np.array(["a", "b"]), 0)
+    _finish(classifier, data, ReadOptions(), folder)
+    return classifier, *((folder / name).read_text(encoding="utf-8") for name in ("README.md", "report.html"))
+
+
+def read_page(page: str) -> dict[str, list[float]]:
+    """The columns of the table of features."""
+    explorers = re.findall(r'<script type="application/json">(.*?)</script>', page)
+    (content,) = (found for each in explorers if "names" in (found := json.loads(each)))
+    return {column["label"]: column["values"] for column in content["columns"]}
+
+
+# --- gates ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lam", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("level", LEVELS)
+def test_card_table_and_page_have_the_same_gates(tmp_path: Path, level: str, lam: float) -> None:
+    classifier, card, page = train(tmp_path, level=level, lam=lam)
+    saved = json.loads((tmp_path / "model.json").read_text())["fitted"]["smoothing_scores_"]
+    assert saved == pytest.approx(classifier.smoothing_scores_.tolist())
+    shown = dict(re.findall(r"^\| `(feature \d+)` \| ([\d.]+) \|$", card, re.MULTILINE))
+    with (tmp_path / "gates.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [f"{score:.2f}" for score in saved] == [shown[row["feature"]] for row in rows]
+    assert [float(row["gate_graph"]) for row in rows] == pytest.approx(saved, abs=1e-4)
+    columns = read_page(page)
+    for each in LEVELS:
+        values = [float(row[f"gate_{each}"]) for row in rows]
+        assert columns[f"gate, {each}"] == values
+        assert 0 <= min(values) < max(values) <= lam
+        assert max(abs(value - lam / 2) for value in values) > 0.01 * lam  # they are of this λ
+
+
+def gates_of_weights(folder: Path, data: Dataset) -> Tensor:
+    """`[N]` or `[E]`: the gates of the first layer of the first network, by their formula from what is saved."""
+    content = json.loads((folder / "model.json").read_text())["network"]
+    state = {name: value[0].double() for name, value in load_file(folder / "model.safetensors").items()}
+    weight, gate, bias = (state[f"convs.0.{name}"] for name in ("lin.weight", "gate", "gate_bias"))
+    heads, d, lam = *gate.shape[::2], content["lam"]
+    z = (data.x.double() @ weight.t()).view(-1, heads, d)
+    source, target = data.graph.edge_index
+    if content["model"] == "gfgn-pair":
+        mine, other = z[target], z[source]
+    else:
+        total = torch.zeros_like(z).index_add(0, target, z[source])
+        mine, other = z, total / data.graph.row_lengths.clamp(min=1).view(-1, 1, 1)
+    logits = torch.einsum("nhi,hio->nho", torch.cat([mine, other], -1), gate) + bias.view(heads, d)
+    return lam * logits.sigmoid().mean((1, 2))
+
+
+@pytest.mark.parametrize("lam", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("level", ["neighbor", "pair"])
+def test_extreme_gates_are_those_of_the_saved_weights(tmp_path: Path, level: str, lam: float) -> None:
+    data = graph()
+    _, _, page = train(tmp_path, data, level=level, lam=lam)
+    gates = gates_of_weights(tmp_path, data)
+    rows = re.findall(r"<tr>.*?</tr>", page.split('id="extremes-0"')[1])
+    cells = [[unescape(cell) for cell in re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", row)] for row in rows]
+    ends = 2 if level == "pair" else 1
+    found = {tuple(map(int, row[:ends])): float(row[ends]) for row in cells if row[0].isdigit()}
+    assert len(found) == 20
+    names = data.graph.edge_index.t() if level == "pair" else torch.arange(data.num_nodes).unsqueeze(1)
+    expected = {tuple(name): gate for name, gate in zip(names.tolist(), gates.tolist(), strict=True)}
+    assert {name: expected[name] for name in found} == pytest.approx(found, abs=1e-3)
+    assert max(found.values()) == pytest.approx(float(gates.max()), abs=1e-3)
