@@ -1,4 +1,4 @@
-"""Numbers that stand in several places agree."""
+"""Numbers that stand in several places agree, and what is said to have been chosen was chosen."""
 
 import csv
 import json
@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from gfgn.cli.reading import ReadOptions
 from gfgn.cli.train import _finish
 from gfgn.data import Dataset, contextual_sbm
 from gfgn.estimator.classifier import LEVELS, as_input
+from gfgn.estimator.report import headline
 
 QUICK: dict[str, Any] = {"max_epochs": 5, "hidden_channels": 8, "heads": 2, "device": "cpu", "random_state": 0}
 
@@ -29,13 +30,22 @@ def graph(metric: str = "accuracy") -> Dataset:
     return as_input(replace(data, metric=metric))
 
 
-def train(folder: Path, data: Dataset | None = None, **parameters: Any) -> tuple[GFGNClassifier, str, str]:
-    """A classifier that is written as `gfgn train` does, its card and its page."""
+class Trained(NamedTuple):
+    """A classifier written as `gfgn train` does, its card, its page, and what `--json` prints."""
+
+    classifier: GFGNClassifier
+    card: str
+    page: str
+    result: dict[str, Any]
+
+
+def train(folder: Path, data: Dataset | None = None, **parameters: Any) -> Trained:
     data = data or graph()
     classifier = GFGNClassifier(**QUICK | {"metric": data.metric} | parameters)
     classifier._fit_dataset(data, np.array(["a", "b"]), 0)
-    _finish(classifier, data, ReadOptions(), folder)
-    return classifier, *((folder / name).read_text(encoding="utf-8") for name in ("README.md", "report.html"))
+    result = _finish(classifier, data, ReadOptions(), folder)
+    card, page = ((folder / name).read_text(encoding="utf-8") for name in ("README.md", "report.html"))
+    return Trained(classifier, card, unescape(page), result)
 
 
 def read_page(page: str) -> dict[str, list[float]]:
@@ -51,7 +61,7 @@ def read_page(page: str) -> dict[str, list[float]]:
 @pytest.mark.parametrize("lam", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("level", LEVELS)
 def test_card_table_and_page_have_the_same_gates(tmp_path: Path, level: str, lam: float) -> None:
-    classifier, card, page = train(tmp_path, level=level, lam=lam)
+    classifier, card, page, _ = train(tmp_path, level=level, lam=lam)
     saved = json.loads((tmp_path / "model.json").read_text())["fitted"]["smoothing_scores_"]
     assert saved == pytest.approx(classifier.smoothing_scores_.tolist())
     shown = dict(re.findall(r"^\| `(feature \d+)` \| ([\d.]+) \|$", card, re.MULTILINE))
@@ -88,10 +98,10 @@ def gates_of_weights(folder: Path, data: Dataset) -> Tensor:
 @pytest.mark.parametrize("level", ["neighbor", "pair"])
 def test_extreme_gates_are_those_of_the_saved_weights(tmp_path: Path, level: str, lam: float) -> None:
     data = graph()
-    _, _, page = train(tmp_path, data, level=level, lam=lam)
+    page = train(tmp_path, data, level=level, lam=lam).page
     gates = gates_of_weights(tmp_path, data)
     rows = re.findall(r"<tr>.*?</tr>", page.split('id="extremes-0"')[1])
-    cells = [[unescape(cell) for cell in re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", row)] for row in rows]
+    cells = [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", row) for row in rows]
     ends = 2 if level == "pair" else 1
     found = {tuple(map(int, row[:ends])): float(row[ends]) for row in cells if row[0].isdigit()}
     assert len(found) == 20
@@ -99,3 +109,43 @@ def test_extreme_gates_are_those_of_the_saved_weights(tmp_path: Path, level: str
     expected = {tuple(name): gate for name, gate in zip(names.tolist(), gates.tolist(), strict=True)}
     assert {name: expected[name] for name in found} == pytest.approx(found, abs=1e-3)
     assert max(found.values()) == pytest.approx(float(gates.max()), abs=1e-3)
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["pair", "auto"])
+def test_a_given_level_was_not_chosen(tmp_path: Path, level: str) -> None:
+    classifier, card, page, _ = train(tmp_path, level=level)
+    for text in (card, page):
+        assert ("The level was chosen by the validation accuracy" in text) == (level == "auto")
+        assert f"{100 * classifier.level_scores_[classifier.level_]:.1f}%" in text
+
+
+def test_scores_of_nodes_that_chose_the_epoch_are_called_optimistic(tmp_path: Path) -> None:
+    data = graph()
+    (split,) = data.splits
+    untested = replace(data, splits=[split._replace(train=split.train | split.test, test=torch.zeros_like(split.test))])
+    for known, test in ((True, data), (False, untested)):
+        classifier, card, page, _ = train(tmp_path / str(known), test, level="graph")
+        for text in (headline(classifier), card, page):
+            assert ("optimistic" in text) is not known
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "roc_auc"])
+def test_scores_of_a_model_are_the_same_everywhere(tmp_path: Path, metric: str) -> None:
+    classifier, card, page, result = train(tmp_path, graph(metric), level="graph")
+    test, val = result["scores"][metric], result["validation"]["graph"]
+    assert test > 0 < val == abs(classifier.level_scores_["graph"])
+    texts = [f"{value:.3f}" if metric == "log_loss" else f"{100 * value:.1f}%" for value in (test, val)]
+    name = "log loss" if metric == "log_loss" else "ROC AUC"
+    assert f", {name} {texts[0]}, expected" in headline(classifier)
+    assert f'<th scope="row">{name}</th><td>{texts[0]}</td>' in page
+    assert f" nodes) | {name} | {test:.4f} |" in card
+    given = f"The level was given; validation {name}: graph {texts[1]}."
+    assert given in card
+    assert given in page
+    assert f"graph (validation: graph {texts[1]})" in classifier._summary_html()

@@ -13,7 +13,7 @@ import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.files import replace_text
 from gfgn.data.mapped import is_mapped
-from gfgn.estimator.card import TITLES
+from gfgn.estimator.card import TITLES, caveat, in_unit, level_sentence
 from gfgn.estimator.evaluation import Evaluation
 from gfgn.nn.registry import MODELS
 from gfgn.report.elements import folded, heading, soft, table
@@ -39,13 +39,9 @@ def headline(classifier: GFGNClassifier) -> str:
     text = f"{classifier._members.model}, {networks}: accuracy {100 * scores['accuracy']:.1f}%"
     text += f" [{100 * low:.1f}, {100 * high:.1f}] on {facts['part_nodes']:,} {facts['part']} nodes"
     if metric != "accuracy":
-        text += f", {TITLES[metric]} {_score(metric, scores[metric])}"
+        text += f", {TITLES[metric]} {in_unit(metric, scores[metric])}"
     error = facts["classes"]["calibration_error"]
-    return f"{text}, expected calibration error {100 * error:.1f}%."
-
-
-def _score(metric: str, value: float) -> str:
-    return f"{value:.3f}" if metric == "log_loss" else f"{100 * value:.1f}%"
+    return f"{text}, expected calibration error {100 * error:.1f}%.{caveat(facts['part'])}"
 
 
 def score_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -106,13 +102,11 @@ def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict
 def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:
     facts = classifier._facts
     parts = ", ".join(f"{count:,} {name}" for name, count in facts["labelled"].items() if count)
-    levels = ", ".join(
-        f"{level} {_score(dataset.metric, abs(score))}" for level, score in classifier.level_scores_.items()
-    )
+    levels = level_sentence(dataset.metric, classifier.level_scores_, len(classifier.history_))
     text = (
         f"{facts['nodes']:,} nodes, {facts['edges']:,} directed edges, {dataset.num_features:,} features, "
-        f"{dataset.num_classes} classes; labeled nodes: {parts}. The level was chosen by the validation "
-        f"{TITLES[dataset.metric]}: {levels}. {in_words(classifier.best_params_).capitalize()}."
+        f"{dataset.num_classes} classes; labeled nodes: {parts}. "
+        f"{levels} {in_words(classifier.best_params_).capitalize()}."
     )
     assert classifier.encoder_ is not None
     notes = "".join(f"<li>{escape(note)}</li>" for note in classifier.encoder_.notes())
@@ -120,14 +114,13 @@ def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:
 
 
 def _scores(classifier: GFGNClassifier, evaluation: Evaluation) -> str:
-    rows = [[TITLES[name], _score(name, value)] for name, value in evaluation.scores.items()]
+    rows = [[TITLES[name], in_unit(name, value)] for name, value in evaluation.scores.items()]
     low, high = evaluation.interval
     note = (
         f"Of the calibrated mean of {count(len(classifier.history_), 'network')} on {evaluation.nodes:,} "
         f"{evaluation.part} nodes. 95% interval of the accuracy (Wilson): {100 * low:.1f} to {100 * high:.1f}%."
     )
-    if evaluation.part == "validation":
-        note += " There are no test nodes: training was stopped by these nodes, so that the scores are optimistic."
+    note += caveat(evaluation.part)
     return heading(2, "Scores", "scores-0") + "\n" + table(["score", "value"], rows, "Scores", note)
 
 
