@@ -20,6 +20,11 @@ from gfgn.cli.train import _finish
 from gfgn.data import Dataset, contextual_sbm
 from gfgn.estimator.classifier import LEVELS, as_input
 from gfgn.estimator.report import headline
+from gfgn.report import write_report
+from gfgn.runs import Comparison, Store, compare, explain, read_comparisons
+from gfgn.runs.comparison import make_plan
+from gfgn.runs.gates import gates_by_dimension
+from gfgn.runs.verdict import headline as compared
 
 QUICK: dict[str, Any] = {"max_epochs": 5, "hidden_channels": 8, "heads": 2, "device": "cpu", "random_state": 0}
 
@@ -77,6 +82,15 @@ def test_card_table_and_page_have_the_same_gates(tmp_path: Path, level: str, lam
         assert max(abs(value - lam / 2) for value in values) > 0.01 * lam  # they are of this λ
 
 
+def test_gates_of_a_comparison_have_its_λ() -> None:
+    data = graph()
+    with Store(":memory:") as store:
+        note = explain(store, data, compare(data, ["gfgn-pair"], 1, store=store, max_epochs=3, lam=2.0))
+    assert note is not None
+    for level, gates in note["features"]["gates"].items():
+        assert gates == pytest.approx(gates_by_dimension(data, level, lam=2.0).tolist(), abs=1e-4)
+
+
 def gates_of_weights(folder: Path, data: Dataset) -> Tensor:
     """`[N]` or `[E]`: the gates of the first layer of the first network, by their formula from what is saved."""
     content = json.loads((folder / "model.json").read_text())["network"]
@@ -120,6 +134,39 @@ def test_a_given_level_was_not_chosen(tmp_path: Path, level: str) -> None:
     for text in (card, page):
         assert ("The level was chosen by the validation accuracy" in text) == (level == "auto")
         assert f"{100 * classifier.level_scores_[classifier.level_]:.1f}%" in text
+
+
+def settings(**training: Any) -> str:
+    plan = make_plan(graph(), ["gcn", "gfgn-plus"], 1, **training)
+    return Comparison(plan, {}, {}).settings
+
+
+def test_settings_name_only_what_varies() -> None:
+    assert "; gfgn-plus with the best layers (1, 8) on validation" in settings()
+    given = {"gfgn-plus": {"layers": 2}}
+    assert settings(options=given).endswith("early stopping after 100 epochs; gfgn-plus with layers 2")
+    assert "also" not in settings(options=given, trials=2)
+    assert "for gfgn-plus also layers (1, 8)), of which" in settings(trials=2)
+
+
+def test_the_last_epoch_is_not_chosen(tmp_path: Path) -> None:
+    data = graph()
+    for best, said in (("score", "The best epoch is chosen on the validation nodes"), ("last", "")):
+        comparison = compare(data, ["mlp"], 1, max_epochs=3, best=best)
+        page = unescape(write_report([comparison], tmp_path / "report.html").read_text(encoding="utf-8"))
+        assert ("early stopping" in page) == ("best epoch is chosen on" in page) == bool(said)
+        assert "3 epochs" in page
+
+
+def test_a_single_model_was_not_chosen(tmp_path: Path) -> None:
+    for models in (["gcn"], ["gcn", "mlp"]):
+        data = graph()
+        with Store(":memory:") as store:
+            explain(store, data, compare(data, models, 1, store=store, max_epochs=3))
+            (comparison,) = read_comparisons(store)
+        page = unescape(write_report([comparison], tmp_path / "report.html").read_text(encoding="utf-8"))
+        assert ("chosen on validation" in compared(comparison)) == (len(models) == 2)
+        assert ("the model with the best mean validation score" in page) == (len(models) == 2)
 
 
 def test_scores_of_nodes_that_chose_the_epoch_are_called_optimistic(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def headline(comparison: Comparison) -> str:
         yet = "a score on {}: runs diverged or have no test nodes" if comparison.models else "all its runs on {} yet"
         return f"No model has {yet.format(comparison.dataset.name)}."
     best = best_model(comparison, models)
-    sentence = f"{best}, chosen on validation, has a test {_scored(comparison, best)}"
+    sentence = f"{best}{', chosen on validation,' if len(models) > 1 else ''} has a test {_scored(comparison, best)}"
     floor = find_floor(comparison)
     shown = floor is None
     if floor is not None and best != MAJORITY:
