@@ -1,6 +1,7 @@
 """Numbers that stand in several places agree, and what is said to have been chosen was chosen."""
 
 import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -9,21 +10,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from torch import Tensor
 
 from gfgn import GFGNClassifier
 from gfgn.cli.reading import ReadOptions
 from gfgn.cli.train import _finish
-from gfgn.data import Dataset, contextual_sbm
+from gfgn.data import Dataset, contextual_sbm, random_splits
 from gfgn.estimator.classifier import LEVELS, as_input
 from gfgn.estimator.report import headline
 from gfgn.report import write_report
+from gfgn.report.terminal import print_comparisons
 from gfgn.runs import Comparison, Store, compare, explain, read_comparisons
 from gfgn.runs.comparison import make_plan
 from gfgn.runs.gates import gates_by_dimension
+from gfgn.runs.text import score
 from gfgn.runs.verdict import headline as compared
 
 QUICK: dict[str, Any] = {"max_epochs": 5, "hidden_channels": 8, "heads": 2, "device": "cpu", "random_state": 0}
@@ -196,3 +201,34 @@ def test_scores_of_a_model_are_the_same_everywhere(tmp_path: Path, metric: str) 
     assert given in card
     assert given in page
     assert f"graph (validation: graph {texts[1]})" in classifier._summary_html()
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log_loss"])
+def test_scores_of_a_comparison_are_the_same_everywhere(tmp_path: Path, metric: str) -> None:
+    """The terminal, the page, `--json` and the table of all runs."""
+    data, models = replace(graph(metric), splits=random_splits(60, 3)), ["majority", "gcn", "gfgn-graph"]
+    with Store(tmp_path / "runs.sqlite") as store:
+        comparison = compare(data, models, 3, 2, store=store, max_epochs=3)
+        runs = pd.read_csv(store.to_csv(tmp_path / "runs.csv"))
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_comparisons(console, [comparison])
+    page = unescape(write_report([comparison], tmp_path / "report.html").read_text(encoding="utf-8"))
+    terminal, percent = console.export_text(), metric == "accuracy"
+    rows = dict(
+        re.findall(r"<th scope=\"row\">([\w-]+)</th>(.*?)</tr>", page.split('id="results-0"')[1].split("</table>")[0])
+    )
+    for entry in comparison.to_json()["models"]:
+        model, scores = entry["model"], runs[runs["model"] == entry["model"]]
+        assert entry["mean"] == pytest.approx(scores["test"].mean())
+        assert entry["val"] == pytest.approx(scores["val"].mean())
+        assert (entry["runs"], entry["std"]) == (6, pytest.approx(scores["test"].std()))
+        text = " ± ".join(f"{100 * x:.1f}" if percent else f"{x:.3f}" for x in (entry["mean"], entry["std"]))
+        ends = score(entry["low"], metric), score(entry["high"], metric)
+        shown = re.search(r"\[(\S+), (\S+)\]", rows[model])
+        assert f">{text.replace('-', '−')}<" in rows[model]
+        assert re.search(rf"^{model} +{re.escape(text.replace('-', '−'))} ", terminal, re.MULTILINE)
+        assert shown is not None
+        assert shown[0] in terminal
+        assert percent or shown.groups() == ends
+    assert compared(comparison) in page
+    assert compared(comparison) in terminal

@@ -64,11 +64,13 @@ def reads(model: str) -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """What a comparison means, in one sentence."""
+    """What a comparison means, in one sentence: the verdict if there are models of all kinds, as of `gfgn advise`."""
     models = comparison.scored
     if not models:
         yet = "a score on {}: runs diverged or have no test nodes" if comparison.models else "all its runs on {} yet"
         return f"No model has {yet.format(comparison.dataset.name)}."
+    if MAJORITY in models and set(map(reads, models)) >= NAMES.keys():
+        return judge(comparison).sentence
     best = best_model(comparison, models)
     sentence = f"{best}{', chosen on validation,' if len(models) > 1 else ''} has a test {_scored(comparison, best)}"
     floor = find_floor(comparison)
