@@ -184,7 +184,8 @@ def test_a_plan_survives_json(settings: dict[str, Any], data: Dataset) -> None:
     plan = make_plan(data, ["mlp"], 2, **settings, **QUICK)
     content = json.loads(json.dumps(dataclasses.asdict(plan)))
     assert ComparisonPlan.from_json(content) == plan
-    del content["dataset"]["test_share"]  # as in a store of an earlier release
+    assert ComparisonPlan.from_json(content).dataset.guesses == plan.dataset.guesses == (1 / data.num_classes,) * 3
+    del content["dataset"]["test_share"], content["dataset"]["guesses"]  # as in a store of an earlier release
     assert ComparisonPlan.from_json(content).dataset == dataclasses.replace(plan.dataset, test_share=None)
 
 

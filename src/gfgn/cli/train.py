@@ -204,6 +204,7 @@ def _trials_in_time(
 
 def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, out: Path) -> dict[str, Any]:
     """Scores the classifier on the test nodes, writes all files and returns what `--json` prints."""
+    from gfgn.estimator.card import natural
     from gfgn.estimator.evaluation import evaluate
     from gfgn.estimator.report import write_model_report
 
@@ -217,7 +218,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
     files = {"model": str(out), "card": str(out / "README.md"), "report": str(report)}
     return {
         "level": classifier.level_,
-        "validation": classifier.level_scores_,
+        "validation": {level: natural(dataset.metric, score) for level, score in classifier.level_scores_.items()},
         "metric": dataset.metric,
         "parameters": classifier.best_params_,
         **evaluation.facts(),

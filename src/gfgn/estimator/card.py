@@ -10,6 +10,7 @@ from gfgn.literal import one_line, visible
 from gfgn.runs.text import METRICS
 
 TITLES = METRICS | {"log_loss": "log loss"}  # which is not negated here
+FIRST = 2  # networks per level, at most, that the choice of a level goes by
 EXTREMES = 10  # features shown with the largest and with the smallest gates
 
 
@@ -52,10 +53,12 @@ def _data(content: dict[str, Any]) -> str:
 
 def _scores(content: dict[str, Any]) -> str:
     fitted, facts = content["fitted"], content["facts"]
-    lines = [f"| validation, mean of the networks | {TITLES[facts['metric']]} | {_number(abs(fitted['val_score_']))} |"]
-    for metric, value in facts.get("scores", {}).items():
-        lines.append(f"| {facts['part']} ({facts['part_nodes']:,} nodes) | {TITLES[metric]} | {_number(value)} |")
-    levels = ", ".join(f"{level} {_number(abs(score))}" for level, score in fitted["level_scores_"].items())
+    metric = facts["metric"]
+    lines = [
+        f"| validation, mean of the networks | {TITLES[metric]} | {_number(natural(metric, fitted['val_score_']))} |"
+    ]
+    for name, value in facts.get("scores", {}).items():
+        lines.append(f"| {facts['part']} ({facts['part_nodes']:,} nodes) | {TITLES[name]} | {_number(value)} |")
     chosen = ", ".join(
         f"`{name}` {value if isinstance(value, str) else format(value, 'g')}"
         for name, value in fitted["best_params_"].items()
@@ -65,8 +68,35 @@ def _scores(content: dict[str, Any]) -> str:
         low, high = facts["accuracy_interval"]
         error = facts["classes"]["calibration_error"]
         text += f"\n\n95% interval of the accuracy: {low:.3f} to {high:.3f}. Expected calibration error: {error:.3f}."
+        text += caveat(facts["part"])
         text += f"\n\n{_classes(facts['classes'])}"
-    return f"{text}\n\nLevels by validation score: {levels}. Hyperparameters: {chosen}."
+    levels = level_sentence(metric, fitted["level_scores_"], len(fitted["history_"]))
+    return f"{text}\n\n{levels} Hyperparameters: {chosen}."
+
+
+def level_sentence(metric: str, scores: dict[str, float], networks: int) -> str:
+    """The level with its validation score, and whether it was chosen by it or given."""
+    of = f" of the first {min(networks, FIRST)} networks" if networks > 1 else ""
+    values = ", ".join(f"{level} {in_unit(metric, natural(metric, score))}" for level, score in scores.items())
+    chosen = "The level was chosen by the" if len(scores) > 1 else "The level was given;"
+    return f"{chosen} validation {TITLES[metric]}{of}: {values}."
+
+
+def caveat(part: str) -> str:
+    """What to say of scores on validation nodes."""
+    if part != "validation":
+        return ""
+    return " There are no test nodes: training was stopped by these nodes, so that the scores are optimistic."
+
+
+def natural(metric: str, score: float) -> float:
+    """A score as it is shown: the log loss is not negated."""
+    return -score if metric == "log_loss" else score
+
+
+def in_unit(metric: str, value: float) -> str:
+    """A score as text: in percent, or the log loss."""
+    return f"{value:.3f}" if metric == "log_loss" else f"{100 * value:.1f}%"
 
 
 def _classes(classes: dict[str, Any]) -> str:
@@ -87,7 +117,9 @@ def _features(content: dict[str, Any], names: Sequence[str]) -> str:
         f"| {_code(names[k])} | {scores[k]:.2f} |" for k in (order if few else [*order[:EXTREMES], *order[-EXTREMES:]])
     ]
     which = "" if few else f"; the {EXTREMES} largest and the {EXTREMES} smallest values"
-    intro = f"How much of a feature a node takes from its neighbors (0: nothing){which}:"
+    lam = content["network"]["lam"]
+    reader = "a GFGN of graph level with one gate per feature, trained for this table alone,"
+    intro = f"How much of a feature {reader} takes from the neighbors, from 0 to λ, here {lam:g}{which}:"
     return "\n".join(["## What the graph smooths", "", intro, "", "| feature | smoothing score |", "|---|--:|", *rows])
 
 

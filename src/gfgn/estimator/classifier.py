@@ -25,6 +25,7 @@ from gfgn.data.encoder import Column, FeatureEncoder, raw_features
 from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.estimator import files
+from gfgn.estimator.card import FIRST, in_unit, natural
 from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
 from gfgn.estimator.labels import draw_validation, is_missing, read_labels, read_validation
 from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temperature, map_confidence, temper
@@ -48,7 +49,6 @@ from gfgn.train.settings import choose_device
 from gfgn.train.task import with_sparse_features
 
 LEVELS = ("graph", "neighbor", "pair")
-FIRST = 2  # networks per level, at most, that the choice of a level goes by
 GATE_NODES = 2**14  # training nodes that `smoothing_scores_` are from if training is on samples
 BATCH_SIZE = 1024  # of training on samples
 BLOCKS = 4  # of a step on samples, which up to as many processes divide among them
@@ -593,9 +593,10 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _summary_html(self) -> str:
         """What was learned, as a small table: level, scores, classes, and the features with extreme gates."""
         names, order = self.encoder_.feature_names, np.argsort(self.smoothing_scores_)
+        metric = self._facts["metric"]
         rows = {
             "level": f"{self.level_} (validation: "
-            + ", ".join(f"{level} {100 * score:.1f}%" for level, score in self.level_scores_.items())
+            + ", ".join(f"{level} {in_unit(metric, natural(metric, x))}" for level, x in self.level_scores_.items())
             + ")",
             "networks": f"{self._members.count}, trained on {self._facts['nodes']:,} nodes "
             f"and {self._facts['edges']:,} edges",

@@ -6,11 +6,13 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 import gfgn
 from gfgn.data.dataset import Dataset
 from gfgn.data.files import replace_text
 from gfgn.data.mapped import is_mapped
-from gfgn.estimator.card import TITLES
+from gfgn.estimator.card import TITLES, caveat, in_unit, level_sentence
 from gfgn.estimator.evaluation import Evaluation
 from gfgn.nn.registry import MODELS
 from gfgn.report.elements import folded, heading, soft, table
@@ -36,13 +38,9 @@ def headline(classifier: GFGNClassifier) -> str:
     text = f"{classifier._members.model}, {networks}: accuracy {100 * scores['accuracy']:.1f}%"
     text += f" [{100 * low:.1f}, {100 * high:.1f}] on {facts['part_nodes']:,} {facts['part']} nodes"
     if metric != "accuracy":
-        text += f", {TITLES[metric]} {_score(metric, scores[metric])}"
+        text += f", {TITLES[metric]} {in_unit(metric, scores[metric])}"
     error = facts["classes"]["calibration_error"]
-    return f"{text}, expected calibration error {100 * error:.1f}%."
-
-
-def _score(metric: str, value: float) -> str:
-    return f"{value:.3f}" if metric == "log_loss" else f"{100 * value:.1f}%"
+    return f"{text}, expected calibration error {100 * error:.1f}%.{caveat(facts['part'])}"
 
 
 def score_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -87,9 +85,10 @@ def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict
     data, members = with_sparse_features(dataset), classifier._members
     network = members.network(0).to(data.x.dtype)
     level = MODELS[members.model].gate_level(members.settings.items())
-    explained = Explained(members.model, level, dataset.metric, network, make_task(data, [0]))
+    explained = Explained(members.model, level, members.lam, dataset.metric, network.eval(), make_task(data, [0]))
     with fitting_threads(dataset):
-        features = explain_features(explained, dataset)
+        known = {"graph": torch.from_numpy(classifier.smoothing_scores_)}  # what the model card shows
+        features = explain_features(explained, dataset, known)
         extremes = find_extremes(explained, dataset) if level in LOCAL else None
     write_features(features, folder / "gates.csv")
     return {
@@ -101,13 +100,11 @@ def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict
 def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:
     facts = classifier._facts
     parts = ", ".join(f"{count:,} {name}" for name, count in facts["labelled"].items() if count)
-    levels = ", ".join(
-        f"{level} {_score(dataset.metric, abs(score))}" for level, score in classifier.level_scores_.items()
-    )
+    levels = level_sentence(dataset.metric, classifier.level_scores_, len(classifier.history_))
     text = (
         f"{facts['nodes']:,} nodes, {facts['edges']:,} directed edges, {dataset.num_features:,} features, "
-        f"{dataset.num_classes} classes; labeled nodes: {parts}. The level was chosen by the validation "
-        f"{TITLES[dataset.metric]}: {levels}. {in_words(classifier.best_params_).capitalize()}."
+        f"{dataset.num_classes} classes; labeled nodes: {parts}. "
+        f"{levels} {in_words(classifier.best_params_).capitalize()}."
     )
     assert classifier.encoder_ is not None
     notes = "".join(f"<li>{escape(note)}</li>" for note in classifier.encoder_.notes())
@@ -115,14 +112,13 @@ def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:
 
 
 def _scores(classifier: GFGNClassifier, evaluation: Evaluation) -> str:
-    rows = [[TITLES[name], _score(name, value)] for name, value in evaluation.scores.items()]
+    rows = [[TITLES[name], in_unit(name, value)] for name, value in evaluation.scores.items()]
     low, high = evaluation.interval
     note = (
         f"Of the calibrated mean of {count(len(classifier.history_), 'network')} on {evaluation.nodes:,} "
         f"{evaluation.part} nodes. 95% interval of the accuracy (Wilson): {100 * low:.1f} to {100 * high:.1f}%."
     )
-    if evaluation.part == "validation":
-        note += " There are no test nodes: training was stopped by these nodes, so that the scores are optimistic."
+    note += caveat(evaluation.part)
     return heading(2, "Scores", "scores-0") + "\n" + table(["score", "value"], rows, "Scores", note)
 
 

@@ -24,12 +24,12 @@ OPEN, LARGEST = 50, 200  # classes up to which the confusion matrix is open, and
 MISTAKES = 15  # kinds of mistakes listed for many classes
 
 
-def run_section(explanation: Explanation, metric: str, number: int, level: int) -> str:
-    """Which run is explained, and its training curves."""
+def run_section(explanation: Explanation, several: bool, metric: str, number: int, level: int) -> str:
+    """Which run is explained, of `several` models or one, and its training curves."""
     run = explanation["run"]
+    best = ", the model with the best mean validation score of those that can be trained again" if several else ""
     text = (
-        f"What follows is about one run of {run['model']}, the model with the best mean validation score of those that "
-        "can be trained again: "
+        f"What follows is about one run of {run['model']}{best}: "
         f"split {run['split']}, seed {run['seed']}, {in_words(run['configuration'], run['model'])}. "
     )
     text += f"It was trained again for this page; its test {METRICS[metric]} is {_score(run['test'], metric)}."

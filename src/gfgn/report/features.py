@@ -104,6 +104,8 @@ def _meaning(metric: str, features: dict[str, Any]) -> str:
             "how much of a feature a GFGN with one gate per feature takes from the neighbors: 0, the node's own value; "
             "1, the neighbors'. Mean over nodes or edges."
         )
+        if (lam := features.get("lam", 1.0)) != 1:  # stores of earlier versions lack it
+            terms["Gate"] += f" None exceeds λ, here {lam:g}."
         if len(features["gates"]) < 3:
             terms["Gate"] += " For data of this size, the graph level only."
     terms["Smoothness"] = "fᵀLf / fᵀf of the feature: 0 if it is equal along edges, about 1 for noise."

@@ -127,7 +127,7 @@ def _dataset(comparison: Comparison, number: int, level: int, file: str | None, 
         sections[f"gates-{number}"] = ("Gates", gates_section(comparison, number, level))
         if comparison.explanation is not None:
             with explained_errors(comparison):
-                sections |= _explained(comparison.explanation, comparison.dataset.metric, number, level, file)
+                sections |= _explained(comparison, comparison.explanation, number, level, file)
     shown = {target: section for target, section in sections.items() if section[1]}
     targets = [(target, title) for target, (title, _) in shown.items()]
     parts = [
@@ -141,14 +141,15 @@ def _dataset(comparison: Comparison, number: int, level: int, file: str | None, 
 
 
 def _explained(
-    explanation: dict[str, Any], metric: str, number: int, level: int, file: str | None
+    comparison: Comparison, explanation: dict[str, Any], number: int, level: int, file: str | None
 ) -> dict[str, tuple[str, str]]:
     """The sections on the run explained."""
+    metric, several = comparison.dataset.metric, len(comparison.models) > 1
     report = ClassReport.from_json(explanation["classes"])
     nodes = f"Test nodes of split {explanation['run']['split']}"
     features = features_section(explanation["features"], metric, number, level, file)
     return {
-        f"run-{number}": ("One run", run_section(explanation, metric, number, level)),
+        f"run-{number}": ("One run", run_section(explanation, several, metric, number, level)),
         f"classes-{number}": ("Classes", classes_section(report, nodes, number, level)),
         f"features-{number}": ("Features", features),
         f"extremes-{number}": ("Nodes and edges", extremes_section(explanation["extremes"], number, level)),
@@ -208,8 +209,10 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
 
 
 def _training(comparison: Comparison) -> str:
-    choice = "The best epoch is chosen on the validation nodes; the test score is that of the chosen epoch."
-    return f"Every network: {comparison.settings}. {choice}"
+    text = f"Every network: {comparison.settings}."
+    if comparison.plan.config.best == "last":
+        return text
+    return f"{text} The best epoch is chosen on the validation nodes; the test score is that of the chosen epoch."
 
 
 def _incomplete(comparison: Comparison) -> str:

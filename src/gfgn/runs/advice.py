@@ -37,6 +37,7 @@ class Advice:
         }
         gaps = {name: {"mean": gap.mean, "low": gap.low, "high": gap.high} for name, gap in verdict.gaps.items()}
         own = {"verdict": verdict.kind, "sentence": verdict.sentence, "models_by_kind": verdict.models, "gaps": gaps}
+        own["guessing"] = {"name": verdict.floor.name, "mean": verdict.floor.mean}
         return {**own, "statistics": statistics, "comparison": self.comparison.to_json()}
 
 

@@ -65,7 +65,8 @@ class ComparisonPlan:
     def from_json(cls, content: dict[str, Any]) -> ComparisonPlan:
         """The plan from what `asdict` returned and JSON kept."""
         record, config = content["dataset"], TrainConfig(**content["config"])
-        dataset = DatasetRecord(**{**record, "split_fingerprints": tuple(record["split_fingerprints"])})
+        tuples = {name: tuple(record.get(name, ())) for name in ("split_fingerprints", "guesses")}
+        dataset = DatasetRecord(**{**record, **tuples})
         lists = {name: tuple(content[name]) for name in ("models", "configurations")}
         return cls(**{**content, **lists, "dataset": dataset, "config": config})
 
@@ -153,7 +154,8 @@ class Comparison:
             entry["configuration"] = None if model in CLASSICAL else rows[0].replica.configuration
             entry["tried"] = len(chosen.candidates) if chosen else 1
             models.append(entry)
-        dataset = {name: value for name, value in asdict(self.dataset).items() if name != "split_fingerprints"}
+        by_split = ("split_fingerprints", "guesses")
+        dataset = {name: value for name, value in asdict(self.dataset).items() if name not in by_split}
         plan = {"splits": self.plan.splits, "seeds": self.plan.seeds, "trials": self.plan.trials}
         incomplete = {model: list(counts) for model, counts in self.incomplete.items()}
         return {"dataset": dataset, **plan, "settings": self.settings, "models": models, "incomplete": incomplete}
@@ -164,15 +166,19 @@ class Comparison:
         plan, config = self.plan, self.plan.config
         model = f"two layers and {HIDDEN} hidden units unless its paper says otherwise, Adam"
         length = f"at most {config.max_epochs} epochs, early stopping after {config.patience} epochs"
-        length += "".join(f", {name} {_short(value)}" for name, value in further_settings(config).items())
+        if config.best == "last":
+            length = f"{config.max_epochs} epochs, the last of which counts"
+        further = further_settings(replace(config, best="score") if config.best == "last" else config)
+        length += "".join(f", {name} {_short(value)}" for name, value in further.items())
         length += "".join(f"; {name} with {in_words(own, name)}" for name, own in plan.options.items())
+        varied = {name: text for name, own in plan.own.items() if (text := _varied(own))}
         if not plan.tuned:
-            chosen = "".join(f"; {name} with the best {_varied(own)} on validation" for name, own in plan.own.items())
+            chosen = "".join(f"; {name} with the best {text} on validation" for name, text in varied.items())
             return f"{model} with {in_words(plan.configurations[0])}, {length}{chosen}"
         names = _ordered({name for configuration in plan.configurations for name in configuration})
         if plan.trials is not None:
             drawn = ", ".join(WORDS.get(name, name) for name in names)
-            drawn += "".join(f"; for {name} also {_varied(own)}" for name, own in plan.own.items())
+            drawn += "".join(f"; for {name} also {text}" for name, text in varied.items())
             source = f"{plan.trials} random ones ({drawn}), of which successive halving stops the worse ones early"
         else:
             choices = {name: dict.fromkeys(each.get(name) for each in plan.configurations) for name in names}
@@ -402,9 +408,8 @@ def in_words(configuration: Configuration, model: str | None = None) -> str:
 def _varied(configurations: Sequence[Configuration]) -> str:
     """The options in which the configurations of a model with variants differ, as text."""
     names = sorted({name for each in configurations for name in each if name not in WORDS})
-    return " and ".join(
-        f"{name} ({', '.join(dict.fromkeys(_short(c.get(name)) for c in configurations))})" for name in names
-    )
+    values = {name: dict.fromkeys(_short(each.get(name)) for each in configurations) for name in names}
+    return " and ".join(f"{name} ({', '.join(each)})" for name, each in values.items() if len(each) > 1)
 
 
 def _ordered(names: Iterable[str]) -> list[str]:

@@ -36,7 +36,7 @@ from gfgn.train.task import Part, Task, make_task, with_features, with_sparse_fe
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1  # of the note; a note of another format is computed again
+FORMAT = 2  # of the note; a note of another format is computed again
 POINTS = 200  # of a training curve
 EXTREMES = 10  # nodes or edges at each end
 LOCAL = ("neighbor", "pair")  # the levels with one gate per node or edge
@@ -48,10 +48,11 @@ GATE_WORK, IMPORTANCE_WORK = 4 * 10**7, 6 * 10**10
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """A trained network of a model, the level of its gates, how it is scored, and the nodes it is evaluated on."""
+    """A trained network of a model, its λ and the level of its gates, how it is scored, and on which nodes."""
 
     model: str
     level: str
+    lam: float
     metric: str
     network: nn.Module
     task: Task
@@ -92,7 +93,8 @@ class Again(Explained):
         network.load_state_dict(run.state, strict=False)  # buffers are no parameters
         network = network.to(device, data.x.dtype).eval()
         level = entry.gate_level(row.replica.options)
-        return cls(row.model, level, row.metric, network, make_task(data, [row.replica.split]), row, run)
+        task = make_task(data, [row.replica.split])
+        return cls(row.model, level, row.replica.lam, row.metric, network, task, row, run)
 
 
 def explain(
@@ -200,15 +202,21 @@ def _classes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
 # --- features ---------------------------------------------------------------------------------------------------------
 
 
-def explain_features(explained: Explained, dataset: Dataset) -> dict[str, Any]:
+def explain_features(
+    explained: Explained, dataset: Dataset, known: Mapping[str, Tensor] | None = None
+) -> dict[str, Any]:
     """Gates, smoothness and permutation importance of every feature, as lists in the order of the features.
 
-    Gates are by level, see `gates_by_dimension`: of all levels for narrow data, else of the graph level. The importance
+    Gates are by level, see `gates_by_dimension`: of all levels for narrow data, else of the graph level; those that are
+    `known` are not computed again. They have the λ of the explained network. The importance
     is the mean drop of the validation score: test nodes stay unseen by whoever chooses features from it. It is
     `None` for features that are no candidates, see `_candidates`. Features from one column of a table are permuted
     together and share their importance; `"source"` has the names of these columns.
     """
-    gates = {level: gates_by_dimension(dataset, level) for level in _levels(explained.model, dataset)}
+    gates = dict(known or {})
+    for level in _levels(explained.model, dataset):
+        if level not in gates:
+            gates[level] = gates_by_dimension(dataset, level, lam=explained.lam)
     groups, source = _groups(dataset)
     work = _work(explained)
     count = len(groups) if dataset.num_features <= MAX_DIMENSIONS else min(len(groups), CANDIDATES)
@@ -226,6 +234,7 @@ def explain_features(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     return {
         "model": explained.model,
         "level": explained.level,
+        "lam": explained.lam,
         "names": list(dataset.feature_names),
         "source": source,
         "gates": {level: _rounded(values) for level, values in gates.items()},

@@ -26,6 +26,7 @@ from gfgn.nn.registry import find_model, known_model
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig
+from gfgn.train.guessing import guess_score
 from gfgn.train.replica import Replica, Run
 
 DEFAULT_CONFIG = TrainConfig()
@@ -52,6 +53,8 @@ class DatasetRecord:
     num_features: int
     num_classes: int
     test_share: float | None = None  # see `measure_test_share`; `None` in a store of an earlier release
+    # By split, see `guess_scores`; empty in a store of an earlier release, whose plan is the same nevertheless.
+    guesses: tuple[float, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def of(cls, dataset: Dataset) -> DatasetRecord:
@@ -63,6 +66,7 @@ class DatasetRecord:
             standin=is_standin(dataset.name),
             num_edges=dataset.graph.num_edges,
             test_share=measure_test_share(dataset.splits),
+            guesses=guess_scores(dataset),
         )
 
     @classmethod
@@ -79,6 +83,8 @@ class DatasetRecord:
         share = 0.0 if self.test_share is None else self.test_share
         right = all(isinstance(text, str) for text in texts) and isinstance(self.standin, bool)
         right = right and all(type(size) is int and size >= 0 for size in sizes)
+        right = right and all(type(guess) in (int, float) and math.isfinite(guess) for guess in self.guesses)
+        right = right and len(self.guesses) in (0, len(self.split_fingerprints))
         if not (right and type(share) in (int, float) and 0 <= share < math.inf):
             raise TypeError(f"the facts about the dataset have other types: {self!r:.200}")
 
@@ -232,6 +238,13 @@ def measure_test_share(splits: Sequence[Split]) -> float | None:
         return 0.0
     tested = sum(int(split.test.sum()) for split in splits)
     return tested / max(1, int(used.sum()) - tested)
+
+
+def guess_scores(dataset: Dataset) -> tuple[float, ...]:
+    """By split, the expected score of guesses on its test nodes; empty where one has no nodes to score."""
+    tested = [dataset.y[split.test].cpu() for split in dataset.splits]
+    scores = [guess_score(dataset.metric, y, dataset.num_classes) if len(y) else math.nan for y in tested]
+    return tuple(scores) if all(map(math.isfinite, scores)) else ()
 
 
 def digest(content: Any) -> str:

@@ -9,18 +9,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import NamedTuple
 
 from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import Row
 from gfgn.runs.text import METRICS, duration, gain, interval, score, unit
 from gfgn.train.catalog import CLASSICAL
-from gfgn.train.statistics import Summary, difference
+from gfgn.train.statistics import Scored, Summary, difference
+from gfgn.train.task import RANKING
 
 MAJORITY = "majority"
-GUESSABLE = ("accuracy", "balanced_accuracy", "macro_f1")  # guessing among C classes scores 1 / C, or less
 NAMES = {"features": "features alone", "edges": "edges alone", "graph": "graph models"}
+
+
+class Floor(NamedTuple):
+    """What a model must be shown to be above before anything is said in its favor: its name, and its scores."""
+
+    name: str
+    scores: Sequence[Scored]
+
+    @property
+    def mean(self) -> float:
+        return fmean(each[2] if isinstance(each, tuple) else each.test for each in self.scores)
 
 
 @dataclass(frozen=True)
@@ -29,14 +41,17 @@ class Verdict:
 
     Attributes:
         kind: `"graph"` (a graph model is worth it), `"features"` or `"edges"` (one of them alone suffices), `"nothing"`
-            (no model beats the majority class), or `"undecided"` (a single split gives no interval).
+            (no model is shown to beat guessing), or `"undecided"`.
         models: By kind, the model with the best mean validation score.
-        gaps: Paired differences of test scores by what they compare, such as `"graph − features"`.
+        floor: What the rule takes for guessing.
+        gaps: Paired differences of test scores by what they compare, such as `"graph − features"` or
+            `"graph − guessing"`.
         sentence: The verdict in words.
     """
 
     kind: str
     models: dict[str, str]
+    floor: Floor
     gaps: dict[str, Summary] = field(default_factory=dict)
     sentence: str = ""
 
@@ -49,42 +64,50 @@ def reads(model: str) -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """What a comparison means, in one sentence."""
+    """What a comparison means, in one sentence: the verdict if there are models of all kinds, as of `gfgn advise`."""
     models = comparison.scored
     if not models:
         yet = "a score on {}: runs diverged or have no test nodes" if comparison.models else "all its runs on {} yet"
         return f"No model has {yet.format(comparison.dataset.name)}."
+    if MAJORITY in models and set(map(reads, models)) >= NAMES.keys():
+        return judge(comparison).sentence
     best = best_model(comparison, models)
-    sentence = f"{best}, chosen on validation, has a test {_scored(comparison, best)}"
-    others = [model for model in models if model != MAJORITY]
-    if MAJORITY in models and others:
-        gap = _gap(comparison, others, [MAJORITY])
-        beats = "above" if gap.low > 0 else "and so not shown to be above"
-        sentence += f", {_gain(comparison, gap)} {beats} the majority class"
+    sentence = f"{best}{', chosen on validation,' if len(models) > 1 else ''} has a test {_scored(comparison, best)}"
+    floor = find_floor(comparison)
+    shown = floor is None
+    if floor is not None and best != MAJORITY:
+        gap = difference(comparison.rows[best], floor.scores, comparison.dataset.test_share)
+        shown = gap.low > 0
+        beats = "above" if shown else "and so not shown to be above"
+        sentence += f", {_gain(comparison, gap)} {beats} {_named(comparison, floor)}"
     graph = [model for model in models if reads(model) == "graph"]
     plain = [model for model in models if reads(model) in ("features", "labels")]
     if graph and plain:
         gap = _gap(comparison, graph, plain)
-        helps = "hurts" if gap.high < 0 else "is not shown to help"
-        sentence += f"; the graph {'helps' if gap.low > 0 else helps}: {_gain(comparison, gap)} over models without it"
+        shown = shown and gap.low > 0 and (floor is None or _above(comparison, graph, floor).low > 0)
+        helps = "helps" if shown else "hurts" if gap.high < 0 else "is not shown to help"
+        sentence += f"; the graph {helps}: {_gain(comparison, gap)} over models without it"
+        if len(graph) + len(plain) > 2:
+            sentence += ", on either side the best on validation in each split"
     return f"{sentence}."
 
 
 def judge(comparison: Comparison) -> Verdict:
-    """Which kind of model suffices: the simplest that no other kind is shown to beat.
+    """Which kind of model suffices: the simplest that beats guessing and that no other kind is shown to beat.
 
-    1. If the kind with the best validation score does not beat the majority class (or guessing, where that is better),
-       nothing does.
-    2. Features alone, or edges alone, suffice if no other kind is better than it; if both do, the one with the better
-       validation score.
-    3. Otherwise a graph model is worth it: it is better than either.
+    1. If the kind with the best validation score does not beat guessing, see `find_floor`, nothing does.
+    2. Features alone, or edges alone, suffice if they beat guessing and no other kind is better; if both do, the one
+       with the better validation score.
+    3. A graph model is worth it if it beats guessing and is better than features alone and than edges alone.
+    4. Otherwise something beats guessing, but which kind it takes is undecided.
 
-    "Better" means that the 95% interval of the paired difference lies above 0.
+    "Better" and "beats" mean that the 95% interval of the paired difference lies above 0.
     """
     kinds: dict[str, list[str]] = {}
     for model in comparison.scored:
         kinds.setdefault(reads(model), []).append(model)
-    if MAJORITY not in comparison.scored or "features" not in kinds or "graph" not in kinds:
+    floor = find_floor(comparison)
+    if floor is None or "features" not in kinds or "graph" not in kinds:
         got = ", ".join(comparison.scored) or "none"
         diverged = "".join(f"; {number} runs of {model} diverged" for model, number in comparison.diverged.items())
         raise ValueError(
@@ -93,23 +116,49 @@ def judge(comparison: Comparison) -> Verdict:
     del kinds["labels"]
     models = {kind: best_model(comparison, names) for kind, names in kinds.items()}
     gaps = {
-        f"{kind} − {other}": _gap(comparison, names, kinds.get(other, [MAJORITY]))
+        f"{kind} − {other}": _gap(comparison, names, kinds[other])
         for kind, names in kinds.items()
-        for other in (*kinds, "majority")
+        for other in kinds
         if other != kind
-    }
+    } | {f"{kind} − guessing": _above(comparison, names, floor) for kind, names in kinds.items()}
     order = sorted(kinds, key=lambda kind: fmean(row.val for row in _chosen(comparison, kinds[kind])), reverse=True)
-    enough = [
-        kind
-        for kind in order
-        if kind != "graph" and not any(gaps[f"{other} − {kind}"].low > 0 for other in kinds if other != kind)
-    ]
-    kind = enough[0] if enough else "graph"
+    verdict = Verdict(_decide(order, gaps), models, floor, gaps)
+    return replace(verdict, sentence=_sentence(comparison, verdict, order[0]))
+
+
+def _decide(order: Sequence[str], gaps: dict[str, Summary]) -> str:
+    """The verdict on kinds in the order of their validation scores."""
+
+    def better(kind: str, other: str) -> bool:
+        return gaps[f"{kind} − {other}"].low > 0
+
     if math.isnan(gaps["graph − features"].low):
-        kind = "undecided"
-    elif not gaps[f"{order[0]} − majority"].low > 0:
-        kind = "nothing"
-    return Verdict(kind, models, gaps, _sentence(comparison, kind, order[0], models, gaps))
+        return "undecided"
+    if not better(order[0], "guessing"):
+        return "nothing"
+    others = {kind: [other for other in order if other != kind] for kind in order}
+    for kind in order:
+        if kind != "graph" and better(kind, "guessing") and not any(better(other, kind) for other in others[kind]):
+            return kind
+    worth = better("graph", "guessing") and all(better("graph", other) for other in others["graph"])
+    return "graph" if worth else "undecided"
+
+
+def find_floor(comparison: Comparison) -> Floor | None:
+    """The majority class or, where it scores more on the test nodes, guesses; `None` without the majority class.
+
+    Where classes are equally frequent, the one with the most training nodes has the fewest test nodes, so that a coin
+    beats it; and a random ranking has a higher average precision than one rank for all nodes.
+    """
+    if MAJORITY not in comparison.scored:
+        return None
+    data, rows = comparison.dataset, comparison.rows[MAJORITY]
+    majority = Floor("the majority class", rows)
+    if not data.guesses:
+        return majority
+    name = "a random ranking" if data.metric in RANKING else "guessing"
+    runs = [(row.replica.split, row.replica.seed) for row in rows]
+    return max(majority, Floor(name, [(*run, data.guesses[run[0]]) for run in runs]), key=lambda floor: floor.mean)
 
 
 def best_model(comparison: Comparison, models: Sequence[str]) -> str:
@@ -132,36 +181,46 @@ def _chosen(comparison: Comparison, models: Sequence[str]) -> list[Row]:
 
 
 def _gap(comparison: Comparison, models: Sequence[str], others: Sequence[str]) -> Summary:
-    return difference(_scores(comparison, models), _scores(comparison, others), comparison.dataset.test_share)
+    return _above(comparison, models, Floor("", _chosen(comparison, others)))
 
 
-def _scores(comparison: Comparison, models: Sequence[str]) -> list[tuple[int, int, float]]:
-    """Split, seed and test score of the chosen runs. The majority class counts as at least as good as guessing: if all
-    classes are equally frequent, the class with the most training nodes has the fewest test nodes."""
-    data = comparison.dataset
-    least = 1 / data.num_classes if list(models) == [MAJORITY] and data.metric in GUESSABLE else -math.inf
-    return [(row.replica.split, row.replica.seed, max(row.test, least)) for row in _chosen(comparison, models)]
+def _above(comparison: Comparison, models: Sequence[str], floor: Floor) -> Summary:
+    return difference(_chosen(comparison, models), floor.scores, comparison.dataset.test_share)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _sentence(comparison: Comparison, kind: str, first: str, models: dict[str, str], gaps: dict[str, Summary]) -> str:
-    if kind == "undecided":
+def _sentence(comparison: Comparison, verdict: Verdict, first: str) -> str:
+    """The verdict in words; `first` is the kind with the best validation score."""
+    kind, models, gaps = verdict.kind, verdict.models, verdict.gaps
+    if math.isnan(gaps["graph − features"].low):
         scores = "; ".join(f"{model}: test {_scored(comparison, model)}" for model in models.values())
         return f"A single split gives no interval and so no verdict; {scores}."
+    floor, above = _named(comparison, verdict.floor), _gain(comparison, gaps[f"{first} − guessing"])
     if kind == "nothing":
-        gap = gaps[f"{first} − majority"]
-        best = f"the best on validation, {models[first]}, differs from it by {_gain(comparison, gap)}"
-        return f"Nothing is shown to beat the majority class: {best}."
-    start = f"{models[kind]} has a test {_scored(comparison, models[kind])}"
+        return f"Nothing is shown to beat {floor}: the best on validation, {models[first]}, differs from it by {above}."
     others = [other for other in models if other != kind]
+    over = " and ".join(
+        f"{_gain(comparison, gaps[f'graph − {other}'])} over {NAMES[other]}" for other in models if other != "graph"
+    )
+    if kind == "undecided":
+        return (
+            f"Undecided: {models[first]} has a test {_scored(comparison, models[first])}, {above} above {floor}, but "
+            f"graph models are {over}, and nothing simpler is shown to suffice."
+        )
+    start = f"{models[kind]} has a test {_scored(comparison, models[kind])}"
     if kind == "graph":
-        better = " and ".join(f"{_gain(comparison, gaps[f'graph − {other}'])} over {NAMES[other]}" for other in others)
-        return f"A graph model is worth it: {start}, {better}{_cost(comparison, models['graph'], models['features'])}."
+        return f"A graph model is worth it: {start}, {over}{_cost(comparison, models['graph'], models['features'])}."
     differ = " and ".join(f"{NAMES[other]} {_gain(comparison, gaps[f'{other} − {kind}'])}" for other in others)
     cost = _cost(comparison, models["graph"], models[kind])
     return f"{NAMES[kind].capitalize()} suffice: {start}; against it, {differ}{cost}."
+
+
+def _named(comparison: Comparison, floor: Floor) -> str:
+    """`the majority class (35.3%)`."""
+    metric = comparison.dataset.metric
+    return f"{floor.name} ({score(floor.mean, metric)}{unit(metric)})"
 
 
 def _scored(comparison: Comparison, model: str) -> str:
