@@ -21,6 +21,7 @@ from gfgn.ops.batched_functions import Gathered
 from gfgn.ops.random import keyed, keyed_functions
 from gfgn.train import Replica, Run, messages, train_replicas
 from gfgn.train.constants import Constants
+from gfgn.train.given import Given
 from gfgn.train.own import Mode, OwnProgram, choose_mode
 from gfgn.train.program import State
 from gfgn.train.task import make_task
@@ -105,7 +106,8 @@ def test_dropout_differs_between_seeds_and_rates(data: Dataset) -> None:
 def mode_of(factory: Any, data: Dataset) -> Mode:
     model, part = find_model(factory), make_task(data, [0]).steps[0]
     settings = model.settings("net", [], {"num_nodes": data.num_nodes})
-    return choose_mode(partial(OwnProgram, model, settings, data, torch.device("cpu"), {"dropout": 0.5}), part, "net")
+    make = partial(OwnProgram, model, settings, data, torch.device("cpu"), {"dropout": 0.5}, Given())
+    return choose_mode(make, part, "net")
 
 
 class Convolution(nn.Module):
@@ -217,7 +219,8 @@ def test_checkpoints_hold_buffers(data: Dataset, tmp_path: Path, factory: Any) -
 def test_a_module_that_remembers_numbers_is_not_captured(data: Dataset) -> None:
     part = make_task(data, [0]).val
     for factory, reason in ((nets.Net, ""), (nets.Counting, "its attributes change from step to step")):
-        program = OwnProgram(find_model(factory), {}, data, torch.device("cpu"), {"dropout": 0.5}, Mode.SEQUENTIAL)
+        fixed = (find_model(factory), {}, data, torch.device("cpu"), {"dropout": 0.5}, Given())
+        program = OwnProgram(*fixed, Mode.SEQUENTIAL)
         before = program._remembered()
         initial = program.initial(0)
         state = State(*({name: value.unsqueeze(0) for name, value in values.items()} for values in initial))

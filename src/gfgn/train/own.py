@@ -14,14 +14,13 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
 from gfgn.data.dataset import Dataset
-from gfgn.graph import Graph
 from gfgn.nn.entry import Model
 from gfgn.nn.own import forward_arguments
-from gfgn.ops.csr import per_graph
 from gfgn.ops.features import is_smaller_sparse
 from gfgn.ops.random import computed, keyed, keyed_functions
 from gfgn.ops.torch_internals import is_wrapped
 from gfgn.train.constants import Constants
+from gfgn.train.given import Given
 from gfgn.train.messages import log_once, shorten
 from gfgn.train.program import Program, State, seeded_module
 from gfgn.train.task import Part
@@ -51,9 +50,10 @@ class OwnProgram(Program):
         data: Dataset,
         device: torch.device,
         rates: Mapping[str, float],
+        given: Given,
         mode: Mode,
     ) -> None:
-        self.model, self.mode = model, mode
+        self.model, self.mode, self.given = model, mode, given
         self._settings, self._data, self._rates = dict(settings), data, dict(rates)  # rates of dropout
         self.module = seeded_module(model, data, settings, 0, **self._rates).to(device, data.x.dtype)
         self._called, self._names = _Called(self.module), forward_arguments(self.module)
@@ -78,7 +78,7 @@ class OwnProgram(Program):
         self, state: State, own: dict[str, Tensor], part: Part, training: bool, scores: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
         self._called.train(training)
-        inputs = _inputs(self._names, part)
+        inputs = self.given.of(part, self._names)
 
         def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], key: Tensor) -> Any:
             values = {f"module.{name}": value for name, value in (parameters | buffers).items()}
@@ -100,7 +100,8 @@ class OwnProgram(Program):
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         # A program of its own is tried: this one, and what its module remembers, stays as it is.
-        tried = OwnProgram(self.model, self._settings, self._data, parts[0].x.device, self._rates, self.mode)
+        device, given = parts[0].x.device, self.given
+        tried = OwnProgram(self.model, self._settings, self._data, device, self._rates, given, self.mode)
         tried._try(state, own, parts)
         before = tried._remembered()
         try:
@@ -138,6 +139,10 @@ class OwnProgram(Program):
         ]
         return f"it keeps {', '.join(names)} from step to step" if names else ""
 
+    def check_given(self) -> None:
+        """Raises an error if the module has changed what it was called with."""
+        self.given.check(type(self.module).__name__)
+
     def _check_output(self, out: Any, part: Part) -> None:
         expected, kind = [part.graph.num_nodes, self._data.num_classes], type(self.module).__name__
         if not isinstance(out, Tensor):
@@ -158,14 +163,6 @@ class _Called(nn.Module):
         return out, {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
 
 
-def _inputs(names: tuple[str, ...], part: Part) -> tuple[Any, ...]:
-    """The arguments of `forward`: the same tensors at every step."""
-    if names == ("graph",):
-        return (part.x, part.graph)
-    edge_index, weight = _edges(part.graph)
-    return (part.x, edge_index, weight) if "edge_weight" in names and weight is not None else (part.x, edge_index)
-
-
 @contextmanager
 def _errors_where_waiting(device: torch.device) -> Iterator[None]:
     """Raises a `RuntimeError` where the CPU waits for the GPU, which cannot be captured."""
@@ -180,11 +177,6 @@ def _errors_where_waiting(device: torch.device) -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(before)
 
 
-@per_graph
-def _edges(graph: Graph) -> tuple[Tensor, Tensor | None]:
-    return graph.edge_index, graph.weight
-
-
 # --- whether a model can be batched -----------------------------------------------------------------------------------
 
 
@@ -193,7 +185,13 @@ def choose_mode(make: Callable[[Mode], OwnProgram], part: Part, name: str) -> Mo
 
     `make` returns a new program. An error that a replica has alone is the model's own, and is raised.
     """
-    alone = [_trial(make(Mode.SEQUENTIAL), [seed], part) for seed in range(2)]
+    alone = []
+    for seed in range(2):
+        program = make(Mode.SEQUENTIAL)
+        try:
+            alone.append(_trial(program, [seed], part))
+        finally:  # such a change may be the cause of an error
+            program.check_given()
     expected = [torch.cat(values) for values in zip(*alone, strict=True)]
     reason = ""
     for mode in (Mode.CONSTANTS, Mode.BATCHED):

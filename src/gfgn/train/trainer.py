@@ -18,6 +18,7 @@ from gfgn.nn.registry import HIDDEN, Model
 from gfgn.train.batch import Batch
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.config import TrainConfig
+from gfgn.train.given import Given
 from gfgn.train.own import Mode, OwnProgram, choose_mode
 from gfgn.train.program import Program
 from gfgn.train.progress import Progress
@@ -70,6 +71,8 @@ class Trainer:
         self.seconds = [0.0] * len(self.replicas)
         self._modes: dict[Any, Mode] = {}  # of a model of the user's own, by its options
         self._data: dict[str, Dataset] = {}  # by the option `features`
+        self._tasks: dict[Any, Task] = {}
+        self._given = Given()
 
     def train(self, rungs: list[int], prune: Prune | None) -> None:
         """Trains all replicas; with `prune`, batches wait for each other at every rung."""
@@ -100,12 +103,22 @@ class Trainer:
 
     def _group(self, indices: list[int]) -> Group:
         splits, first = sorted({self.replicas[index].split for index in indices}), self.replicas[indices[0]]
-        task = make_task(self._prepared(first), splits, self.config.graphs_per_step)
+        task = self._task(first, splits)
         return Group(self._program(first, task), task, splits, indices)
+
+    def _task(self, replica: Replica, splits: list[int]) -> Task:
+        """One task for all threads, so that what custom modules are called with is copied once."""
+        key = self._features(replica), *splits
+        if key not in self._tasks:
+            self._tasks.setdefault(key, make_task(self._prepared(replica), splits, self.config.graphs_per_step))
+        return self._tasks[key]
+
+    def _features(self, replica: Replica) -> str:
+        return str(self.model.applied(replica.options).get("features", "given"))
 
     def _prepared(self, replica: Replica) -> Dataset:
         """The dataset with the features that the options of a replica ask for."""
-        features = self.model.applied(replica.options).get("features", "given")
+        features = self._features(replica)
         if features not in self._data:
             self._data[features] = with_features(self.data, features)
         return self._data[features]
@@ -119,7 +132,7 @@ class Trainer:
         settings = self.model.settings(self.name, replica.options, {"num_nodes": self.data.num_nodes})
         if not self.model.own:
             return Program(self.model, settings, self.data, self.device)
-        make = partial(OwnProgram, self.model, settings, self.data, self.device, self._rates(replica))
+        make = partial(OwnProgram, self.model, settings, self.data, self.device, self._rates(replica), self._given)
         if replica.options not in self._modes:
             self._modes[replica.options] = choose_mode(make, task.steps[0], self.name)
         return make(self._modes[replica.options])
@@ -273,6 +286,8 @@ class Trainer:
         tests = [math.nan] * count if dropped else batch.test_scores()
         gates = batch.gates() if self.gates and not dropped else [None] * count
         states = batch.states() if self.keep_state else [None] * count
+        if isinstance(batch.program, OwnProgram):
+            batch.program.check_given()
         scores, best, histories = batch.scores(), batch.tensors["best_epoch"].tolist(), batch.histories()
         seconds = (time.perf_counter() - start) / count
         runs = []
