@@ -8,6 +8,7 @@ import importlib.metadata
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -178,3 +179,26 @@ def test_installed_version_is_in_the_supported_range(name: str) -> None:
     assert any(one.operator == "<" for one in requirement.specifier), f"{name} needs an upper bound in pyproject.toml"
     installed = importlib.metadata.version(name)
     assert requirement.specifier.contains(installed, prereleases=True), f"{name} {installed} is outside {requirement}"
+
+
+def test_backward_and_hooks() -> None:
+    from torch.overrides import TorchFunctionMode
+
+    x, seen = torch.ones(2, requires_grad=True), []
+
+    class Noting(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    assert not internals.hooks_of(x)
+    handle = x.register_hook(lambda grad: torch.mul(grad, 3))
+    assert internals.hooks_of(x)
+    with Noting():
+        internals.backward((2 * x).sum())
+    assert x.grad is not None
+    assert x.grad.tolist() == [6, 6]
+    assert torch.mul in seen
+    handle.remove()
+    x.register_post_accumulate_grad_hook(lambda _: None)
+    assert internals.hooks_of(x)

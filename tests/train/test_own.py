@@ -21,9 +21,10 @@ from gfgn.ops.batched_functions import Gathered
 from gfgn.ops.random import keyed, keyed_functions
 from gfgn.train import Replica, Run, messages, train_replicas
 from gfgn.train.constants import Constants
-from gfgn.train.own import Mode, OwnProgram, choose_mode
-from gfgn.train.program import State
+from gfgn.train.given import Given
+from gfgn.train.own import Mode, OwnProgram, PlainLoop, Way
 from gfgn.train.task import make_task
+from gfgn.train.trial import choose_way
 
 REPLICAS = [Replica(split=k % 2, seed=k, lr=0.01 * (k + 1), dropout=0.5) for k in range(4)]
 
@@ -103,9 +104,14 @@ def test_dropout_differs_between_seeds_and_rates(data: Dataset) -> None:
 
 
 def mode_of(factory: Any, data: Dataset) -> Mode:
-    model, part = find_model(factory), make_task(data, [0]).steps[0]
+    model = find_model(factory)
     settings = model.settings("net", [], {"num_nodes": data.num_nodes})
-    return choose_mode(partial(OwnProgram, model, settings, data, torch.device("cpu"), {"dropout": 0.5}), part, "net")
+    given = (model, settings, data, torch.device("cpu"), {"dropout": 0.5}, Given())
+
+    def make(way: Way) -> OwnProgram:
+        return (PlainLoop if way.mode is Mode.SEQUENTIAL else OwnProgram)(*given, way)
+
+    return choose_way(make, make_task(data, [0]), "net", [0]).mode
 
 
 class Convolution(nn.Module):
@@ -212,17 +218,6 @@ def test_checkpoints_hold_buffers(data: Dataset, tmp_path: Path, factory: Any) -
         assert run.state is not None
         assert other.state is not None
         assert all(torch.equal(run.state[name], other.state[name]) for name in run.state)
-
-
-def test_a_module_that_remembers_numbers_is_not_captured(data: Dataset) -> None:
-    part = make_task(data, [0]).val
-    for factory, reason in ((nets.Net, ""), (nets.Counting, "its attributes change from step to step")):
-        program = OwnProgram(find_model(factory), {}, data, torch.device("cpu"), {"dropout": 0.5}, Mode.SEQUENTIAL)
-        before = program._remembered()
-        initial = program.initial(0)
-        state = State(*({name: value.unsqueeze(0) for name, value in values.items()} for values in initial))
-        assert program.why_not_captured(state, {"key": torch.tensor([1])}, [part]) == reason
-        assert program._remembered() == before
 
 
 # --- constants --------------------------------------------------------------------------------------------------------

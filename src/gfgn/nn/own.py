@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
 
 from gfgn.nn.entry import Model, Parameter
 
@@ -157,6 +157,12 @@ def own_model(factory: Factory) -> Model:
     )
 
 
+def factory_of(model: Model) -> Factory:
+    """The class or function that a custom model was made from."""
+    factory: Factory = cast("partial[nn.Module]", model.network).args[0]
+    return factory
+
+
 def _option(one: inspect.Parameter) -> Parameter:
     """An option with the default of the signature; an annotation gives the type where there is none."""
     default = SIZES.get(one.name) if one.default is one.empty else one.default
@@ -183,10 +189,12 @@ def _build(
     from torch import nn
     from torch.nn.parameter import is_lazy
 
+    from gfgn.ops.surroundings import unchanged_settings
+
     rates = {"dropout": dropout, "input_dropout": dropout if input_dropout is None else input_dropout}
     values = {"features": in_channels, "classes": out_channels, **rates}
     known = {name: values[role] for role, name in filled.items() if name is not None}
-    with _without_seeds(name):
+    with unchanged_settings(name), _without_seeds(name):
         module = factory(**known, **options)
     if not isinstance(module, nn.Module):
         raise TypeError(f"{name} must return a torch.nn.Module, got {type(module).__name__}")
@@ -265,6 +273,7 @@ def _hash_of_file(factory: Factory) -> str:
 __all__ = [
     "entry_points",
     "factory_name",
+    "factory_of",
     "forward_arguments",
     "import_factory",
     "imported_factory",

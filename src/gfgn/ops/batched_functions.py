@@ -360,6 +360,17 @@ def _setitem(x: Tensor, index: Any, value: Any) -> Any:
     return None
 
 
+def _requires_grad(x: Tensor) -> Any:
+    """Under `vmap`, no tensor says that it requires a gradient."""
+    return unwrapped(x).requires_grad if is_batched(x) and not isinstance(x, Deferred) else NotImplemented
+
+
+def _refuse_hook(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    if is_batched(x):
+        raise NotImplementedError("a hook on a tensor would be ignored, because each replica has its own gradient")
+    return NotImplemented
+
+
 # --- linear maps ------------------------------------------------------------------------------------------------------
 
 
@@ -420,6 +431,9 @@ _REPLACED: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.log_softmax: _log_softmax,
     Tensor.log_softmax: _log_softmax,
     functional.linear: _linear,
+    Tensor.requires_grad.__get__: _requires_grad,  # type: ignore[attr-defined]
+    Tensor.register_hook: _refuse_hook,
+    Tensor.retain_grad: _refuse_hook,
     torch.matmul: _matmul,
     torch.mm: _matmul,
     Tensor.matmul: _matmul,

@@ -19,7 +19,7 @@ from gfgn.ops.batched_functions import call_batched, computed
 from gfgn.ops.dense import dropout as hash_dropout
 from gfgn.ops.keys import MASK, hash_entry, keyed, mix, next_key, rate_dtype
 
-__all__ = ["KeyedFunctions", "computed", "keyed", "keyed_functions"]
+__all__ = ["KeyedFunctions", "NoRandomFunctions", "computed", "keyed", "keyed_functions"]
 
 Function = Callable[..., Any]
 DIGITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}  # random bits of a number in [0, 1), as in PyTorch
@@ -37,23 +37,30 @@ REFUSED |= {
 }
 
 
-def keyed_functions() -> KeyedFunctions:
+def keyed_functions(generators: bool = False) -> KeyedFunctions:
     """Inside, and inside `keyed`, PyTorch's own random functions take their numbers from the keys, too.
 
     This is for modules that call `F.dropout`, `torch.randn_like` and the like. Their numbers depend on the key, the
     number of the call and the position in the tensor: a replica has the same ones alone and under `vmap`. A random
-    function that has no such version raises `NotImplementedError` with its name.
+    function that has no such version raises `NotImplementedError` with its name, and so does one that is given a
+    generator, unless `generators`: the generator is then used.
     """
-    return KeyedFunctions()
+    return KeyedFunctions(generators)
 
 
 class KeyedFunctions(TorchFunctionMode):
     """See `keyed_functions`."""
 
+    def __init__(self, generators: bool = False) -> None:
+        super().__init__()
+        self._generators = generators
+
     def __torch_function__(
         self, func: Function, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
+        if self._generators and kwargs.get("generator") is not None:
+            return func(*args, **kwargs)
         served = _SERVED.get(func)
         if served is None:
             name = getattr(func, "__name__", "")
@@ -64,6 +71,18 @@ class KeyedFunctions(TorchFunctionMode):
         if (kwargs.pop("generator", None), kwargs.pop("out", None)) != (None, None):
             raise _refusal(func, " with a generator or out")
         return served(*computed((*first, *args)), **kwargs)
+
+
+class NoRandomFunctions(TorchFunctionMode):
+    """Inside, random functions raise `NotImplementedError`: a forward pass that the backward pass repeats (gradient
+    checkpointing) would have other numbers the second time."""
+
+    def __torch_function__(
+        self, func: Function, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in _SERVED or getattr(func, "__name__", "") in REFUSED:
+            raise _refusal(func, " in the backward pass")
+        return func(*args, **(kwargs or {}))
 
 
 def _refusal(func: Function, how: str = "") -> NotImplementedError:

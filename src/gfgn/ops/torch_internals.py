@@ -134,3 +134,15 @@ def coo_entries(x: Tensor) -> tuple[Tensor, Tensor]:
 def call_on_cpu(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Calls the CPU kernel of an operator from inside a `TorchDispatchMode`, which the kernel's own calls reach."""
     return op.redispatch(_on_cpu, *args, **kwargs)
+
+
+def hooks_of(x: Tensor) -> bool:
+    """Whether a leaf has hooks for its gradient."""
+    return bool(x._backward_hooks or x._post_accumulate_grad_hooks)
+
+
+def backward(loss: Tensor) -> None:
+    """`loss.backward()` that function modes stay on in; they are off in that of PyTorch, which they could replace."""
+    torch.autograd.graph._engine_run_backward(
+        (loss,), (torch.ones_like(loss),), False, False, (), allow_unreachable=True, accumulate_grad=True
+    )

@@ -32,7 +32,7 @@ from gfgn.train.config import TrainConfig, initial_best, update_best_
 from gfgn.train.messages import log_once, shorten
 from gfgn.train.program import Program, State
 from gfgn.train.replica import Replica
-from gfgn.train.task import Part, Task
+from gfgn.train.task import Task
 
 TRAINING = ("parameter ", "first moment ", "second moment ", "buffer ")  # tensors that no result is read from
 HISTORY = ("train_loss", "val_loss", "val")
@@ -155,12 +155,15 @@ class Batch:
         weight = self._train_weights[number].index_select(0, tensors["split"])
         logits, after = self.program(State(leaves, buffers), own, part, training=True)
         loss = metrics.loss(logits, part.y, weight)
-        grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
+        grads = self.program.gradients(loss.sum(), leaves)
         self._update(dict(zip(leaves, grads, strict=True)))
-        for name, value in after.items():
-            tensors[f"buffer {name}"].copy_(self.buffers[name].store(value.detach()))
+        self._store_buffers(after)
         tensors["train_loss"].add_(loss.detach() / self.num_steps)
         tensors["step"].add_(1)
+
+    def _store_buffers(self, values: dict[str, Tensor]) -> None:
+        for name, value in values.items():
+            self.tensors[f"buffer {name}"].copy_(self.buffers[name].store(value.detach()))
 
     @torch.no_grad()
     def _update(self, grads: dict[str, Tensor | None]) -> None:
@@ -194,7 +197,9 @@ class Batch:
     def validate(self) -> None:
         """Evaluates every replica on its validation nodes: history, best epoch and its parameters, early stopping."""
         tensors, epoch = self.tensors, self.tensors["finished_epochs"]
-        logits = self._forward("parameter", self.task.val)
+        logits, after = self.program(self._state("parameter"), self._own(), self.task.val, training=False)
+        if self.program.evaluation_changes:
+            self._store_buffers(after)
         weight = self._val_weights.index_select(0, tensors["split"])
         mask = self.task.val.masks.index_select(0, tensors["split"])
         score, loss = metrics.evaluate(self.metric, logits, self.task.val.y, mask, weight)
@@ -206,12 +211,9 @@ class Batch:
         for name in self.buffers:
             current, best = tensors[f"buffer {name}"], tensors[f"best buffer {name}"]
             best.copy_(torch.where(better.view(-1, 1), current, best))
+        self.program.keep(better, logits, self.task)
         tensors["train_loss"].zero_()
         epoch.add_(1)
-
-    def _forward(self, kind: str, part: Part, scores: bool = False) -> Any:
-        """The program with the current (`"parameter"`) or the best (`"best"`) parameters, without dropout."""
-        return self.program(self._state(kind), self._own(), part, training=False, scores=scores)[0]
 
     def _own(self) -> dict[str, Tensor]:
         return {"key": self.tensors["seed"]} | {
@@ -321,7 +323,7 @@ class Batch:
     @torch.no_grad()
     def test_scores(self) -> list[float]:
         """The test score of every replica at its best epoch, to be evaluated once, at the end; NaN if not finite."""
-        logits = self._forward("best", self.task.test)
+        logits = self.program.test(self._state("best"), self._own(), self.task)
         mask = self.task.test.masks.index_select(0, self.tensors["split"])
         finite = (logits.isfinite().all(-1) | ~mask).all(1) & (self.tensors["best_epoch"] >= 0)
         scores = metrics.SCORES[self.metric](logits, self.task.test.y, mask)
@@ -349,7 +351,8 @@ class Batch:
         size = max(1, GATE_BYTES // max(1, 4 * max(graph.num_edges, graph.num_nodes) * width))
         summaries: list[dict[str, float] | None] = []
         for first in range(0, count, size):
-            _, scores = self.take(range(first, min(first + size, count)))._forward("best", self.task.val, scores=True)
+            some = self.take(range(first, min(first + size, count)))
+            (_, scores), _ = self.program(some._state("best"), some._own(), self.task.val, training=False, scores=True)
             summaries += _summaries(_without_self_loops(scores, graph).flatten(1))
         return summaries
 

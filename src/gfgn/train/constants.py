@@ -23,7 +23,7 @@ FACTORIES = frozenset({torch.arange, torch.ones, torch.zeros, torch.full, torch.
 PLAIN = (int, float, str, bool, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, type(...))
 
 
-class NotConstant(Exception):
+class NotConstant(ValueError):
     """Raised where a module changes the features or the edges in place."""
 
 

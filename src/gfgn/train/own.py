@@ -1,10 +1,11 @@
-"""`OwnProgram`: a model of the user's own as a `Program`, batched if that works, else one run at a time."""
+"""Custom models as programs: `OwnProgram` is a batch of runs, `PlainLoop` a single one; see `gfgn.train.trial`."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -14,20 +15,19 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
 from gfgn.data.dataset import Dataset
-from gfgn.graph import Graph
 from gfgn.nn.entry import Model
 from gfgn.nn.own import forward_arguments
-from gfgn.ops.csr import per_graph
 from gfgn.ops.features import is_smaller_sparse
-from gfgn.ops.random import computed, keyed, keyed_functions
-from gfgn.ops.torch_internals import is_wrapped
+from gfgn.ops.random import NoRandomFunctions, computed, keyed, keyed_functions
+from gfgn.ops.surroundings import Streams, unchanged_settings
+from gfgn.ops.torch_internals import backward, is_wrapped
 from gfgn.train.constants import Constants
-from gfgn.train.messages import log_once, shorten
+from gfgn.train.contents import Contents, contents
+from gfgn.train.given import Given
 from gfgn.train.program import Program, State, seeded_module
-from gfgn.train.task import Part
+from gfgn.train.task import Part, Task
 
-LOGGER = logging.getLogger(__name__)
-TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}  # of a batched run, relative to the largest value
+RANDOM = "the state of random or numpy.random"
 
 
 class Mode(Enum):
@@ -38,10 +38,24 @@ class Mode(Enum):
     SEQUENTIAL = "sequential"
 
 
-class OwnProgram(Program):
-    """A module of the user's own, called with the random numbers of each replica's key; see `Program`.
+@dataclass(frozen=True)
+class Way:
+    """How the runs of a custom model train.
 
-    A batch has a program of its own: what the module remembers from step to step belongs to that batch.
+    Attributes:
+        draws: Whether the model draws from `random` or `numpy.random`.
+        remembers: Whether a run has more than its parameters and buffers from one step to the next.
+    """
+
+    mode: Mode
+    draws: bool = False
+    remembers: bool = False
+
+
+class OwnProgram(Program):
+    """Runs of a custom model in a batch, each called with the random numbers of its key; see `Program`.
+
+    A batch has a program of its own, with a module whose values are exchanged for those of the runs.
     """
 
     def __init__(
@@ -51,25 +65,33 @@ class OwnProgram(Program):
         data: Dataset,
         device: torch.device,
         rates: Mapping[str, float],
-        mode: Mode,
+        given: Given,
+        way: Way,
     ) -> None:
-        self.model, self.mode = model, mode
-        self._settings, self._data, self._rates = dict(settings), data, dict(rates)  # rates of dropout
-        self.module = seeded_module(model, data, settings, 0, **self._rates).to(device, data.x.dtype)
-        self._called, self._names = _Called(self.module), forward_arguments(self.module)
-        self._constants = Constants() if mode is Mode.CONSTANTS else None
-        self._by_feature = mode is Mode.CONSTANTS and is_smaller_sparse(data.x)
+        self.model, self.way, self.given = model, way, given
+        self._settings, self._data, self._device = dict(settings), data, device
+        self._rates = dict(rates)  # of dropout
+        self._constants = Constants() if way.mode is Mode.CONSTANTS else None
+        self._by_feature = way.mode is Mode.CONSTANTS and is_smaller_sparse(data.x)
+        if way.mode is not Mode.SEQUENTIAL:
+            self._use(self._build(0, self._streams(0)))
+            self._called = _Called(self.module)
 
-    @property
-    def num_parameters(self) -> int:
-        """Number of learned values."""
-        return sum(value.numel() for value in self.module.parameters() if value.requires_grad)
+    def _use(self, module: nn.Module) -> None:
+        self.module, self._names = module.to(self._device), forward_arguments(module)
+        self.call = f"forward of {type(module).__name__}"  # for messages
+
+    def _streams(self, seed: int) -> Streams | None:
+        return Streams(seed) if self.way.draws else None
+
+    def _build(self, seed: int, streams: Streams | None) -> nn.Module:
+        """The module of a seed, on the CPU."""
+        with nullcontext() if streams is None else streams.used():
+            module = seeded_module(self.model, self._data, self._settings, seed, **self._rates)
+        return module.to(self._data.x.dtype)
 
     def initial(self, seed: int) -> State:
-        module = seeded_module(self.model, self._data, self._settings, seed, **self._rates).to(self._data.x.dtype)
-        learned = {name: value.detach() for name, value in module.named_parameters() if value.requires_grad}
-        frozen = {name: value.detach() for name, value in module.named_parameters() if not value.requires_grad}
-        return State(learned, frozen | {name: value.detach() for name, value in module.named_buffers()})
+        return _state_of(self._build(seed, self._streams(seed)))
 
     def is_by_feature(self, shape: Sequence[int]) -> bool:
         return self._by_feature and len(shape) == 2 and shape[1] == self._data.num_features
@@ -78,19 +100,15 @@ class OwnProgram(Program):
         self, state: State, own: dict[str, Tensor], part: Part, training: bool, scores: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
         self._called.train(training)
-        inputs = _inputs(self._names, part)
+        inputs = self.given.of(part, self._names)
 
         def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], key: Tensor) -> Any:
             values = {f"module.{name}": value for name, value in (parameters | buffers).items()}
-            with keyed(key), keyed_functions():
+            with unchanged_settings(self.call), keyed(key), keyed_functions():
                 out, after = computed(functional_call(self._called, values, inputs))
             self._check_output(out, part)
             return out, {name: after[name] for name in buffers}
 
-        if self.mode is Mode.SEQUENTIAL:
-            parameters, buffers = ({name: value[0].clone() for name, value in each.items()} for each in state)
-            out, after = one(parameters, buffers, own["key"][0])
-            return out.unsqueeze(0), {name: value.unsqueeze(0) for name, value in after.items()}
         # Copies, because a module may change its buffers in place.
         arguments = (state.parameters, {name: value.clone() for name, value in state.buffers.items()}, own["key"])
         if self._constants is None:
@@ -100,15 +118,14 @@ class OwnProgram(Program):
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         # A program of its own is tried: this one, and what its module remembers, stays as it is.
-        tried = OwnProgram(self.model, self._settings, self._data, parts[0].x.device, self._rates, self.mode)
+        tried = OwnProgram(self.model, self._settings, self._data, self._device, self._rates, self.given, self.way)
         tried._try(state, own, parts)
-        before = tried._remembered()
         try:
             with _errors_where_waiting(parts[0].x.device):
                 tried._try(state, own, parts)
         except RuntimeError as error:
             return str(error)
-        return "" if tried._remembered() == before else "its attributes change from step to step"
+        return ""
 
     def _try(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> None:
         """One training step without an update, and one evaluation, on each part."""
@@ -119,14 +136,9 @@ class OwnProgram(Program):
             with torch.no_grad():
                 self(State(leaves, state.buffers), own, part, training=False)
 
-    def _remembered(self) -> dict[tuple[str, str], Any]:
-        """The attributes of all modules: numbers and text, all else by identity."""
-        return {
-            (path, name): value if isinstance(value, (int, float, str)) else id(value)
-            for path, module in self.module.named_modules()
-            for name, value in vars(module).items()
-            if name not in ("training", "_parameters", "_buffers", "_modules")
-        }
+    def contents(self) -> Contents:
+        """What a run has besides its parameters and buffers."""
+        return {}
 
     def remembers_replicas(self) -> str:
         """Which tensors of the last step the module has kept that have one value per replica; empty if none."""
@@ -138,12 +150,130 @@ class OwnProgram(Program):
         ]
         return f"it keeps {', '.join(names)} from step to step" if names else ""
 
+    def check_given(self) -> None:
+        """Raises an error if the module has changed what it was called with."""
+        self.given.check(type(self.module).__name__)
+
     def _check_output(self, out: Any, part: Part) -> None:
-        expected, kind = [part.graph.num_nodes, self._data.num_classes], type(self.module).__name__
+        expected = [part.graph.num_nodes, self._data.num_classes]
         if not isinstance(out, Tensor):
-            raise TypeError(f"forward of {kind} must return a tensor of shape {expected}, got {type(out).__name__}")
+            raise TypeError(f"{self.call} must return a tensor of shape {expected}, got {type(out).__name__}")
         if list(out.shape) != expected:
-            raise ValueError(f"forward of {kind} must return shape {expected}, nodes by classes, got {list(out.shape)}")
+            raise ValueError(f"{self.call} must return shape {expected}, nodes by classes, got {list(out.shape)}")
+
+
+class PlainLoop(OwnProgram):
+    """One run of a custom model with a module of its own, which remembers what it does in a loop that trains it alone.
+
+    Each epoch calls `forward` once per step in training, and once in evaluation, whose logits of the best epoch also
+    give the test score. Only for data of several graphs is the module of the best epoch copied, and the copy called
+    with those of the test.
+    """
+
+    evaluation_changes = True
+
+    @property
+    def resumable(self) -> bool:  # type: ignore[override]
+        return not self.way.remembers
+
+    def initial(self, seed: int) -> State:
+        self._random = self._streams(seed)
+        self._use(self._build(seed, self._random))
+        self.learned: dict[str, Tensor] = {
+            name: value for name, value in self.module.named_parameters() if value.requires_grad
+        }
+        self._loaded = False
+        self._best: Tensor | nn.Module | None = None  # logits of the test, or the module that computes them
+        return _state_of(self.module)
+
+    @torch.no_grad()
+    def _load(self, state: State) -> None:
+        """Sets the parameters that the optimizer has changed, and at first the buffers, those of a checkpoint."""
+        for name, parameter in self.learned.items():
+            parameter.copy_(state.parameters[name][0])
+        values = {} if self._loaded else _values(self.module)
+        for name in values.keys() & state.buffers.keys():
+            values[name].copy_(state.buffers[name][0])
+        self._loaded = True
+
+    def __call__(
+        self, state: State, own: dict[str, Tensor], part: Part, training: bool, scores: bool = False
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        self._load(state)
+        self.module.train(training)
+        inputs = self.given.of(part, self._names)
+        if training:
+            for parameter in self.learned.values():
+                parameter.grad = None
+        with self._surrounded(), keyed(own["key"][0]), keyed_functions(generators=True):
+            out = computed(self.module(*inputs))
+        self._check_output(out, part)
+        for name, parameter in self.learned.items():  # which the module may have changed
+            state.parameters[name].detach()[0].copy_(parameter.detach())
+        values = _values(self.module)
+        for name, value in state.buffers.items():
+            if values[name].shape != value.shape[1:]:
+                shapes = f"{list(value.shape[1:])}, got {list(values[name].shape)}"
+                raise ValueError(f"{self.call} must keep the shape of {name}, {shapes}")
+        return out.unsqueeze(0), {name: values[name].detach().unsqueeze(0) for name in state.buffers}
+
+    @contextmanager
+    def _surrounded(self) -> Iterator[None]:
+        with unchanged_settings(self.call), nullcontext() if self._random is None else self._random.used():
+            yield
+
+    def gradients(self, loss: Tensor, leaves: dict[str, Tensor]) -> list[Tensor | None]:
+        with self._surrounded(), NoRandomFunctions():
+            backward(loss)
+        grads = (parameter.grad for parameter in self.learned.values())
+        return [None if grad is None else grad.unsqueeze(0) for grad in grads]
+
+    def keep(self, better: Tensor, logits: Tensor, task: Task) -> None:
+        if not bool(better[0]):
+            return
+        if task.test.x is task.val.x and task.test.graph is task.val.graph:
+            self._best = logits.clone()
+        else:
+            self._best = self._copied()
+
+    def _copied(self) -> nn.Module:
+        try:
+            return copy.deepcopy(self.module)
+        except Exception as error:  # whatever an attribute raises that cannot be copied
+            raise ValueError(
+                f"{self.call} remembers what cannot be copied, for a test on other graphs: {error}"
+            ) from error
+
+    def test(self, state: State, own: dict[str, Tensor], task: Task) -> Tensor:
+        if isinstance(self._best, Tensor):
+            return self._best
+        if self._best is None:  # after a checkpoint
+            self._loaded = False
+        else:
+            self._use(self._best)
+            self.learned = {name: _values(self.module)[name] for name in self.learned}
+        return super().test(state, own, task)
+
+    def contents(self) -> Contents:
+        drawn: Contents = {} if self._random is None else {RANDOM: ("text", self._random.state)}
+        return contents(self.module) | drawn
+
+    def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
+        return "it trains one run at a time"
+
+
+def _values(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _state_of(module: nn.Module) -> State:
+    """The learned parameters of a module; frozen ones and buffers."""
+    learned = {name for name, value in module.named_parameters() if value.requires_grad}
+    values = {name: value.detach() for name, value in _values(module).items()}
+    return State(
+        {name: value for name, value in values.items() if name in learned},
+        {name: value for name, value in values.items() if name not in learned},
+    )
 
 
 class _Called(nn.Module):
@@ -155,15 +285,7 @@ class _Called(nn.Module):
 
     def forward(self, *inputs: Any) -> tuple[Any, dict[str, Tensor]]:
         out = self.module(*inputs)
-        return out, {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
-
-
-def _inputs(names: tuple[str, ...], part: Part) -> tuple[Any, ...]:
-    """The arguments of `forward`: the same tensors at every step."""
-    if names == ("graph",):
-        return (part.x, part.graph)
-    edge_index, weight = _edges(part.graph)
-    return (part.x, edge_index, weight) if "edge_weight" in names and weight is not None else (part.x, edge_index)
+        return out, _values(self.module)
 
 
 @contextmanager
@@ -178,67 +300,3 @@ def _errors_where_waiting(device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
-
-
-@per_graph
-def _edges(graph: Graph) -> tuple[Tensor, Tensor | None]:
-    return graph.edge_index, graph.weight
-
-
-# --- whether a model can be batched -----------------------------------------------------------------------------------
-
-
-def choose_mode(make: Callable[[Mode], OwnProgram], part: Part, name: str) -> Mode:
-    """The first mode in which two replicas have the results that each has alone; why not a faster one is logged once.
-
-    `make` returns a new program. An error that a replica has alone is the model's own, and is raised.
-    """
-    alone = [_trial(make(Mode.SEQUENTIAL), [seed], part) for seed in range(2)]
-    expected = [torch.cat(values) for values in zip(*alone, strict=True)]
-    reason = ""
-    for mode in (Mode.CONSTANTS, Mode.BATCHED):
-        try:
-            program = make(mode)
-            different = _difference(_trial(program, [0, 1], part), expected) or program.remembers_replicas()
-        except Exception as error:  # whatever a module raises under `vmap`
-            different = f"{type(error).__name__}: {error}"
-        if not different:
-            return mode
-        LOGGER.debug("%s does not run as %s: %s", name, mode.value, different)
-        reason = different
-    log_once(f"{name} trains one run at a time, because it cannot be batched: {shorten(reason)}")
-    return Mode.SEQUENTIAL
-
-
-def _trial(program: OwnProgram, seeds: Sequence[int], part: Part) -> list[Tensor]:
-    """Two training steps without updates, then an evaluation: logits, gradients and buffers, `[R, …]` each."""
-    device, initial, results = part.y.device, [program.initial(seed) for seed in seeds], []
-    parameters, buffers = (
-        {name: torch.stack([each[kind][name] for each in initial]).to(device) for name in initial[0][kind]}
-        for kind in range(2)
-    )
-    for step in range(3):
-        training = step < 2
-        leaves = {name: value.detach().requires_grad_(training) for name, value in parameters.items()}
-        own = {"key": torch.tensor([1000 * seed + step + 1 for seed in seeds], device=device)}
-        out, after = program(State(leaves, buffers), own, part, training)
-        results.append(out.detach())
-        if training:
-            weight = torch.linspace(-1, 1, out[0].numel(), dtype=out.dtype, device=device).view(out.shape[1:])
-            grads = torch.autograd.grad((out * weight).sum(), list(leaves.values()), allow_unused=True)
-            # Together, because some gradients are 0 but for rounding, such as that of a bias before batch norm.
-            used = [grad.flatten(1) for grad in grads if grad is not None]
-            results += [torch.cat(used, 1)] if used else []
-            buffers = {name: value.detach() for name, value in after.items()}
-    return results + list(buffers.values())
-
-
-def _difference(given: list[Tensor], expected: list[Tensor]) -> str:
-    """What differs by more than rounding; empty if nothing does."""
-    for value, other in zip(given, expected, strict=True):
-        if value.shape != other.shape:
-            return "a replica has other shapes among several than alone"
-        tolerance = TOLERANCE.get(other.dtype, 0.0) * (1 + float(other.abs().max()) if other.numel() else 1.0)
-        if not torch.allclose(value.double(), other.double(), rtol=0, atol=tolerance, equal_nan=True):
-            return "a replica has other results among several than alone"
-    return ""

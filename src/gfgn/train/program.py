@@ -13,7 +13,7 @@ from gfgn.data.dataset import Dataset
 from gfgn.nn.registry import Model
 from gfgn.ops.random import keyed
 from gfgn.ops.seeded import seeded
-from gfgn.train.task import Part
+from gfgn.train.task import Part, Task
 
 
 def seeded_module(
@@ -43,7 +43,15 @@ def is_running(name: str) -> bool:
 
 
 class Program:
-    """A model with its own parameters `settings`, vectorized over replicas; `data` has its sizes."""
+    """A model with its own parameters `settings`, vectorized over replicas; `data` has its sizes.
+
+    Attributes:
+        resumable: Whether parameters and buffers are all that a checkpoint must hold.
+        evaluation_changes: Whether buffers may change in evaluation, too.
+    """
+
+    resumable = True
+    evaluation_changes = False
 
     def __init__(self, model: Model, settings: dict[str, Any], data: Dataset, device: torch.device) -> None:
         self.model = model
@@ -107,6 +115,18 @@ class Program:
             return (out[0], out[1][0]) if scores else out
 
         return torch.vmap(one)(state.parameters | buffers, own), buffers
+
+    def gradients(self, loss: Tensor, leaves: dict[str, Tensor]) -> list[Tensor | None]:
+        """The gradient of the parameters that the last call in training got, `None` for those it has not used."""
+        return list(torch.autograd.grad(loss, list(leaves.values()), allow_unused=True))
+
+    def keep(self, better: Tensor, logits: Tensor, task: Task) -> None:
+        """Called after each validation, with which replicas have their best epoch now."""
+
+    def test(self, state: State, own: dict[str, Tensor], task: Task) -> Tensor:
+        """The logits of the test nodes at the best epoch, whose values `state` has."""
+        logits: Tensor = self(state, own, task.test, training=False)[0]
+        return logits
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         """Why steps on these parts cannot be captured as CUDA graphs; empty if they can."""

@@ -18,12 +18,14 @@ from gfgn.nn.registry import HIDDEN, Model
 from gfgn.train.batch import Batch
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.config import TrainConfig
-from gfgn.train.own import Mode, OwnProgram, choose_mode
+from gfgn.train.given import Given
+from gfgn.train.own import Mode, OwnProgram, PlainLoop, Way
 from gfgn.train.program import Program
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run
 from gfgn.train.settings import SMALL, edge_values, fitting_threads, num_threads
 from gfgn.train.task import Task, make_task, with_features
+from gfgn.train.trial import choose_way
 
 EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}  # for finished replicas: a check waits for the GPU
 # Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again.
@@ -68,8 +70,10 @@ class Trainer:
     def __post_init__(self) -> None:
         self.device = self.data.y.device
         self.seconds = [0.0] * len(self.replicas)
-        self._modes: dict[Any, Mode] = {}  # of a model of the user's own, by its options
+        self._ways: dict[Any, Way] = {}  # of a model of the user's own, by its options
         self._data: dict[str, Dataset] = {}  # by the option `features`
+        self._tasks: dict[Any, Task] = {}
+        self._given = Given()
 
     def train(self, rungs: list[int], prune: Prune | None) -> None:
         """Trains all replicas; with `prune`, batches wait for each other at every rung."""
@@ -100,12 +104,23 @@ class Trainer:
 
     def _group(self, indices: list[int]) -> Group:
         splits, first = sorted({self.replicas[index].split for index in indices}), self.replicas[indices[0]]
-        task = make_task(self._prepared(first), splits, self.config.graphs_per_step)
+        task = self._task(first, splits)
         return Group(self._program(first, task), task, splits, indices)
+
+    def _task(self, replica: Replica, splits: list[int]) -> Task:
+        key = self._features(replica), *splits
+        if key in self._tasks:
+            return self._tasks[key]
+        task = make_task(self._prepared(replica), splits, self.config.graphs_per_step)
+        # One for all threads, so that what custom modules are called with is copied once.
+        return self._tasks.setdefault(key, task) if self.model.own else task
+
+    def _features(self, replica: Replica) -> str:
+        return str(self.model.applied(replica.options).get("features", "given"))
 
     def _prepared(self, replica: Replica) -> Dataset:
         """The dataset with the features that the options of a replica ask for."""
-        features = self.model.applied(replica.options).get("features", "given")
+        features = self._features(replica)
         if features not in self._data:
             self._data[features] = with_features(self.data, features)
         return self._data[features]
@@ -119,10 +134,15 @@ class Trainer:
         settings = self.model.settings(self.name, replica.options, {"num_nodes": self.data.num_nodes})
         if not self.model.own:
             return Program(self.model, settings, self.data, self.device)
-        make = partial(OwnProgram, self.model, settings, self.data, self.device, self._rates(replica))
-        if replica.options not in self._modes:
-            self._modes[replica.options] = choose_mode(make, task.steps[0], self.name)
-        return make(self._modes[replica.options])
+        given = (self.model, settings, self.data, self.device, self._rates(replica), self._given)
+
+        def make(way: Way) -> OwnProgram:
+            return (PlainLoop if way.mode is Mode.SEQUENTIAL else OwnProgram)(*given, way)
+
+        if replica.options not in self._ways:
+            seeds = [each.seed for each in self.replicas if each.options == replica.options]
+            self._ways[replica.options] = choose_way(make, task, self.name, seeds)
+        return make(self._ways[replica.options])
 
     def _batch(self, group: Group, indices: Sequence[int]) -> Batch:
         replicas = [self.replicas[index] for index in indices]
@@ -187,8 +207,7 @@ class Trainer:
     def _is_sequential(self, group: list[int]) -> bool:
         if not self.model.own:
             return False
-        program = self._group(group).program
-        return isinstance(program, OwnProgram) and program.mode is Mode.SEQUENTIAL
+        return isinstance(self._group(group).program, PlainLoop)
 
     def _train_subset(self, group: list[int], indices: list[int]) -> None:
         """Trains some replicas of a group, with their own program."""
@@ -199,7 +218,7 @@ class Trainer:
 
     def _size(self, group: Group) -> int:
         """Number of replicas to train at a time."""
-        if isinstance(group.program, OwnProgram) and group.program.mode is Mode.SEQUENTIAL:
+        if isinstance(group.program, PlainLoop):
             return 1
         return self.batch_size or self._fitting(group)
 
@@ -252,7 +271,7 @@ class Trainer:
                 self._remove(batch, indices, alive)
             with self.progress.lock:
                 self.progress.report(batch.epoch, batch.scores)
-                if self.checkpoint is not None:
+                if self.checkpoint is not None and (batch.program.resumable or not indices):
                     self.checkpoint.save(batch, indices, self.progress.runs)
 
     def _remove(self, batch: Batch, indices: list[int], kept: Sequence[bool], dropped: bool = False) -> None:
@@ -273,6 +292,8 @@ class Trainer:
         tests = [math.nan] * count if dropped else batch.test_scores()
         gates = batch.gates() if self.gates and not dropped else [None] * count
         states = batch.states() if self.keep_state else [None] * count
+        if isinstance(batch.program, OwnProgram):
+            batch.program.check_given()
         scores, best, histories = batch.scores(), batch.tensors["best_epoch"].tolist(), batch.histories()
         seconds = (time.perf_counter() - start) / count
         runs = []
