@@ -383,6 +383,19 @@ class Remembering(Linear):
         return out
 
 
+class Anchored(Linear):
+    """Stays near its first weights, which it keeps at the first step."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels)
+        self.first: Tensor | None = None
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        if self.first is None:
+            self.first = self.lin.weight.detach().clone()
+        return super().forward(x, edge_index) + x @ self.first.t()
+
+
 class Clipping(Linear):
     """Keeps its weights small, in place."""
 
@@ -434,7 +447,7 @@ class Freezing(Linear):
 
 
 REMEMBERING = [Schedule, LateSchedule, Generating, Closed, Running, Remembering, Freezing]
-REMEMBERING += [Clipping, ClippingInPlace, Chance, Generators]
+REMEMBERING += [Anchored, Clipping, ClippingInPlace, Chance, Generators]
 
 
 @pytest.mark.parametrize("factory", REMEMBERING)
@@ -573,10 +586,13 @@ def test_random_numbers_in_the_backward_pass_are_refused(double: Dataset) -> Non
 # --- what remembers, in the engine's other ways -----------------------------------------------------------------------
 
 
-def test_a_run_that_remembers_starts_again_after_an_interruption(double: Dataset, tmp_path: Path) -> None:
+@pytest.mark.parametrize("factory", [Schedule, Anchored])
+def test_a_run_that_remembers_starts_again_after_an_interruption(
+    double: Dataset, tmp_path: Path, factory: type[nn.Module]
+) -> None:
     replicas = [Replica(split=seed % 2, seed=seed, lr=0.1, dropout=0.0) for seed in range(3)]
     settings: dict[str, Any] = {"max_epochs": EPOCHS, "patience": PATIENCE}
-    whole = train_replicas(Schedule, double, replicas, **settings)
+    whole = train_replicas(factory, double, replicas, **settings)
     saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 1}
 
     def interrupt(status: Status) -> None:
@@ -584,8 +600,8 @@ def test_a_run_that_remembers_starts_again_after_an_interruption(double: Dataset
             raise KeyboardInterrupt
 
     with num_threads(1), pytest.raises(KeyboardInterrupt):
-        train_replicas(Schedule, double, replicas, **settings, **saves, status=interrupt)
-    assert list(map(facts, train_replicas(Schedule, double, replicas, **settings, **saves))) == list(map(facts, whole))
+        train_replicas(factory, double, replicas, **settings, **saves, status=interrupt)
+    assert list(map(facts, train_replicas(factory, double, replicas, **settings, **saves))) == list(map(facts, whole))
 
 
 def test_rungs_do_not_mix_runs(double: Dataset) -> None:

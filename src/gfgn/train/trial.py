@@ -41,8 +41,8 @@ def choose_way(make: Make, task: Task, name: str, seeds: Sequence[int]) -> Way:
     `make` returns a new program. An error that a run has alone is the model's own, and is raised. A model whose runs
     could not be independent even in plain loops is refused.
     """
-    before, state = Way(Mode.SEQUENTIAL), global_state()
-    first, trial = _alone(make, before, 0, task)
+    state, way = global_state(), Way(Mode.SEQUENTIAL)
+    first, trial = _alone(make, way, 0, task)
     way = Way(Mode.SEQUENTIAL, draws=global_state() != state)
     if way.draws:
         first, trial = _alone(make, way, 0, task)
@@ -68,7 +68,7 @@ def choose_way(make: Make, task: Task, name: str, seeds: Sequence[int]) -> Way:
         LOGGER.debug("%s does not run as %s: %s", name, mode.value, different)
         reason = different
     log_once(f"{name} trains one run at a time, because it cannot be batched: {shorten(reason)}")
-    return Way(Mode.SEQUENTIAL, way.draws, remembers=bool(changes))
+    return Way(Mode.SEQUENTIAL, way.draws, remembers=bool(changes) or trial.held[0] != trial.held[-1])
 
 
 def _changes(program: PlainLoop, trial: Trial) -> str:
