@@ -24,7 +24,7 @@ from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 from gfgn.ops.index import MAX_KERNEL_EDGES, Indexed, index_edges
 from gfgn.ops.registration import is_plain
 from gfgn.ops.remember import Remembered, can_be_remembered
-from gfgn.ops.torch_internals import coo_entries, outside_of_all_transforms, parse_to
+from gfgn.ops.torch_internals import coo_entries, is_wrapped, outside_of_all_transforms, parse_to
 
 if TYPE_CHECKING:
     import networkx
@@ -622,7 +622,7 @@ def _inverse_and_root(degree: Tensor) -> tuple[Tensor, Tensor]:
 
 def _check_degrees(degree: Tensor, weighted: bool) -> None:
     """Raises an error where a degree, or its inverse, is too large for its dtype."""
-    if not (weighted or degree.dtype == torch.float16) or torch.compiler.is_compiling():
+    if not (weighted or degree.dtype == torch.float16) or torch.compiler.is_compiling() or is_wrapped(degree):
         return
     given = degree.detach()
     bad = given.isinf() | (given.reciprocal().isinf() & (given > 0))
@@ -701,7 +701,7 @@ def _check_weight(weight: Tensor, edges: Tensor, read: bool = True) -> Tensor:
         raise ValueError(f"edge_weight must have shape [{edges.size(1)}], one per edge, got {list(weight.shape)}")
     if not weight.is_floating_point():
         weight = weight.to(torch.get_default_dtype())
-    if read and not torch.compiler.is_compiling():
+    if read and not torch.compiler.is_compiling() and not is_wrapped(weight):
         low, high = torch.stack(weight.detach().aminmax()).tolist() if weight.numel() else (0, 0)
         if not (low >= 0 and high < math.inf):  # a NaN too
             edge = int(torch.nonzero(~(weight >= 0) | weight.isinf())[0])
