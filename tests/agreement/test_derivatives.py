@@ -134,6 +134,21 @@ def test_the_mixed_derivative_is_finite_without_incoming_edges(level: str) -> No
 
 
 @every_module
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_second_derivatives_in_half_precision(name: str, dtype: torch.dtype) -> None:
+    (x, edges, _), (module, parameters) = data(), make(name)
+
+    def twice(dtype: torch.dtype) -> Tensor:
+        values = {key: value.detach().to(dtype) for key, value in parameters.items()}
+        leaf = x.detach().to(dtype).requires_grad_()
+        (first,) = grad(module(values, leaf, edges).float().square().sum(), leaf, create_graph=True)
+        return grad(first.float().square().sum(), leaf)[0].double()
+
+    expected = twice(torch.float64)
+    assert_close(twice(dtype), expected, rtol=0.1, atol=0.1 * float(expected.abs().max()))
+
+
+@every_module
 def test_torch_func_agrees_with_autograd_for_features(name: str) -> None:
     (x, edges, _), (module, parameters) = data(), make(name)
     parameters = {key: value.detach() for key, value in parameters.items()}
