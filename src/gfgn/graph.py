@@ -201,7 +201,8 @@ class Graph:
     def from_sparse(adjacency: Tensor, **options: Any) -> Graph:
         """Builds the graph from a square sparse CSR, CSC or COO tensor `A`, where `A[i, j]` is the edge from `j` to
         `i`: rows are targets, as in the paper and in PyG's `adj_t`. Every stored entry is an edge, its value is the
-        weight. `options` are those of `from_edge_index`."""
+        weight; repeated entries of a COO tensor with a gradient are merged. `options` are those of
+        `from_edge_index`."""
         if adjacency.dim() != 2 or adjacency.size(0) != adjacency.size(1):
             raise ValueError(f"adjacency must be a square matrix, got shape {tuple(adjacency.shape)}")
         if adjacency.layout not in SPARSE_LAYOUTS:

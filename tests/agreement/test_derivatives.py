@@ -94,6 +94,22 @@ def test_first_and_second_derivatives_of_modules(name: str, seed: int) -> None:
     assert gradgradcheck(lambda x: module(parameters, x, unweighted), x, fast_mode=True)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_the_values_of_a_sparse_matrix_are_weights_with_gradients(level: str, layout: torch.layout) -> None:
+    (x, edges, weight), conv = data(), GFGNConv(WIDTH, 2, level).double()
+
+    def on_matrix(weight: Tensor, size: tuple[int, int], x: Any) -> Tensor:
+        matrix = torch.sparse_coo_tensor(edges.flip(0), weight, size)  # with repeated entries
+        out: Tensor = conv(x, matrix if layout == torch.sparse_coo else matrix.to_sparse_csr())
+        return out
+
+    (expected,) = grad(conv(x, edges, weight).sin().sum(), weight)
+    assert_close(grad(on_matrix(weight, (NODES, NODES), x).sin().sum(), weight)[0], expected)
+    (expected,) = grad(conv((x, x[1:]), edges, weight).sin().sum(), weight)
+    assert_close(grad(on_matrix(weight, (NODES - 1, NODES), (x, x[1:])).sin().sum(), weight)[0], expected)
+
+
 @every_module
 def test_second_derivatives_with_frozen_parameters_or_features(name: str) -> None:
     (x, edges, _), (module, parameters) = data(), make(name)

@@ -140,7 +140,11 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dtyp
 
 
 def coo_entries(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices and values of a sparse COO tensor as they are stored: repeated entries are not merged."""
+    """Indices and values of a sparse COO tensor as they are stored: repeated entries are not merged, unless a gradient
+    is to reach the values, which only merged ones pass on."""
+    if x.requires_grad:
+        x = x.coalesce()
+        return x.indices(), x.values()
     return x._indices(), x._values()
 
 
