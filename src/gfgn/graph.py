@@ -24,7 +24,7 @@ from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 from gfgn.ops.index import MAX_KERNEL_EDGES, Indexed, index_edges
 from gfgn.ops.registration import is_plain
 from gfgn.ops.remember import Remembered, can_be_remembered
-from gfgn.ops.torch_internals import coo_entries, outside_of_all_transforms, parse_to
+from gfgn.ops.torch_internals import coo_entries, is_wrapped, outside_of_all_transforms, parse_to
 
 if TYPE_CHECKING:
     import networkx
@@ -219,7 +219,8 @@ class Graph:
     def from_sparse(adjacency: Tensor, **options: Any) -> Graph:
         """Builds the graph from a square sparse CSR, CSC or COO tensor `A`, where `A[i, j]` is the edge from `j` to
         `i`: rows are targets, as in the paper and in PyG's `adj_t`. Every stored entry is an edge, its value is the
-        weight. `options` are those of `from_edge_index`."""
+        weight; repeated entries of a COO tensor with a gradient are merged. `options` are those of
+        `from_edge_index`."""
         if adjacency.dim() != 2 or adjacency.size(0) != adjacency.size(1):
             raise ValueError(f"adjacency must be a square matrix, got shape {tuple(adjacency.shape)}")
         if adjacency.layout not in SPARSE_LAYOUTS:
@@ -707,7 +708,7 @@ def _inverse_and_root(degree: Tensor) -> tuple[Tensor, Tensor]:
 
 def _check_degrees(degree: Tensor, weighted: bool) -> None:
     """Raises an error where a degree, or its inverse, is too large for its dtype."""
-    if not (weighted or degree.dtype == torch.float16) or torch.compiler.is_compiling():
+    if not (weighted or degree.dtype == torch.float16) or torch.compiler.is_compiling() or is_wrapped(degree):
         return
     given = degree.detach()
     bad = given.isinf() | (given.reciprocal().isinf() & (given > 0))
@@ -788,7 +789,7 @@ def _check_weight(weight: Tensor, edges: Tensor, read: bool = True) -> Tensor:
         weight = weight.to(torch.get_default_dtype())
     if weight.dtype in (torch.float16, torch.bfloat16):
         weight = weight.float()  # sums of 16 bits are far off
-    if read and not torch.compiler.is_compiling():
+    if read and not torch.compiler.is_compiling() and not is_wrapped(weight):
         low, high = torch.stack(weight.detach().aminmax()).tolist() if weight.numel() else (0, 0)
         if not (low >= 0 and high < math.inf):  # a NaN too
             edge = int(torch.nonzero(~(weight >= 0) | weight.isinf())[0])

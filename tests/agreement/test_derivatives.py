@@ -1,4 +1,5 @@
-"""First and second derivatives of layers and operators, on graphs in which some nodes have no edges."""
+"""First and second derivatives of layers and operators, by autograd and by `torch.func`, on graphs in which some nodes
+have no edges."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.autograd import forward_ad, grad, gradcheck, gradgradcheck
+from torch.autograd.functional import hessian, jacobian
+from torch.testing import assert_close
 
 from gfgn import GFGN, GFGNConv, Graph, ops
 from gfgn.nn.plus import GFGNPlusConv
@@ -91,6 +94,22 @@ def test_first_and_second_derivatives_of_modules(name: str, seed: int) -> None:
     assert gradgradcheck(lambda x: module(parameters, x, unweighted), x, fast_mode=True)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_the_values_of_a_sparse_matrix_are_weights_with_gradients(level: str, layout: torch.layout) -> None:
+    (x, edges, weight), conv = data(), GFGNConv(WIDTH, 2, level).double()
+
+    def on_matrix(weight: Tensor, size: tuple[int, int], x: Any) -> Tensor:
+        matrix = torch.sparse_coo_tensor(edges.flip(0), weight, size)  # with repeated entries
+        out: Tensor = conv(x, matrix if layout == torch.sparse_coo else matrix.to_sparse_csr())
+        return out
+
+    (expected,) = grad(conv(x, edges, weight).sin().sum(), weight)
+    assert_close(grad(on_matrix(weight, (NODES, NODES), x).sin().sum(), weight)[0], expected)
+    (expected,) = grad(conv((x, x[1:]), edges, weight).sin().sum(), weight)
+    assert_close(grad(on_matrix(weight, (NODES - 1, NODES), (x, x[1:])).sin().sum(), weight)[0], expected)
+
+
 @every_module
 def test_second_derivatives_with_frozen_parameters_or_features(name: str) -> None:
     (x, edges, _), (module, parameters) = data(), make(name)
@@ -128,3 +147,82 @@ def test_the_mixed_derivative_is_finite_without_incoming_edges(level: str) -> No
     (mixed,) = grad(first[0], x)
     assert mixed.isfinite().all()
     assert mixed.any()
+
+
+@every_module
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_second_derivatives_in_half_precision(name: str, dtype: torch.dtype) -> None:
+    (x, edges, _), (module, parameters) = data(), make(name)
+
+    def twice(dtype: torch.dtype) -> Tensor:
+        values = {key: value.detach().to(dtype) for key, value in parameters.items()}
+        leaf = x.detach().to(dtype).requires_grad_()
+        (first,) = grad(module(values, leaf, edges).float().square().sum(), leaf, create_graph=True)
+        return grad(first.float().square().sum(), leaf)[0].double()
+
+    expected = twice(torch.float64)
+    assert_close(twice(dtype), expected, rtol=0.1, atol=0.1 * float(expected.abs().max()))
+
+
+@every_module
+def test_torch_func_agrees_with_autograd_for_features(name: str) -> None:
+    (x, edges, _), (module, parameters) = data(), make(name)
+    parameters = {key: value.detach() for key, value in parameters.items()}
+
+    def layer(x: Tensor) -> Tensor:
+        return module(parameters, x, edges)
+
+    def loss(x: Tensor) -> Tensor:
+        return layer(x).sin().sum()
+
+    (expected,), x = grad(loss(x), x), x.detach()
+    assert_close(torch.func.grad(loss)(x), expected)
+    whole = jacobian(layer, x)
+    assert_close(torch.func.jacrev(layer)(x), whole)
+    assert_close(torch.func.jacfwd(layer)(x), whole)
+    assert_close(torch.func.hessian(loss)(x), hessian(loss, x))
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(layer(forward_ad.make_dual(x, expected))).tangent
+    assert_close(tangent, torch.einsum("ncmd,md->nc", whole, expected))
+
+    several = torch.stack([x, 2 * x])
+    each = torch.stack([expected, grad(loss(leaf := (2 * x).requires_grad_()), leaf)[0]])
+    assert_close(torch.vmap(torch.func.grad(loss))(several), each)
+    assert_close(torch.func.grad(lambda xs: torch.vmap(layer)(xs).sin().sum())(several), each)
+
+
+@every_module
+def test_torch_func_agrees_with_autograd_for_parameters_and_weights(name: str) -> None:
+    (x, edges, weight), (module, parameters) = data(), make(name)
+
+    def loss(parameters: dict[str, Tensor], weight: Tensor, x: Tensor) -> Tensor:
+        return module(parameters, x, edges, weight).sin().sum()
+
+    *of_parameters, of_weight = grad(loss(parameters, weight, x), [*parameters.values(), weight])
+    given = {key: value.detach() for key, value in parameters.items()}, weight.detach(), x.detach()
+    by_name, by_weight = torch.func.grad(loss, argnums=(0, 1))(*given)
+    assert_close(list(by_name.values()), of_parameters)
+    assert_close(by_weight, of_weight)
+    forward = torch.func.jacfwd(loss, argnums=1)(*given)
+    assert_close(forward, of_weight)
+
+    several = torch.stack([x.detach(), 2 * x.detach()])  # as for gradients per sample
+    per_sample = torch.vmap(torch.func.grad(loss), in_dims=(None, None, 0))(*given[:2], several)
+    assert_close([value[0] for value in per_sample.values()], of_parameters)
+    weights = torch.stack([weight.detach(), 2 * weight.detach()])
+    assert_close(torch.vmap(loss, in_dims=(None, 0, None))(given[0], weights, given[2])[0], loss(parameters, weight, x))
+    of_weights = torch.vmap(torch.func.grad(loss, argnums=1), in_dims=(None, 0, None))(given[0], weights, given[2])
+    assert_close(of_weights[0], of_weight)
+
+
+def test_what_torch_func_cannot_differentiate_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GFGN_BACKEND", raising=False)
+    x, edges, _ = data()
+    graph, x = Graph.from_edge_index(edges, NODES, dtype=torch.float64), x.detach()
+    fused = [name for name, backend in ops.backends().items() if backend.available and name != "reference"]
+    for backend in fused:
+        with pytest.raises(RuntimeError, match=f"backend='{backend}' cannot run: (only the reference can|it has no)"):
+            torch.func.grad(lambda x, backend=backend: ops.propagate(x, graph, backend).sum())(x)
+    for transform in (torch.func.grad, torch.func.jacfwd):
+        with pytest.raises(NotImplementedError, match=r"standardize has no derivative by torch\.func"):
+            transform(lambda x: ops.standardize(x)[0].sum())(x)

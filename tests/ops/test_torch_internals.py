@@ -28,6 +28,9 @@ NAMES = {
     "has_transforms": "torch._C._functorch.peek_interpreter_stack",
     "only_vmap_level": "torch._C._functorch.get_interpreter_stack",
     "only_vmap_level, the kind of a transform": "torch._C._functorch.TransformType.Vmap",
+    "has_derivatives, in forward mode": "torch.autograd.forward_ad._current_level",
+    "has_derivatives, in reverse mode": "torch._C._functorch.TransformType.Grad",
+    "has_derivatives, both in forward mode": "torch._C._functorch.TransformType.Jvp",
     "outside_of_transforms": "torch._functorch.pyfunctorch.temporarily_pop_interpreter_stack",
     "as_plain_tensors": "torch._C.DisableTorchFunctionSubclass",
     "has_dispatch_modes": "torch._C._len_torch_dispatch_stack",
@@ -90,6 +93,25 @@ def test_functorch() -> None:
             return internals.has_transforms()
 
     assert not under_vmap(suspended)
+
+
+def test_derivatives() -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    def note(x: torch.Tensor) -> torch.Tensor:
+        seen.append((internals.has_derivatives(), internals.is_batched(x)))
+        return x.sum()
+
+    x = torch.ones(2, 2)
+    torch.vmap(note)(x)
+    torch.func.grad(note)(x)
+    torch.vmap(torch.func.grad(note))(x)
+    torch.func.grad(lambda x: torch.vmap(note)(x).sum())(x)
+    torch.func.jvp(note, (x,), (x,))
+    with torch.autograd.forward_ad.dual_level():
+        note(x)
+    note(x)
+    assert seen == [(False, True), *[(True, False)] * 5, (False, False)]
 
 
 def test_dispatch_modes() -> None:

@@ -363,7 +363,7 @@ class GFGNPlusConv(ResettableModule):
 
 def add_to(x: Tensor, y: Tensor) -> Tensor:
     """The sum, in the memory of `x`, of which there must be no other use, unless a program is compiled or batched."""
-    in_place = not torch.compiler.is_compiling() and not is_wrapped(x) and x.dtype == y.dtype
+    in_place = not torch.compiler.is_compiling() and not (is_wrapped(x) or is_wrapped(y)) and x.dtype == y.dtype
     return x.add_(y) if in_place else x + y
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from gfgn.ops.torch_internals import constant_under_compile
+from gfgn.ops.torch_internals import constant_under_compile, has_derivatives
 
 DESCRIPTIONS = {"reference": "plain PyTorch, any device", "numba": "fused CPU kernels", "triton": "fused CUDA kernels"}
 KERNELS = {"reference": "reference", "numba": "cpu.kernels", "triton": "cuda.kernels"}
@@ -88,7 +88,9 @@ def _cuda_module(module: str) -> Any:
 @constant_under_compile
 def choose(device: str, dtype: torch.dtype, requested: str | None, differentiable: str | None = None) -> str:
     """The backend for tensors of this device and dtype; `differentiable` names what only the reference can
-    differentiate."""
+    differentiate. Derivatives by `torch.func` and in forward mode are such a thing."""
+    if differentiable is None and has_derivatives():
+        differentiable = "the arguments of transforms of torch.func, or in forward mode"
     return _choose(device, dtype, requested, os.environ.get("GFGN_BACKEND") or None, differentiable)
 
 

@@ -418,8 +418,8 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         rows, (norm,) = unpack(ctx.edges)
 
         def of_sums(z: Tensor, gate: Tensor) -> Tensor:
-            sums = reference.spmm(z, rows, norm), reference.spmm(z, rows, None) * inverse.unsqueeze(1)
-            return reference.gated_neighbor(z, *sums, gate, lam)
+            mean = reference.spmm(z, rows, None) * inverse.to(z.dtype).unsqueeze(1)
+            return reference.gated_neighbor(z, reference.spmm(z, rows, norm), mean, gate, lam)
 
         return reference.gradient(of_sums, (z, gate), grad)
     if propagated.dim() != 2:  # the forward pass did not expect a gradient

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from gfgn.ops.torch_internals import (
     add_batch_dim,
     batch_dim,
+    has_derivatives,
     has_dispatch_modes,
     has_transforms,
     is_batched,
@@ -117,6 +118,8 @@ class Operator:
 
     def __call__(self, *args: Any) -> Any:
         compiling = torch.compiler.is_compiling()
+        if not compiling and has_derivatives():
+            return self._visible(args)
         if compiling or not is_plain(args[0]):
             level = None if compiling else only_vmap_level()
             return self.registered(*args) if level is None else self._inside_vmap(level, args)
@@ -124,6 +127,14 @@ class Operator:
             for x in args[: self.differentiable]:
                 if x.requires_grad:
                     return self.function.apply(*args)
+        return self.kernel(*args)
+
+    def _visible(self, args: tuple[Any, ...]) -> Any:
+        """The reference's plain operations, which `torch.func` and forward mode differentiate one by one."""
+        if args[-1] != "reference":  # the backend, if there is one
+            raise NotImplementedError(
+                f"{self.name} has no derivative by torch.func or in forward mode; torch.autograd.grad differentiates it"
+            )
         return self.kernel(*args)
 
     def _inside_vmap(self, level: int, args: tuple[Any, ...]) -> Any:

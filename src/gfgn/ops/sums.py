@@ -17,6 +17,7 @@ from gfgn.ops.csr import Adjacency, traced_per_graph, unpack
 from gfgn.ops.dispatch import choose, kernels
 from gfgn.ops.edges import source_ends, to_edges_op, to_nodes_op
 from gfgn.ops.registration import Tensors, empty_like, empty_rows, operator, save
+from gfgn.ops.torch_internals import is_wrapped
 
 
 def propagate(x: Tensor, graph: Adjacency, backend: str | None = None) -> Tensor:
@@ -84,7 +85,7 @@ def needs_reference(graph: Adjacency, lam: float | Tensor = 1.0) -> str | None:
     """The argument, if any, that only the reference can differentiate."""
     if isinstance(lam, Tensor) and lam.requires_grad:
         return "lam"
-    return "edge_weight" if graph.norm.requires_grad else None
+    return "edge_weight" if graph.norm.requires_grad or is_wrapped(graph.norm) else None
 
 
 def check_features(operator: str, graph: Adjacency, **features: Tensor) -> None:

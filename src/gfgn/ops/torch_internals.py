@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch._functorch import pyfunctorch
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary as WeakIdKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
 _functorch = torch._C._functorch
+_derivatives = (_functorch.TransformType.Grad, _functorch.TransformType.Jvp)
 as_plain_tensors = torch._C.DisableTorchFunctionSubclass  # subclasses of tensors are treated as tensors inside it
 without_function_modes = (
     torch._C.DisableTorchFunction
@@ -27,14 +29,21 @@ _on_cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 outside_of_transforms = pyfunctorch.temporarily_pop_interpreter_stack  # suspends the innermost functorch transform
 
 
+def constant_under_compile(function: F) -> F:
+    """Does what `torch.compiler.assume_constant_result` does, without importing the compiler: a second, 139 MiB."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
 def is_batched(x: Any) -> bool:
-    """Whether `x` is a tensor that has one value per replica of a running `vmap`."""
-    return isinstance(x, Tensor) and _functorch.is_batchedtensor(x)
+    """Whether `x` is a tensor that has one value per replica of a running `vmap`, and only kernels need to know it:
+    inside `has_derivatives`, PyTorch does the batching."""
+    return isinstance(x, Tensor) and _functorch.is_batchedtensor(x) and not has_derivatives()
 
 
 def is_wrapped(x: Tensor) -> bool:
-    """Whether `x` is inside a functorch transform, where its values cannot be read."""
-    return _functorch.is_functorch_wrapped_tensor(x)
+    """Whether `x` is inside a functorch transform, where its values cannot be read; not known to `torch.compile`."""
+    return not torch.compiler.is_compiling() and _functorch.is_functorch_wrapped_tensor(x)
 
 
 def unwrapped(x: Tensor) -> Tensor:
@@ -55,6 +64,16 @@ def add_batch_dim(x: Tensor, dim: int, level: int) -> Tensor:
 def has_transforms() -> bool:
     """Whether any functorch transform is running."""
     return _functorch.peek_interpreter_stack() is not None
+
+
+@constant_under_compile
+def has_derivatives() -> bool:
+    """Whether a functorch transform that differentiates is running (`torch.func.grad`, `jvp` and what they are part
+    of), or forward-mode differentiation: what happens must be visible to PyTorch, operation by operation."""
+    if forward_ad._current_level >= 0:
+        return True
+    stack = _functorch.get_interpreter_stack()
+    return stack is not None and any(transform.key() in _derivatives for transform in stack)
 
 
 @contextmanager
@@ -99,12 +118,6 @@ def default_generator(device: torch.device) -> torch.Generator:
     return torch.mps._get_default_mps_generator() if device.type == "mps" else torch.default_generator
 
 
-def constant_under_compile(function: F) -> F:
-    """Does what `torch.compiler.assume_constant_result` does, without importing the compiler: a second, 139 MiB."""
-    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
-
-
 def graph_is_retained() -> bool:
     """Whether the running backward pass may be repeated (`retain_graph=True`); true outside of one."""
     return torch._C._autograd._get_current_graph_task_keep_graph()
@@ -127,7 +140,11 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[torch.device | None, torch.dtyp
 
 
 def coo_entries(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices and values of a sparse COO tensor as they are stored: repeated entries are not merged."""
+    """Indices and values of a sparse COO tensor as they are stored: repeated entries are not merged, unless a gradient
+    is to reach the values, which only merged ones pass on."""
+    if x.requires_grad:
+        x = x.coalesce()
+        return x.indices(), x.values()
     return x._indices(), x._values()
 
 
