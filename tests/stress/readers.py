@@ -66,7 +66,7 @@ def nodes_and_edges() -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
             ("train", "val", "test")[k % 3] if k % 2 else ("train", "val", "test")[k // 2 % 3] for k in range(size)
         ]
     }
-    ends = draw.integers(0, size, (2, 60))
+    ends = np.sort(draw.integers(0, size, (2, 60)), 0)  # in one direction: the opposite of an edge has its weight
     edges = {"source": [f"n{k}" for k in ends[0]], "target": [f"n{k}" for k in ends[1]]}
     return nodes, edges | {"weight": draw.random(60).round(3).tolist()}
 
@@ -113,7 +113,8 @@ def array_files(**arrays: Any) -> Files:
 def pyg(sparse: bool) -> Files:
     draw, size = np.random.default_rng(0), 18
     x, part = draw.random((size, 5)), np.arange(size) % 3
-    arrays = {"edge_index": draw.integers(0, size, (2, 40)), "y": part.copy(), "edge_weight": draw.random(40)}
+    ends = np.sort(draw.integers(0, size, (2, 40)), 0)
+    arrays = {"edge_index": ends, "y": part.copy(), "edge_weight": draw.random(40)}
     arrays |= {f"{name}_mask": part == (k + 1) % 3 for k, name in enumerate(("train", "val", "test"))}
     if not sparse:
         return array_files(x=x, **arrays)
@@ -132,7 +133,7 @@ def heterophilous() -> Files:
 
 def attributed() -> Files:
     draw, size = np.random.default_rng(0), 18
-    adjacency = scipy.sparse.random_array((size, size), density=0.2, rng=0, format="csr")
+    adjacency = scipy.sparse.triu(scipy.sparse.random_array((size, size), density=0.4, rng=0), format="csr")
     words = scipy.sparse.csr_array((draw.random((size, 6)) > 0.5).astype(np.float32))
     arrays = {f"adj_{part}": getattr(adjacency, part) for part in ("data", "indices", "indptr")}
     arrays |= {f"attr_{part}": getattr(words, part) for part in ("data", "indices", "indptr")}
