@@ -55,7 +55,7 @@ def with_gfgn(folder: Path) -> dict[str, object]:
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
-    from gfgn.data.io.read import read
+    from gfgn.data.reading import read
 
     before, start, worked, calls = peak_mib(), time.perf_counter(), cpu_seconds(), []
     dataset = read(folder, progress=lambda done, total: calls.append((done, total)))

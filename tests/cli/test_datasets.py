@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import gfgn.data
 from gfgn.cli import app
-from gfgn.data import DATASETS, Dataset, GraphStore, Split, dimensions
+from gfgn.data import DATASETS, Dataset, OnDiskGraph, Split, dimensions
 from gfgn.graph import Graph
 from gfgn.nn.registry import MODELS
 from gfgn.train.catalog import CLASSICAL
@@ -113,7 +113,7 @@ def test_pack_writes_a_store(tmp_path: Path, stream: bool) -> None:
     result = CliRunner().invoke(app, [*arguments, *(["--stream", "--edges-in-memory", "3"] if stream else [])])
     assert result.exit_code == 0, result.output
     assert "num_nodes=9, num_edges=6, num_features=1, num_classes=3" in result.output
-    assert GraphStore.open(tmp_path / "store").idx.tolist() == [1, 2, 0, 2, 0, 1]
+    assert OnDiskGraph.open(tmp_path / "store").idx.tolist() == [1, 2, 0, 2, 0, 1]
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 2
     assert "expected a new or an empty folder" in again.output.replace("\n", " ")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gfgn import GFGNClassifier
 from gfgn.cli import app
-from gfgn.data import Dataset, GraphStore, dimensions, pack
+from gfgn.data import Dataset, OnDiskGraph, dimensions, pack
 from gfgn.data.mapped import MappedGraph, is_mapped
 from gfgn.estimator.classifier import as_input
 
@@ -87,7 +87,7 @@ def test_gfgn_plus_reads_the_whole_of_a_store(folder: Path, tmp_path: Path) -> N
     """It is not computed layer by layer."""
     run("train", folder / "store", "--model", "gfgn-plus", "--out", tmp_path / "model", *QUICK)
     run("predict", tmp_path / "model", folder / "store", "--out", tmp_path / "predictions.csv", "--all")
-    store = GraphStore.open(folder / "store").dataset()
+    store = OnDiskGraph.open(folder / "store").dataset()
     expected = GFGNClassifier.load(tmp_path / "model")._probabilities(replace(store, graph=store.graph.whole))
     found = pd.read_csv(tmp_path / "predictions.csv").filter(like="p_")
     np.testing.assert_allclose(found.to_numpy(), expected, atol=1e-5)
@@ -101,9 +101,9 @@ def test_a_store_without_splits_gets_one(data: Dataset, tmp_path: Path) -> None:
 
 
 def test_a_mapped_graph_is_the_graph(data: Dataset, folder: Path) -> None:
-    from gfgn.data import GraphStore
+    from gfgn.data import OnDiskGraph
 
-    dataset = GraphStore.open(folder / "store").dataset()
+    dataset = OnDiskGraph.open(folder / "store").dataset()
     assert dataset.fingerprint == data.fingerprint
     assert is_mapped(dataset.graph)
     changed = replace(dataset.graph, num_seeds=3)
@@ -116,7 +116,7 @@ def test_a_mapped_graph_is_the_graph(data: Dataset, folder: Path) -> None:
 def test_what_does_not_fit_a_store_is_named(folder: Path, tmp_path: Path) -> None:
     error = run("train", folder / "store", "--label", "y", code=2).stderr
     assert "--label is for tables, got the graph store" in error
-    assert "GraphStore('dimensions'" in run("train", folder / "store", "--check").stdout
+    assert "OnDiskGraph('dimensions'" in run("train", folder / "store", "--check").stdout
     write_tables(tmp_path / "own")
     run("train", tmp_path / "own", "--out", tmp_path / "model", *QUICK)
     error = run("predict", tmp_path / "model", folder / "store", code=2).stderr

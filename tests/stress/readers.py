@@ -33,9 +33,9 @@ import scipy.sparse
 from stress.cases import damaged, damaged_text
 
 from gfgn.data import Dataset, load, read
-from gfgn.data.datasets.cache import DAMAGED, pack, read_cache, unpack, write_cache
-from gfgn.data.datasets.loaders import RawData
-from gfgn.data.datasets.unpickle import unpickle
+from gfgn.data.named.cache import DAMAGED, pack, read_cache, unpack, write_cache
+from gfgn.data.named.loaders import RawData
+from gfgn.data.named.unpickle import unpickle
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.runs.table import read_runs
 

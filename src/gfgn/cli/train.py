@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -206,8 +205,8 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
     from gfgn.estimator.evaluation import evaluate
     from gfgn.estimator.report import write_model_report
 
-    names = ("id", "label", "split", "drop", "directed")
-    columns = {name: value for name, value in asdict(reading).items() if name in names and value}
+    columns = {name: value for name, value in reading.columns().items() if value}
+    columns |= {"directed": True} if reading.directed else {}
     evaluation = evaluate(classifier, dataset)
     classifier._describe(name=dataset.name, reading=columns, **evaluation.facts())
     classifier.save(out)
@@ -225,7 +224,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
 
 
 def _print(result: dict[str, Any], classifier: GFGNClassifier, data: str, seconds: float) -> None:
-    from gfgn.data.datasets.catalog import DATASETS
+    from gfgn.data.named.catalog import DATASETS
     from gfgn.estimator.report import headline, score_rows
 
     echo(headline(classifier))

@@ -1,4 +1,4 @@
-"""`Dataset`: a graph with features, labels and splits, validated on construction."""
+"""`NodeDataset`: a graph with features, labels and splits, validated on construction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def default_metric(y: Tensor, num_classes: int) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
+class NodeDataset:
     """Node classification on one graph, or on several graphs that `graph.batch` tells apart.
 
     Attributes:
@@ -119,7 +119,7 @@ class Dataset:
             raise IndexError(f"k must be the index of a split, 0 to {len(self.splits) - 1}, got {k}")
         return fingerprint_of_split(self.splits[k])
 
-    def to(self, device: torch.device | str) -> Dataset:
+    def to(self, device: torch.device | str) -> NodeDataset:
         """The dataset on another device; cached properties are kept."""
         if self.x.device == torch.device(device):
             return self
@@ -138,7 +138,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         return (
-            f"Dataset({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.graph.num_edges}, "
+            f"NodeDataset({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.graph.num_edges}, "
             f"num_features={self.num_features}, num_classes={self.num_classes}, splits={len(self.splits)})"
         )
 
@@ -189,3 +189,6 @@ def _check_split(k: int, split: Split, y: Tensor) -> None:
     shared = int(((train & val) | (train & test) | (val & test)).sum())
     if shared:
         raise ValueError(f"splits[{k}] must be disjoint, got {shared} nodes in more than one part")
+
+
+Dataset = NodeDataset  # its name in gfgn 0.2

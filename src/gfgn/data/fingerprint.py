@@ -22,7 +22,7 @@ VALUES = 2**22  # feature values hashed at a time; part of the definition of a f
 
 
 def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric: str) -> str:
-    """The hash behind `Dataset.fingerprint`."""
+    """The hash behind `NodeDataset.fingerprint`."""
     facts = {"nodes": graph.num_nodes, "graphs": graph.num_graphs, "features": x.size(1), "classes": num_classes}
     state = hashlib.blake2b("".join(f"{name}={value};" for name, value in facts.items()).encode(), digest_size=16)
     state.update(f"metric={metric};".encode())
@@ -42,7 +42,7 @@ def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric:
 
 
 def fingerprint_of_split(split: Split) -> str:
-    """The hash behind `Dataset.split_fingerprint`."""
+    """The hash behind `NodeDataset.split_fingerprint`."""
     state = hashlib.blake2b(f"nodes={split.train.numel()};".encode(), digest_size=16)
     for part, mask in split._asdict().items():
         _add(state, part, mask)

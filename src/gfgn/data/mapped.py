@@ -38,7 +38,7 @@ class MappedGraph(Graph):
 
     @staticmethod
     def of(ptr: NDArray[Any], idx: NDArray[Any], weight: NDArray[Any] | None) -> MappedGraph:
-        """The graph of these edges, see `gfgn.data.GraphStore`."""
+        """The graph of these edges, see `gfgn.data.OnDiskGraph`."""
         graph = object.__new__(MappedGraph)
         by_target = CSR.from_pointers(mapped(ptr), mapped(idx))
         fields = {"num_nodes": ptr.size - 1, "num_graphs": 1, "by_target": by_target, "given_order": None}

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.encoder import Column, FeatureEncoder, raw_features
+from gfgn.data.encoder import Column, FeatureEncoder, RawFeatures, raw_features
 from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.estimator import files
@@ -212,8 +212,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 network, the same fraction of every class.
         """
         given = unpack(X, edge_index, edge_weight, y, val_mask)
-        raw, columns = self._raw(given.X, reset=True)
-        labels = read_labels(given.y, raw.shape[0], given.nodes)
+        raw = self._raw(given.X, reset=True)
+        labels = read_labels(given.y, raw.values.shape[0], given.nodes)
         self._check_parameters()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if given.val_mask is None:
@@ -221,8 +221,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         else:
             vals = [read_validation(given.val_mask, labels)]
         trains = [labels.known & ~val for val in vals]
-        encoder = FeatureEncoder.fit(raw, columns, np.any(trains, axis=0), self.scale)
-        graph, none = self._graph(given, raw.shape[0]), np.zeros_like(vals[0])
+        encoder = FeatureEncoder.fit(raw, np.any(trains, axis=0), self.scale)
+        graph, none = self._graph(given, raw.values.shape[0]), np.zeros_like(vals[0])
         splits = [Split(*map(torch.from_numpy, (train, val, none))) for train, val in zip(trains, vals, strict=True)]
         default = "micro_f1" if labels.y.dim() == 2 else "accuracy"
         dataset = Dataset(
@@ -431,7 +431,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     # --- input ------------------------------------------------------------------------------------
 
-    def _raw(self, X: Any, reset: bool) -> tuple[Any, Any]:
+    def _raw(self, X: Any, reset: bool) -> RawFeatures:
         """Features as the encoder takes them, after scikit-learn's checks."""
         X = X if isinstance(X, Tensor) and X.layout != torch.strided else to_numpy(X)
         if isinstance(X, Tensor) or hasattr(X, "iloc"):
@@ -453,8 +453,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 "edge_index must be given, because the model was trained on a graph with edges; "
                 "for nodes without edges, pass an empty [2, 0] array"
             )
-        raw, _ = self._raw(given.X, reset=False)
-        graph = self._graph(given, raw.shape[0])
+        raw = self._raw(given.X, reset=False)
+        graph = self._graph(given, raw.values.shape[0])
         dataset = self._unlabelled(self.encoder_.transform(raw), graph)
         return dataset, slice(None) if given.nodes is None else given.nodes
 

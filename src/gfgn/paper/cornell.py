@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.catalog import DATASETS
-from gfgn.data.datasets.download import checksums
+from gfgn.data.named.catalog import DATASETS
+from gfgn.data.named.download import checksums
 from gfgn.data.streams import Stream
 from gfgn.paper.columns import BASELINE, Columns, Place, read_columns
 from gfgn.paper.outputs import markdown_table, read_csv, write_csv, write_text
@@ -115,7 +115,7 @@ def same_links(one: Dataset, other: Dataset) -> bool:
 def examine(root: Path | None, permutations: int = PERMUTATIONS) -> tuple[list[list[object]], list[list[object]]]:
     """The rows of `graphs.csv`, one per graph, and of `permutations.csv`, one per bar of a histogram."""
     from gfgn.data import load
-    from gfgn.data.datasets.registry import data_folder
+    from gfgn.data.named.registry import data_folder
 
     graphs, bars = [], []
     data = {name: load(name, root, normalize=False) for name in GRAPHS}

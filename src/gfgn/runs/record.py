@@ -19,7 +19,7 @@ import torch_geometric
 
 import gfgn
 from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.catalog import DATASETS
+from gfgn.data.named.catalog import DATASETS
 from gfgn.data.splits import Split
 from gfgn.nn.own import is_import_name
 from gfgn.nn.registry import find_model, known_model

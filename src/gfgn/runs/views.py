@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.catalog import DATASETS
-from gfgn.data.datasets.registry import load
 from gfgn.data.diagnosis import connected_components
 from gfgn.data.generators.noise import add_random_edges
-from gfgn.data.io.read import read
+from gfgn.data.named.catalog import DATASETS
+from gfgn.data.named.registry import load
+from gfgn.data.reading import read
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 from gfgn.runs.record import measure_test_share

@@ -1,0 +1,183 @@
+"""`pack_tables`: two tables into a graph on disk, batch by batch; DuckDB sorts the edges."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+import torch
+from numpy.typing import NDArray
+
+from gfgn.data.assemble import class_order, edge_notes
+from gfgn.data.columns import Array
+from gfgn.data.dataset import default_metric
+from gfgn.data.files import atomic_folder
+from gfgn.data.messages import DataError
+from gfgn.data.on_disk import OnDiskGraph, create, release, write_facts
+from gfgn.data.reading import ReadOptions, find_tables, open_tables
+from gfgn.data.tables import (
+    EdgeReader,
+    Ids,
+    Progress,
+    Roles,
+    Table,
+    label_codes,
+    numbers_of,
+    python_value,
+    split_codes,
+    to_float32,
+)
+
+SORTED = 2**20  # sorted edges that are copied at a time
+
+
+def pack_tables(
+    source: Path | str,
+    folder: Path | str,
+    options: ReadOptions | None = None,
+    *,
+    memory: str = "1GB",
+    progress: Progress | None = None,
+    notes: list[str] | None = None,
+) -> OnDiskGraph:
+    """Packs the node table and the edge table in the folder `source` without holding either in memory.
+
+    The graph is that of `gfgn.data.read`. Features must be numbers without missing values, and are not scaled. There is
+    one split, if the table has one.
+
+    Args:
+        folder: Folder to write, new or empty.
+        options: As for `read`; those of columns and files count.
+        memory: Memory for sorting edges, beside a few numbers per node.
+        progress: Called with the number of edges that are read and of all edges.
+        notes: One sentence is appended per guess and repair.
+    """
+    _require_duckdb()
+    options, notes = options or ReadOptions(), [] if notes is None else notes
+    nodes, roles, edges, ends = open_tables(find_tables(Path(source)), "", options, notes)
+    if edges is None:
+        raise DataError(f"{source} has no table of edges, expected one to sort")
+    ids = Ids(nodes, roles.id)
+    with atomic_folder(folder) as unfinished:
+        class_names, num_classes = _pack_nodes(nodes, roles, len(ids), unfinished)
+        reader = EdgeReader(edges, ids, ends, options.skip_unknown, progress)
+        with tempfile.TemporaryDirectory(dir=unfinished) as scratch:
+            _pack_edges(reader, len(ids), unfinished, Path(scratch), options.undirected, memory, notes)
+        metric = options.metric or default_metric(torch.empty(0, dtype=torch.int64), num_classes)
+        name = Path(source).resolve().name
+        write_facts(unfinished, name, num_classes, metric, roles.features, class_names, reader.weighted)
+    return OnDiskGraph.open(folder)
+
+
+def _require_duckdb() -> None:
+    try:
+        import duckdb  # noqa: F401
+    except ImportError:
+        raise ImportError("sorting edges on disk needs DuckDB: pip install 'gfgn[large]'") from None
+
+
+def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> tuple[list[str] | None, int]:
+    """Writes features, labels and split; returns the names and the number of the classes."""
+    if not roles.features:
+        raise DataError(f"{table.label} has no feature column, expected one or more besides id, label and split")
+    with create(folder, "x", (num_nodes, len(roles.features)), np.float32) as x:
+        row = 0
+        for columns in table.batches(roles.features):
+            block = [
+                _finite(column, table.label, name, row) for name, column in zip(roles.features, columns, strict=True)
+            ]
+            x[row : row + len(columns[0])] = np.stack(block, axis=1)  # the file is written row by row
+            release(x)
+            row += len(columns[0])
+    special = [name for name in (roles.label, roles.split) if name]
+    frame = table.frame(special, special) if special else None
+    y, names = np.full(num_nodes, -1, dtype=np.int64), []
+    parts = np.empty((0, num_nodes), dtype=np.int8)
+    if frame is not None and roles.label:
+        y, found = label_codes(frame[roles.label], table.label, roles.label)
+        order = class_order(found)
+        names = [found[k] for k in order]
+        y = np.array([*np.argsort(order), -1])[y]
+    if frame is not None and roles.split:
+        parts = split_codes(frame[roles.split], table.label, roles.split)[None].astype(np.int8)
+    np.save(folder / "y.npy", y)
+    np.save(folder / "parts.npy", parts)
+    return names, len(names)
+
+
+def _finite(column: pa.Array, label: str, name: str, row: int) -> NDArray[np.float32]:
+    values = to_float32(numbers_of(column))
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        got = f"row {row + int(bad[0]) + 1}: column {name!r} holds {python_value(column[int(bad[0])])!r}"
+        cure = f"leave the column out (--drop {name}), or read the graph without --stream"
+        raise DataError(f"{label} {got}, expected a finite number in single precision; {cure}")
+    return values
+
+
+def _pack_edges(
+    reader: EdgeReader, num_nodes: int, folder: Path, scratch: Path, undirected: bool, memory: str, notes: list[str]
+) -> None:
+    """Writes `ptr`, `idx` and `weight`: every edge once, with the sum of its weights, and without self-loops; the
+    larger weight where an undirected edge has two."""
+    import duckdb
+
+    counts = {"loops": 0, "zero": 0, "given": 0}
+    schema = pa.schema([("source", pa.int32()), ("target", pa.int32()), ("weight", pa.float32())])
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": memory,
+        "temp_directory": str(scratch / "duckdb"),
+    }
+    with duckdb.connect(str(scratch / "edges.duckdb"), config=config) as database:
+        database.register("given", pa.RecordBatchReader.from_batches(schema, _batches(reader, schema, counts)))
+        database.execute("CREATE TABLE edges AS SELECT * FROM given")
+        database.execute(
+            "CREATE TABLE once AS SELECT source, target, sum(weight::DOUBLE)::FLOAT AS weight FROM edges GROUP BY ALL"
+        )
+        both = "SELECT * FROM once UNION ALL SELECT target, source, weight FROM once" if undirected else "FROM once"
+        chosen = f"SELECT source, target, max(weight) AS weight FROM ({both}) GROUP BY ALL ORDER BY target, source"
+        database.execute(f"COPY ({chosen}) TO '{(scratch / 'sorted.parquet').as_posix()}' (FORMAT parquet)")
+        ((merged,),) = database.execute("SELECT count(*) FROM once").fetchall()
+    sorted_edges = pyarrow.parquet.ParquetFile(scratch / "sorted.parquet")
+    total = sorted_edges.metadata.num_rows
+    _copy_sorted(sorted_edges, total, num_nodes, folder, reader.weighted)
+    added = total - merged if undirected else None
+    notes += reader.notes
+    notes += edge_notes(counts["loops"], counts["zero"], counts["given"] - merged, added, reader.weighted)
+
+
+def _batches(reader: EdgeReader, schema: pa.Schema, counts: dict[str, int]) -> Iterator[pa.RecordBatch]:
+    """The edges that count, as DuckDB takes them."""
+    for source, target, *weight in reader:
+        values = weight[0] if weight else np.ones(source.size, dtype=np.float32)
+        loop, zero = source == target, values == 0
+        kept = ~loop & ~zero
+        counts["loops"] += int(loop.sum())
+        counts["zero"] += int((zero & ~loop).sum())
+        counts["given"] += int(kept.sum())
+        columns = (source[kept].astype(np.int32), target[kept].astype(np.int32), values[kept])
+        yield pa.record_batch([pa.array(column) for column in columns], schema=schema)
+
+
+def _copy_sorted(edges: pyarrow.parquet.ParquetFile, total: int, num_nodes: int, folder: Path, weighted: bool) -> None:
+    degree, row = np.zeros(num_nodes, dtype=np.int64), 0
+    with create(folder, "idx", (total,), np.int32) as idx, _weights(folder, total, weighted) as weight:
+        for batch in edges.iter_batches(SORTED):
+            rows = slice(row, row + batch.num_rows)
+            source, target, values = (batch.column(name).to_numpy() for name in ("source", "target", "weight"))
+            idx[rows] = source
+            if weighted:
+                weight[rows] = values
+            degree += np.bincount(target, minlength=num_nodes)
+            row = rows.stop
+            release(idx)
+    np.save(folder / "ptr.npy", np.concatenate([[0], np.cumsum(degree)]))
+
+
+def _weights(folder: Path, total: int, weighted: bool) -> AbstractContextManager[Array]:
+    return create(folder, "weight", (total,), np.float32) if weighted else nullcontext(np.empty(0))
