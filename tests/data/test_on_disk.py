@@ -19,7 +19,17 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from gfgn import GFGN, Graph
-from gfgn.data import DataError, OnDiskGraph, dimensions, pack, pack_tables, read, read_with_notes, tables
+from gfgn.data import (
+    DataError,
+    OnDiskGraph,
+    ReadOptions,
+    dimensions,
+    pack,
+    pack_tables,
+    read,
+    read_with_notes,
+    tables,
+)
 from gfgn.data.on_disk import create, release
 from gfgn.sampling import NeighborLoader, NeighborSampler
 from gfgn.train import infer_layerwise
@@ -203,7 +213,7 @@ def test_reading_a_table_keeps_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             writer.write_table(pa.table(columns))
     monkeypatch.setattr(tables, "BATCH", 10_000)
     size, before = (tmp_path / "nodes.parquet").stat().st_size, pa.total_allocated_bytes()
-    table, most = open_table(tmp_path / "nodes.parquet"), 0
+    table, most = tables.open_table(tmp_path / "nodes.parquet"), 0
     for _ in table.batches(list(columns)):
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < size / 4
