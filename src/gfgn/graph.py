@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -30,7 +30,18 @@ if TYPE_CHECKING:
     import networkx
     from torch_geometric.data import Data
 
-__all__ = ["Graph", "as_graph", "merge_edges", "per_graph", "row_normalized", "symmetrize", "with_self_loops"]
+__all__ = [
+    "Graph",
+    "TwoWeights",
+    "as_graph",
+    "differ",
+    "merge_edges",
+    "networkx_edges",
+    "per_graph",
+    "row_normalized",
+    "symmetrize",
+    "with_self_loops",
+]
 
 SelfLoops: TypeAlias = Literal["remove", "add"]
 Duplicates: TypeAlias = Literal["merge", "keep"]
@@ -220,25 +231,47 @@ class Graph:
     @staticmethod
     def from_scipy(adjacency: scipy.sparse.sparray | scipy.sparse.spmatrix, **options: Any) -> Graph:
         """Builds the graph from a square SciPy sparse matrix or array, read as `from_sparse` reads a tensor."""
-        coo = adjacency.tocoo()  # type: ignore[union-attr]
+        coo = adjacency.tocoo(copy=True)  # type: ignore[union-attr]
+        if coo.dtype == bool:  # whose sum is "or"
+            coo.sum_duplicates()
         if coo.shape[0] != coo.shape[1]:
             raise ValueError(f"adjacency must be a square matrix, got shape {tuple(coo.shape)}")
         edge_index = torch.stack([torch.as_tensor(coo.col).long(), torch.as_tensor(coo.row).long()])
         return Graph.from_edge_index(edge_index, coo.shape[0], torch.as_tensor(coo.data), **options)
 
     @staticmethod
-    def from_networkx(graph: networkx.Graph[Any], weight: str | None = None, **options: Any) -> Graph:
-        """Builds the graph from a NetworkX graph; node `k` is the `k`-th of `graph.nodes`. An undirected graph gives
-        both directions. `weight` names the edge attribute that holds the weight (1 where it is missing)."""
-        index = {node: k for k, node in enumerate(graph.nodes)}
-        edges = [
-            (index[u], index[v], data.get(weight, 1.0) if weight else 1.0) for u, v, data in graph.edges(data=True)
-        ]
-        if not graph.is_directed():
-            edges += [(v, u, w) for u, v, w in edges if u != v]
-        edge_index = torch.tensor([[u for u, _, _ in edges], [v for _, v, _ in edges]], dtype=torch.int64)
-        value = None if weight is None else torch.tensor([float(w) for *_, w in edges])
-        return Graph.from_edge_index(edge_index.view(2, -1), len(index), value, **options)
+    def from_networkx(
+        graph: networkx.Graph[Any],
+        weight: str | None = "weight",
+        nodelist: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> Graph:
+        """Builds the graph from a NetworkX graph. An undirected graph gives both directions.
+
+        Args:
+            graph: The graph; parallel edges are repeated edges.
+            weight: The edge attribute that holds the weight (1 where it is missing); `None` for no weights.
+            nodelist: The nodes in the order of the rows of `x`, as NetworkX's functions take it; nodes without edges
+                need not be in `graph`. By default `graph.nodes`, which is an error if these are 0 … N − 1 in another
+                order: node `k` could be row `k`, or row `k` the `k`-th node.
+            options: Those of `from_edge_index`.
+        """
+        nodes = list(graph.nodes)
+        if nodelist is None and nodes != (expected := list(range(len(nodes)))) and set(nodes) == set(expected):
+            shown = ", ".join(map(str, nodes[:5]))
+            raise ValueError(
+                f"graph has the nodes 0 to {len(nodes) - 1} in another order ({shown}, …): pass nodelist="
+                f"range({len(nodes)}) if they are rows of x, or nodelist=list(graph) if x has the order of graph.nodes"
+            )
+        rows = {node: k for k, node in enumerate(nodes if nodelist is None else nodelist)}
+        if nodelist is not None and len(rows) < len(nodelist):
+            raise ValueError(f"nodelist must hold every node once, got {len(rows)} in {len(nodelist)}")
+        missing = [node for node in nodes if node not in rows]
+        if missing:
+            raise ValueError(f"nodelist must hold all nodes of graph, got none that is {missing[0]!r}")
+        source, target, value = networkx_edges(graph, rows, weight)
+        edge_index = torch.tensor([source, target], dtype=torch.int64).view(2, -1)
+        return Graph.from_edge_index(edge_index, len(rows), None if value is None else torch.tensor(value), **options)
 
     @staticmethod
     def from_data(data: Data, **options: Any) -> Graph:
@@ -495,9 +528,50 @@ def merge_edges(
     return matrix
 
 
+def networkx_edges(
+    graph: networkx.Graph[Any], rows: Mapping[Any, int], weight: str | None = "weight"
+) -> tuple[list[int], list[int], list[float] | None]:
+    """Sources, targets and weights of a NetworkX graph whose nodes have these rows, in both directions if it is
+    undirected; no weights if no edge has the attribute `weight`."""
+    edges = [(rows[u], rows[v], data.get(weight) if weight else None) for u, v, data in graph.edges(data=True)]
+    if not graph.is_directed():
+        edges += [(v, u, w) for u, v, w in edges if u != v]
+    weighted = any(w is not None for *_, w in edges)
+    value = [1.0 if w is None else float(w) for *_, w in edges] if weighted else None
+    return [u for u, _, _ in edges], [v for _, v, _ in edges], value
+
+
+class TwoWeights(ValueError):
+    """The two directions of an edge that should have none have different weights."""
+
+    def __init__(self, source: int, target: int, weight: float, opposite: float) -> None:
+        self.source, self.target, self.weight, self.opposite = source, target, weight, opposite
+        super().__init__(self.message())
+
+    def message(self, name: Callable[[int], Any] = int, unless: str = "directed=True") -> str:
+        """The error with the names of the nodes, and the option that keeps directions."""
+        u, v = repr(name(self.source)), repr(name(self.target))
+        got = f"got {self.weight:.7g} from {u} to {v} and {self.opposite:.7g} from {v} to {u}"
+        return f"the weight must be the same in both directions of an edge unless {unless}, {got}"
+
+
+def differ(low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where weights differ by more than the rounding of sums and of text."""
+    return np.asarray(low < (1 - 1e-5) * high)
+
+
 def symmetrize(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """The maximum of `A` and its transpose, entry by entry."""
-    return scipy.sparse.csr_array(matrix.maximum(matrix.T))
+    """The edges and their opposites; `TwoWeights` where an edge and its opposite are given with different weights."""
+    opposite = scipy.sparse.csr_array(matrix.T)
+    both = scipy.sparse.csr_array(matrix.maximum(opposite))
+    if matrix.dtype != np.int8:
+        low = matrix.minimum(opposite)  # of the edges that are given in both directions
+        high = both.multiply(low.astype(bool))
+        for entry in np.flatnonzero(differ(low.data, high.data))[:1]:
+            target = int(np.searchsorted(low.indptr, entry, side="right")) - 1
+            source = int(low.indices[entry])
+            raise TwoWeights(source, target, float(matrix[target, source]), float(matrix[source, target]))
+    return both
 
 
 def _csr(ptr: NDArray[Any], idx: NDArray[Any]) -> CSR:

@@ -46,7 +46,10 @@ def write_tables(folder: Path, weighted: bool, strings: bool = False) -> Path:
     split = np.where([name is None for name in label], "", generator.choice(["train", "val", "test"], NODES))
     nodes = {"id": names[ids], "label": label, "split": split}
     nodes |= {f"f{k}": generator.normal(size=NODES).astype(np.float32) for k in range(4)}
-    edges = {"source": names[generator.integers(NODES, size=400)], "target": names[generator.integers(20, size=400)]}
+    source, target = generator.integers(NODES, size=400), generator.integers(20, size=400)
+    if weighted:  # in one direction: the opposite of an edge has its weight
+        source, target = np.maximum(source, target), np.minimum(source, target)
+    edges = {"source": names[source], "target": names[target]}
     if weighted:
         edges["weight"] = generator.random(400).astype(np.float32)
     folder.mkdir(exist_ok=True)
@@ -92,8 +95,14 @@ def test_edges_are_those_of_a_sort_in_memory(
     pd.DataFrame({"id": range(8), "f": 1.5}).to_csv(folder / "nodes.csv", index=False)
     names = ["source", "target", *["weight"] * weighted]
     pd.DataFrame([link[: 2 + weighted] for link in links], columns=names).to_csv(folder / "edges.csv", index=False)
-    store = pack_tables(folder, folder / "store", ReadOptions(undirected=undirected))
-    graph = read(folder, undirected=undirected).graph
+    options = ReadOptions(undirected=undirected)
+    try:
+        graph = read(folder, undirected=undirected).graph
+    except DataError as error:  # two weights for one undirected edge
+        with pytest.raises(DataError, match=re.escape(str(error).partition("got")[0])):
+            pack_tables(folder, folder / "store", options)
+        return
+    store = pack_tables(folder, folder / "store", options)
     assert np.array_equal(store.ptr, graph.by_target.ptr)
     assert np.array_equal(store.idx, graph.by_target.idx)
     if weighted and links:
@@ -161,7 +170,9 @@ def test_errors_name_the_folder_and_the_column(tmp_path: Path) -> None:
         nodes.astype({column: object if value == "text" else float}).assign(
             **{column: [*[1.5] * row, value, *[1.5] * (NODES - 1 - row)]}
         ).astype({column: str if value == "text" else float}).to_parquet(folder / "nodes.parquet")
-        with pytest.raises(DataError, match=rf"row {row + 1}: column '{column}' holds .*{re.escape(str(value)[:4])}"):
+        with pytest.raises(
+            DataError, match=rf"row {row + 1}: column '{column}' holds .*(None|{re.escape(str(value)[:4])})"
+        ):
             pack_tables(folder, tmp_path / "new")
         assert not (tmp_path / "new").exists()
 

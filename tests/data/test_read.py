@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from gfgn import Graph
-from gfgn.data import DataError, NodeDataset, describe_reading, read, read_with_notes, tables
+from gfgn.data import DataError, NodeDataset, describe_reading, pack_tables, read, read_with_notes, tables
 
 SIZE = 12
 SOURCE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 3]
@@ -172,16 +172,16 @@ def test_small_batches_change_nothing(tmp_path: Path, ending: str, monkeypatch: 
 
 def test_repairs_of_edges_are_noted() -> None:
     index = np.array([[0, 0, 1, 2, 3, 0], [1, 1, 0, 2, 4, 5]])
-    reading = read_with_notes(data(edge_index=index, edge_weight=np.array([1.0, 2, 5, 1, 4, 0])))
+    reading = read_with_notes(data(edge_index=index, edge_weight=np.array([1.0, 2, 3, 1, 4, 0])))
     notes = "\n".join(reading.notes)
     assert "1 self-loop dropped" in notes
     assert "1 edge of weight 0 dropped" in notes
     assert "1 duplicate edge merged, their weights added" in notes
-    assert "edges made undirected: 1 opposite edge added; the larger weight where two directions differ" in notes
+    assert "edges made undirected: 1 opposite edge added" in notes
     graph = reading.dataset.graph
     assert graph.edge_index.tolist() == [[1, 0, 4, 3], [0, 1, 3, 4]]
     assert graph.weight is not None
-    assert graph.weight.tolist() == [5, 5, 4, 4]
+    assert graph.weight.tolist() == [3, 3, 4, 4]
 
 
 def test_an_edge_repeated_256_times_is_one_edge() -> None:
@@ -189,9 +189,21 @@ def test_an_edge_repeated_256_times_is_one_edge() -> None:
     assert read(Data(x=torch.ones(3, 1), edge_index=index)).graph.num_edges == 2
 
 
-def test_weights_that_differ_by_direction_are_noted() -> None:
-    notes = read_with_notes(data(edge_index=np.array([[0, 1], [1, 0]]), edge_weight=np.array([1.0, 2.0]))).notes
-    assert any("edges made undirected" in note for note in notes)
+def test_weights_that_differ_by_direction_are_refused() -> None:
+    given = data(edge_index=np.array([[0, 1], [1, 0]]), edge_weight=np.array([1.0, 2.0]))
+    with pytest.raises(DataError, match=r"unless undirected=False \(--directed\), got 2 from 1 to 0 and 1 from 0 to 1"):
+        read(given)
+    assert read(given, undirected=False).graph.num_edges == 2
+
+
+def test_the_file_of_two_weights_is_named(tmp_path: Path) -> None:
+    write(tmp_path, edges="source,target,weight\na,b,1\nb,a,2\n")
+    message = r"edges.csv: the weight must be the same .*, got 2 from 'b' to 'a' and 1 from 'a' to 'b'"
+    with pytest.raises(DataError, match=message):
+        read(tmp_path)
+    (tmp_path / "nodes.csv").write_text("id,f\na,1\nb,2\n")
+    with pytest.raises(DataError, match=message):
+        pack_tables(tmp_path, tmp_path / "store")
 
 
 NODES = """id,label,age,color,member,score

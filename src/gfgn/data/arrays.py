@@ -179,6 +179,7 @@ def _graph(arrays: GraphArrays, options: ReadOptions, texts: Mapping[str, Array]
     edges, weight = _edges(arrays, size, notes)
     return RawGraph(
         origin=arrays.label,
+        edge_origin=arrays.label,
         label=label,
         raw=raw,
         edges=edges,

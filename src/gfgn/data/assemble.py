@@ -15,8 +15,9 @@ from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.messages import DataError, counted, listed
 from gfgn.data.reading import RawGraph, ReadOptions
 from gfgn.data.splits import Split, labelled_splits, random_splits
-from gfgn.graph import Graph, merge_edges, symmetrize
+from gfgn.graph import Graph, TwoWeights, merge_edges, symmetrize
 
+KEEP = "undirected=False (--directed)"  # what keeps the direction of edges
 IMBALANCED = 0.8  # fraction of the largest class beyond which accuracy says little
 
 
@@ -69,10 +70,10 @@ def _note_imbalance(raw: RawGraph, y: NDArray[np.int64], metric: str) -> None:
 def _graph(raw: RawGraph, undirected: bool) -> Graph:
     try:
         return Graph.from_csr(_adjacency(raw, undirected), undirected=undirected)
-    except DataError:
-        raise
+    except TwoWeights as error:
+        raise DataError(f"{raw.edge_origin}: {error.message(raw.node_ids.tolist().__getitem__, KEEP)}") from None
     except ValueError as error:  # weights that are finite, but not their sums
-        raise DataError(f"{raw.origin}: {error}") from error
+        raise DataError(f"{raw.edge_origin}: {error}") from error
 
 
 def _adjacency(raw: RawGraph, undirected: bool) -> scipy.sparse.csr_array:
@@ -89,26 +90,19 @@ def _adjacency(raw: RawGraph, undirected: bool) -> scipy.sparse.csr_array:
         source, target, weight = source[~none], target[~none], weight[~none]
     matrix = merge_edges(source, target, weight, len(raw.node_ids))
     if weighted and not np.isfinite(matrix.data).all():
-        raise DataError(f"{raw.origin}: the weights of a repeated edge sum to infinity, expected a finite sum")
+        raise ValueError("the weights of a repeated edge sum to infinity, expected a finite sum")
     both = symmetrize(matrix) if undirected else matrix
-    added = both.nnz - matrix.nnz
-    larger = weighted and undirected and (added > 0 or bool((both.data != matrix.data).any()))
-    notes += edge_notes(int(loop.sum()), zero, given - matrix.nnz, added if undirected else None, weighted, larger)
+    notes += edge_notes(int(loop.sum()), zero, given - matrix.nnz, both.nnz - matrix.nnz, weighted)
     return both
 
 
-def edge_notes(
-    loops: int, zero: int, repeated: int, added: int | None, weighted: bool, larger: bool = False
-) -> list[str]:
-    """What was changed about the edges; `added` is the number of opposite edges of an undirected graph."""
+def edge_notes(loops: int, zero: int, repeated: int, added: int, weighted: bool) -> list[str]:
+    """What was changed about the edges; `added` is the number of opposite edges."""
     notes = [f"{counted(loops, 'self-loop')} dropped"] if loops else []
     notes += [f"{counted(zero, 'edge')} of weight 0 dropped"] if zero else []
     if repeated:
         notes.append(f"{counted(repeated, 'duplicate edge')} merged{', their weights added' if weighted else ''}")
-    if added or larger:
-        two = "; the larger weight where two directions differ" if weighted else ""
-        notes.append(f"edges made undirected: {counted(added or 0, 'opposite edge')} added{two}")
-    return notes
+    return [*notes, *([f"edges made undirected: {counted(added, 'opposite edge')} added"] if added else [])]
 
 
 def _labels_of_model(raw: RawGraph, class_names: Sequence[str]) -> tuple[NDArray[np.int64], list[Split]]:

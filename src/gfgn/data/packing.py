@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -13,7 +14,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.assemble import class_order, edge_notes
+from gfgn.data.assemble import KEEP, class_order, edge_notes
 from gfgn.data.columns import Array
 from gfgn.data.dataset import default_metric
 from gfgn.data.files import atomic_folder
@@ -32,6 +33,10 @@ from gfgn.data.tables import (
     split_codes,
     to_float32,
 )
+from gfgn.graph import TwoWeights
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 SORTED = 2**20  # sorted edges that are copied at a time
 
@@ -67,7 +72,11 @@ def pack_tables(
         class_names, num_classes = _pack_nodes(nodes, roles, len(ids), unfinished)
         reader = EdgeReader(edges, ids, ends, options.skip_unknown, progress)
         with tempfile.TemporaryDirectory(dir=unfinished) as scratch:
-            _pack_edges(reader, len(ids), unfinished, Path(scratch), options.undirected, memory, notes)
+            try:
+                _pack_edges(reader, len(ids), unfinished, Path(scratch), options.undirected, memory, notes)
+            except TwoWeights as error:
+                name_of = ids.to_numpy().tolist().__getitem__
+                raise DataError(f"{edges.label}: {error.message(name_of, KEEP)}") from None
         metric = options.metric or default_metric(torch.empty(0, dtype=torch.int64), num_classes)
         name = Path(source).resolve().name
         write_facts(unfinished, name, num_classes, metric, roles.features, class_names, reader.weighted)
@@ -135,20 +144,31 @@ def _pack_edges(
     }
     with duckdb.connect(str(scratch / "edges.duckdb"), config=config) as database:
         database.register("given", pa.RecordBatchReader.from_batches(schema, _batches(reader, schema, counts)))
-        database.execute("CREATE TABLE edges AS SELECT * FROM given")
+        weight = "sum(weight::DOUBLE)::FLOAT" if reader.weighted else "1::FLOAT"
         database.execute(
-            "CREATE TABLE once AS SELECT source, target, sum(weight::DOUBLE)::FLOAT AS weight FROM edges GROUP BY ALL"
+            f"CREATE TABLE once AS SELECT source, target, {weight} AS weight FROM given GROUP BY source, target"
         )
-        both = "SELECT * FROM once UNION ALL SELECT target, source, weight FROM once" if undirected else "FROM once"
-        chosen = f"SELECT source, target, max(weight) AS weight FROM ({both}) GROUP BY ALL ORDER BY target, source"
+        opposite = "UNION ALL SELECT target, source, weight FROM once" if undirected else ""
+        database.execute(
+            "CREATE VIEW edge AS SELECT source, target, min(weight) AS low, max(weight) AS weight "
+            f"FROM (SELECT * FROM once {opposite}) GROUP BY source, target"
+        )
+        two = "SELECT source, target FROM edge WHERE low < (1 - 1e-5) * weight ORDER BY target, source LIMIT 1"
+        for source, target in database.execute(two).fetchall():
+            raise TwoWeights(source, target, _weight(database, source, target), _weight(database, target, source))
+        chosen = "SELECT source, target, weight FROM edge ORDER BY target, source"
         database.execute(f"COPY ({chosen}) TO '{(scratch / 'sorted.parquet').as_posix()}' (FORMAT parquet)")
         ((merged,),) = database.execute("SELECT count(*) FROM once").fetchall()
     sorted_edges = pyarrow.parquet.ParquetFile(scratch / "sorted.parquet")
     total = sorted_edges.metadata.num_rows
     _copy_sorted(sorted_edges, total, num_nodes, folder, reader.weighted)
-    added = total - merged if undirected else None
     notes += reader.notes
-    notes += edge_notes(counts["loops"], counts["zero"], counts["given"] - merged, added, reader.weighted)
+    notes += edge_notes(counts["loops"], counts["zero"], counts["given"] - merged, total - merged, reader.weighted)
+
+
+def _weight(database: DuckDBPyConnection, source: int, target: int) -> float:
+    query = "SELECT weight FROM once WHERE source = ? AND target = ?"
+    return float(database.execute(query, [source, target]).fetchall()[0][0])
 
 
 def _batches(reader: EdgeReader, schema: pa.Schema, counts: dict[str, int]) -> Iterator[pa.RecordBatch]:

@@ -111,7 +111,8 @@ class RawGraph:
     """A graph as it is in its files.
 
     Attributes:
-        origin: Name of the source in messages.
+        origin: Name of the source of the nodes in messages.
+        edge_origin: Name of that of the edges.
         label: Name of the labels in messages.
         edges: `[2, E]`, node indices from 0 to N − 1, as given.
         weight: `[E]`, or `None` without weights.
@@ -122,6 +123,7 @@ class RawGraph:
     """
 
     origin: str
+    edge_origin: str
     label: str
     raw: RawFeatures
     edges: NDArray[np.integer]
@@ -299,6 +301,7 @@ def _read_folder(folder: Path, label: str, prefix: str, options: ReadOptions, pr
     columns = _read_edges(edges, ids, ends, options, progress, notes)
     return RawGraph(
         origin=nodes.label,
+        edge_origin=edges.label if edges else nodes.label,
         label=f"column {roles.label!r}",
         raw=raw,
         edges=np.stack(columns[:2]),

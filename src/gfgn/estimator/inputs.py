@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.graph import Graph, merge_edges, symmetrize
+from gfgn.data.mapped import is_mapped
+from gfgn.graph import Graph, TwoWeights, merge_edges, networkx_edges, symmetrize
 
 Indices = NDArray[np.int64]
 
@@ -105,7 +106,7 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
     """The graph of `num_nodes` nodes.
 
     Args:
-        edges: See `GFGNClassifier.fit`; `None` for no edges. A `Graph` is used as it is.
+        edges: See `GFGNClassifier.fit`; `None` for no edges. The table in docs/graph.md says what every form means.
         names: The index of a data frame of features: ids that a data frame of edges or a NetworkX graph may use.
         directed: Whether to keep directions; otherwise the opposite of every edge is added.
     """
@@ -114,7 +115,7 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
             raise ValueError("edge_weight must be None together with a Graph: build the Graph with it")
         if edges.num_nodes != num_nodes:
             raise ValueError(f"X must have one row per node of the graph, {edges.num_nodes:,}, got {num_nodes:,}")
-        return edges
+        return _from_graph(edges.to("cpu"), names, directed)
     source, target, weight = _edge_arrays(edges, weight, num_nodes, names)
     ends = np.concatenate([source, target])
     if ends.size and not 0 <= ends.min() <= ends.max() < num_nodes:
@@ -127,7 +128,40 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
     if weight is not None and not weight.all():  # an edge of weight 0 is no edge
         source, target, weight = source[weight > 0], target[weight > 0], weight[weight > 0]
     matrix = merge_edges(source.astype(np.int32), target.astype(np.int32), weight, num_nodes)
-    return Graph.from_csr(matrix if directed else symmetrize(matrix), undirected=not directed)
+    if weight is not None and (matrix.data == 1).all():
+        matrix = matrix.astype(np.int8)  # no weights
+    return Graph.from_csr(matrix if directed else _symmetrize(matrix, names), undirected=not directed)
+
+
+def _symmetrize(matrix: scipy.sparse.csr_array, names: Any) -> scipy.sparse.csr_array:
+    try:
+        return symmetrize(matrix)
+    except TwoWeights as error:
+        raise ValueError(error.message(int if names is None else names.tolist().__getitem__)) from None
+
+
+def _from_graph(graph: Graph, names: Any, directed: bool) -> Graph:
+    """The graph without edges of weight 0 and, unless `directed`, with the opposite of every edge."""
+    if graph.num_targets is not None or graph.num_seeds is not None:
+        raise ValueError(f"edge_index must be a Graph of all nodes, got a bipartite one or a sample: {graph}")
+    if is_mapped(graph):  # as it was packed: to look at its edges would take them all into memory
+        return graph
+    weight = None if graph.weight is None else graph.weight.detach()
+    same = graph.by_source.same_pattern(graph.by_target)
+    symmetric = same and (weight is None or torch.equal(weight[graph.transpose], weight))
+    if (weight is None or bool(weight.all())) and (directed or symmetric):
+        return graph
+    rows = graph.by_target
+    values = torch.ones_like(rows.idx, dtype=torch.int8) if weight is None else weight
+    arrays = tuple(array.numpy() for array in (values, rows.idx, rows.ptr))
+    matrix = scipy.sparse.csr_array(arrays, shape=(graph.num_nodes, graph.num_nodes))
+    if not matrix.has_canonical_format:
+        raise ValueError("edge_index must be a Graph with every edge once, got one built with duplicates='keep'")
+    matrix.eliminate_zeros()
+    built = Graph.from_csr(
+        matrix if directed else _symmetrize(matrix, names), undirected=not directed, batch=graph.batch
+    )
+    return replace(built, num_graphs=graph.num_graphs).to(graph.dtype)
 
 
 def _edge_arrays(edges: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
@@ -159,28 +193,30 @@ def _checked_weight(weight: Any, count: int) -> Any:
 
 
 def _from_matrix(coo: Any, weight: Any, num_nodes: int) -> tuple[Indices, Indices, Any]:
-    """`A[i, j]` is the weight of the edge from `j` to `i`, as in `Graph.from_scipy`."""
+    """`A[i, j]` is the weight of the edge from `j` to `i`, as in `Graph.from_scipy`; repeated entries are added."""
     if weight is not None:
         raise ValueError("edge_weight must be None together with a matrix, whose values are the weights")
     if coo.shape != (num_nodes, num_nodes):
         raise ValueError(f"edge_index must be a matrix of shape {(num_nodes, num_nodes)}, got {tuple(coo.shape)}")
-    values = np.asarray(coo.data, dtype=np.float32)
-    return coo.col.astype(np.int64), coo.row.astype(np.int64), None if (values == 1).all() else values
+    if coo.dtype == bool:  # whose sum is "or"
+        coo = coo.copy()
+        coo.sum_duplicates()
+    return coo.col.astype(np.int64), coo.row.astype(np.int64), np.asarray(coo.data, dtype=np.float32)
 
 
 def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
     if weight is not None:
         raise ValueError("edge_weight must be None together with a NetworkX graph, whose edges have the weights")
-    by_name = names is not None and set(names) >= set(graph.nodes)
-    if not by_name and len(graph) != num_nodes:
-        raise ValueError(f"edge_index must be a graph of {num_nodes:,} nodes, one per row of X, got {len(graph):,}")
-    order = {name: k for k, name in enumerate(names if by_name else graph.nodes)}
-    pairs = [(order[u], order[v], data.get("weight", 1.0)) for u, v, data in graph.edges(data=True)]
-    if not graph.is_directed():
-        pairs += [(v, u, w) for u, v, w in pairs if u != v]
-    source, target = (np.array([pair[end] for pair in pairs], dtype=np.int64) for end in (0, 1))
-    weights = np.array([pair[2] for pair in pairs], dtype=np.float32)
-    return source, target, None if (weights == 1).all() else weights
+    rows = {name: k for k, name in enumerate(range(num_nodes) if names is None else names)}
+    unknown = [node for node in graph if node not in rows]
+    if unknown and names is None:
+        hint = "pass X as a data frame whose index holds the nodes, or Graph.from_networkx(graph, nodelist=…)"
+        raise ValueError(f"edge_index must hold rows of X, 0 to {num_nodes - 1}, got the node {unknown[0]!r}; {hint}")
+    if unknown:
+        raise ValueError(f"edge_index must hold ids of the index of X, got the node {unknown[0]!r}")
+    source, target, values = networkx_edges(graph, rows)
+    ends = np.array(source, dtype=np.int64), np.array(target, dtype=np.int64)
+    return *ends, None if values is None else np.array(values, dtype=np.float32)
 
 
 def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, Any]:

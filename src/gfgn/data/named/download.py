@@ -63,9 +63,10 @@ def _extract(archive: Path, root: Path, members: Mapping[str, str]) -> None:
     """Extracts files from a zip archive, each named by the end of its path in the archive."""
     with zipfile.ZipFile(archive) as packed:
         names = [name for name in packed.namelist() if not name.startswith("__MACOSX")]
-        for file, end in members.items():
-            matches = [name for name in names if f"/{name}".endswith(f"/{end}")]
+        found = {file: [name for name in names if f"/{name}".endswith(f"/{end}")] for file, end in members.items()}
+        for file, matches in found.items():
             if len(matches) != 1:
-                raise ChecksumError(f"{archive.name} has {len(matches)} files {end}, expected one")
-            with atomic_write(root / file) as part, packed.open(matches[0]) as source, part.open("wb") as out:
+                raise ChecksumError(f"{archive.name} has {len(matches)} files {members[file]}, expected one")
+        for file, (name,) in found.items():
+            with atomic_write(root / file) as part, packed.open(name) as source, part.open("wb") as out:
                 shutil.copyfileobj(source, out)
