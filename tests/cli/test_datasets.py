@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import gfgn.data
 from gfgn.cli import app
-from gfgn.data import DATASETS, Dataset, OnDiskGraph, Split, dimensions
+from gfgn.data import DATASETS, NodeDataset, OnDiskGraph, Split, dimensions
 from gfgn.graph import Graph
 from gfgn.nn.registry import MODELS
 from gfgn.train.catalog import CLASSICAL
@@ -64,7 +64,7 @@ def test_describe_draws_the_histograms(tmp_path: Path) -> None:
 
 
 def test_describe_several_labels_and_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str) -> Dataset:
+    def load(name: str) -> NodeDataset:
         data = dimensions(120, degree=8, splits=1)
         batch = (torch.arange(120) >= 60).long()
         inside = batch[data.graph.edge_index[0]] == batch[data.graph.edge_index[1]]

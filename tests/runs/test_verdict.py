@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from runs.stores import RECORD, row
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.runs import compare
 from gfgn.runs.advice import MODELS, suited_models
@@ -138,7 +138,7 @@ def test_the_verdict_is_right_where_the_truth_is_known(case: str, seed: int) -> 
 
 
 def test_models_that_suit_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    data: Dataset = dimensions(60, degree=6, splits=1)
+    data: NodeDataset = dimensions(60, degree=6, splits=1)
     assert suited_models(data) == MODELS
     monkeypatch.setitem(data.__dict__, "inductive", True)
     assert set(MODELS) - set(suited_models(data)) == {"label-propagation"}

@@ -71,8 +71,8 @@ def pack(
     console = Console(stderr=True)
     with user_errors(ImportError):
         if stream:
+            from gfgn.data import ReadOptions as Options
             from gfgn.data import pack_tables
-            from gfgn.data.reading import ReadOptions as Options
 
             options, notes = Options(**reading.arguments()), list[str]()
             with Progress(console=console, transient=True) as bar:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from torch import Tensor
 
-    from gfgn.data import Dataset
+    from gfgn.data import NodeDataset
     from gfgn.estimator import GFGNClassifier
 
 FORMATS = (".csv", ".parquet")
@@ -81,7 +81,7 @@ def predict(
     echo(f"mean confidence {result['mean_confidence']:.2f}; {seconds:.1f} s in all; predictions: {out}")
 
 
-def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], console: Console) -> Dataset:
+def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], console: Console) -> NodeDataset:
     """The graph, encoded as the model expects; what differs from its columns and classes is an error."""
     from gfgn.data import DATASETS, load, read_with_notes
     from gfgn.literal import literal
@@ -105,7 +105,7 @@ def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], consol
     return found.dataset
 
 
-def _open_store(path: Path, classifier: GFGNClassifier, classes: list[str]) -> Dataset:
+def _open_store(path: Path, classifier: GFGNClassifier, classes: list[str]) -> NodeDataset:
     """A graph store, whose features are as the model reads them: its encoder must change nothing."""
     from gfgn.data import OnDiskGraph
 
@@ -124,7 +124,7 @@ def _check_features(source: str, names: list[str], expected: list[str]) -> None:
         raise ValueError(f"DATA must have the features of the model ({known}), got {source!r} with {got}")
 
 
-def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Tensor) -> pd.DataFrame:
+def _predict(classifier: GFGNClassifier, dataset: NodeDataset, chosen: Tensor) -> pd.DataFrame:
     """One row per chosen node."""
     import numpy as np
     import pandas as pd

@@ -19,7 +19,7 @@ from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gfgn.data import Dataset
+    from gfgn.data import NodeDataset
     from gfgn.estimator import GFGNClassifier
     from gfgn.runs import ProgressCallback, Tracker
     from gfgn.train import Status
@@ -125,7 +125,7 @@ def _parameters(given: list[str]) -> dict[str, Any]:
 
 
 def _train(
-    dataset: Dataset,
+    dataset: NodeDataset,
     parameters: dict[str, Any],
     minutes: float | None,
     console: Console,
@@ -181,7 +181,7 @@ def _make_progress(console: Console, spinner: Any) -> ProgressCallback:
 
 
 def _trials_in_time(
-    dataset: Dataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
+    dataset: NodeDataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
 ) -> int | None:
     """The number of trials per level that fits."""
     from gfgn.estimator.classifier import model_name
@@ -200,7 +200,7 @@ def _trials_in_time(
     return budget.trials if budget.trials > 1 else None
 
 
-def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, out: Path) -> dict[str, Any]:
+def _finish(classifier: GFGNClassifier, dataset: NodeDataset, reading: ReadOptions, out: Path) -> dict[str, Any]:
     """Scores the classifier on the test nodes, writes all files and returns what `--json` prints."""
     from gfgn.estimator.evaluation import evaluate
     from gfgn.estimator.report import write_model_report

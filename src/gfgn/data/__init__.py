@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from gfgn.data.named.registry import load
     from gfgn.data.on_disk import OnDiskGraph, pack
     from gfgn.data.packing import pack_tables
-    from gfgn.data.reading import Reading, ReadOptions, describe_reading, read, read_with_notes
+    from gfgn.data.raw import ReadOptions
+    from gfgn.data.reading import Reading, describe_reading, read, read_with_notes
     from gfgn.data.splits import Split, random_splits
 
 __all__ = [
@@ -68,7 +69,8 @@ __getattr__ = lazy_names(
         "gfgn.data.named.registry": "load",
         "gfgn.data.on_disk": "OnDiskGraph pack",
         "gfgn.data.packing": "pack_tables",
-        "gfgn.data.reading": "ReadOptions Reading describe_reading read read_with_notes",
+        "gfgn.data.raw": "ReadOptions",
+        "gfgn.data.reading": "Reading describe_reading read read_with_notes",
         "gfgn.data.splits": "Split random_splits",
     },
     deprecated={"Dataset": "NodeDataset", "GraphStore": "OnDiskGraph"},

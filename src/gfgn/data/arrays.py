@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gfgn.data.columns import Array, Matrix, array_features, finite_or_missing, sparse_tensor
 from gfgn.data.messages import DataError, listed, reading
-from gfgn.data.reading import RawGraph, ReadOptions
+from gfgn.data.raw import RawGraph, ReadOptions
 from gfgn.data.tables import bad_weight, to_float32
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch import Tensor
 from gfgn.data.dataset import NodeDataset, default_metric
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.messages import DataError, counted, listed
-from gfgn.data.reading import RawGraph, ReadOptions
+from gfgn.data.raw import RawGraph, ReadOptions
 from gfgn.data.splits import Split, labelled_splits, random_splits
 from gfgn.graph import Graph, TwoWeights, merge_edges, symmetrize
 

@@ -14,7 +14,7 @@ import torch
 from scipy.sparse import csgraph
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.ops import propagate
 
@@ -101,7 +101,7 @@ def degree_profile(graph: Graph) -> DegreeProfile:
     )
 
 
-def smoothness(dataset: Dataset) -> Tensor:
+def smoothness(dataset: NodeDataset) -> Tensor:
     """`[F]`: the Rayleigh quotient `fᵀLf / fᵀf` of each centered feature dimension, with `L = I − Â`.
 
     0 is smooth, 1 is the value of noise, 2 the maximum. Dimensions are centered because a constant is smooth, carries
@@ -160,7 +160,7 @@ class Description:
         return counts.long(), edges
 
 
-def describe(dataset: Dataset) -> Description:
+def describe(dataset: NodeDataset) -> Description:
     """Sizes, homophily, degrees and smoothness of a dataset."""
     graph, x, y = dataset.graph, dataset.x, dataset.y
     source, target = graph.edge_index

@@ -20,7 +20,8 @@ from gfgn.data.dataset import default_metric
 from gfgn.data.files import atomic_folder
 from gfgn.data.messages import DataError
 from gfgn.data.on_disk import OnDiskGraph, create, release, write_facts
-from gfgn.data.reading import ReadOptions, find_tables, open_tables
+from gfgn.data.raw import ReadOptions
+from gfgn.data.reading import find_tables, open_tables
 from gfgn.data.tables import (
     EdgeReader,
     Ids,

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.encoder import Column, FeatureEncoder, RawFeatures, raw_features
 from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
@@ -59,7 +59,7 @@ _logger = logging.getLogger(__name__)
 class _Fit:
     """What all training of one call of `fit` shares."""
 
-    dataset: Dataset
+    dataset: NodeDataset
     seed: int
     device: str
     store: Store
@@ -225,7 +225,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         graph, none = self._graph(given, raw.values.shape[0]), np.zeros_like(vals[0])
         splits = [Split(*map(torch.from_numpy, (train, val, none))) for train, val in zip(trains, vals, strict=True)]
         default = "micro_f1" if labels.y.dim() == 2 else "accuracy"
-        dataset = Dataset(
+        dataset = NodeDataset(
             name="X",
             graph=graph,
             x=encoder.transform(raw),
@@ -240,7 +240,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def _fit_dataset(
         self,
-        dataset: Dataset,
+        dataset: NodeDataset,
         classes: NDArray[Any],
         seed: int,
         callback: ProgressCallback | None = None,
@@ -264,7 +264,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self._facts["seconds"] = round(time.perf_counter() - start, 2)
         return self
 
-    def _choose_batch_size(self, dataset: Dataset, own: Processes) -> int | None:
+    def _choose_batch_size(self, dataset: NodeDataset, own: Processes) -> int | None:
         """`batch_size`, or one where the whole graph does not fit into memory; says which way was taken and why."""
         if self.batch_size is not None:
             way = Way(True, f"{dataset.name}: steps take samples, as batch_size={self.batch_size} asks for")
@@ -372,7 +372,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return [successive_halving(*search, config=config, device=fit.device, callback=fit.callback).best]
 
     def _keep(
-        self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any], sampled: bool
+        self, dataset: NodeDataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any], sampled: bool
     ) -> None:
         """Sets what `fit` has learned."""
         states = [run.state for run in runs if run.state is not None]
@@ -405,7 +405,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             "best_epochs": [run.epoch for run in runs],
         }
 
-    def _calibrate(self, dataset: Dataset) -> None:
+    def _calibrate(self, dataset: NodeDataset) -> None:
         """Calibrates by the validation nodes, each predicted by the networks that have it for validation."""
         members, count = self._members, len(dataset.splits)
         x = with_sparse_features(dataset).x
@@ -434,6 +434,9 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _raw(self, X: Any, reset: bool) -> RawFeatures:
         """Features as the encoder takes them, after scikit-learn's checks."""
         X = X if isinstance(X, Tensor) and X.layout != torch.strided else to_numpy(X)
+        if not reset and hasattr(X, "iloc") and hasattr(self, "feature_names_in_"):
+            same = len(X.columns) == len(self.feature_names_in_) and set(X.columns) == set(self.feature_names_in_)
+            X = X[list(self.feature_names_in_)] if same else X  # matched by name, as tables are
         if isinstance(X, Tensor) or hasattr(X, "iloc"):
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
@@ -444,7 +447,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         names = given.X.index if hasattr(given.X, "iloc") else None
         return build_graph(given.edges, given.weight, num_nodes, names, self.directed)
 
-    def _encode(self, X: Any, edge_index: Any, edge_weight: Any) -> tuple[Dataset, NDArray[np.int64] | slice]:
+    def _encode(self, X: Any, edge_index: Any, edge_weight: Any) -> tuple[NodeDataset, NDArray[np.int64] | slice]:
         """The nodes to predict as an unlabelled dataset, and which of them are asked for."""
         check_is_fitted(self)
         given = unpack(X, edge_index, edge_weight)
@@ -458,15 +461,15 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         dataset = self._unlabelled(self.encoder_.transform(raw), graph)
         return dataset, slice(None) if given.nodes is None else given.nodes
 
-    def _unlabelled(self, x: Tensor, graph: Graph) -> Dataset:
+    def _unlabelled(self, x: Tensor, graph: Graph) -> NodeDataset:
         """A dataset of encoded features without labels."""
         y = torch.full((graph.num_nodes,), -1)
         names = self.encoder_.feature_names
-        return Dataset("X", graph, x, y, max(2, len(self.classes_)), "accuracy", names, [], encoder=self.encoder_)
+        return NodeDataset("X", graph, x, y, max(2, len(self.classes_)), "accuracy", names, [], encoder=self.encoder_)
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def _member_probabilities(self, dataset: Dataset, nodes: Nodes = slice(None)) -> Tensor:
+    def _member_probabilities(self, dataset: NodeDataset, nodes: Nodes = slice(None)) -> Tensor:
         """`[R, nodes, C]`: the uncalibrated probabilities of each network for nodes of an encoded dataset."""
         device = "cpu" if is_mapped(dataset.graph) else choose_device(self.device)
         data = with_sparse_features(dataset.to(device))
@@ -485,7 +488,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         dataset, nodes = self._encode(X, edge_index, edge_weight)
         return self._probabilities(dataset)[nodes]
 
-    def _probabilities(self, dataset: Dataset, nodes: Nodes = slice(None)) -> NDArray[np.float64]:
+    def _probabilities(self, dataset: NodeDataset, nodes: Nodes = slice(None)) -> NDArray[np.float64]:
         """The probabilities for nodes of an encoded dataset."""
         return self._joint_probabilities(self._member_probabilities(dataset, nodes))
 
@@ -608,7 +611,7 @@ def model_name(model: str, level: str) -> str:
     return "gfgn-plus" if (model, level) == ("gfgn-plus", "neighbor") else f"{model}-{level}"
 
 
-def as_input(dataset: Dataset) -> Dataset:
+def as_input(dataset: NodeDataset) -> NodeDataset:
     """The dataset with an encoder, which changes nothing if it has none of its own."""
     if dataset.encoder is not None:
         return dataset
@@ -617,7 +620,7 @@ def as_input(dataset: Dataset) -> Dataset:
     return replace(dataset, encoder=FeatureEncoder(columns, "none", zeros, ones, zeros, dataset.num_nodes, sparse))
 
 
-def sampled_neighbors(dataset: Dataset, fanout: int) -> Dataset:
+def sampled_neighbors(dataset: NodeDataset, fanout: int) -> NodeDataset:
     """Some training nodes of the first split with a sample of their neighbors, for a network of one layer."""
     nodes = torch.nonzero(dataset.splits[0].train).view(-1)
     nodes = nodes[torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(0))[:GATE_NODES]]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.mapped import is_mapped
+from gfgn.data.tables import find_ends, repeated_id
 from gfgn.graph import Graph, TwoWeights, merge_edges, networkx_edges, symmetrize
 
 Indices = NDArray[np.int64]
@@ -207,6 +208,7 @@ def _from_matrix(coo: Any, weight: Any, num_nodes: int) -> tuple[Indices, Indice
 def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
     if weight is not None:
         raise ValueError("edge_weight must be None together with a NetworkX graph, whose edges have the weights")
+    _check_unique(names)
     rows = {name: k for k, name in enumerate(range(num_nodes) if names is None else names)}
     unknown = [node for node in graph if node not in rows]
     if unknown and names is None:
@@ -220,13 +222,10 @@ def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple
 
 
 def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, Any]:
-    missing = [name for name in ("source", "target") if name not in frame.columns]
-    if missing:
-        raise ValueError(
-            f"edge_index must have the columns source and target, got {', '.join(map(str, frame.columns))}"
-        )
+    columns = find_ends([str(name) for name in frame.columns], "edge_index", None, None, [])
+    _check_unique(names)
     ends = []
-    for name in ("source", "target"):
+    for name in columns:
         column = frame[name].to_numpy()
         position = column if names is None else names.get_indexer(column)
         if names is not None and (position < 0).any():
@@ -238,6 +237,13 @@ def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, 
     if weight is None and "weight" in frame.columns:
         weight = frame["weight"].to_numpy().astype(np.float32)
     return ends[0].astype(np.int64), ends[1].astype(np.int64), _checked_weight(weight, len(frame))
+
+
+def _check_unique(names: Any) -> None:
+    """Ids that edges name must be unique, as in tables."""
+    if names is not None and not names.is_unique:
+        row = int(names.duplicated().argmax())
+        raise repeated_id(f"X row {row}: id", names[row], int(names.get_indexer_for([names[row]])[0]))
 
 
 def _num_rows(X: Any) -> int:

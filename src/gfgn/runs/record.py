@@ -18,7 +18,7 @@ import torch
 import torch_geometric
 
 import gfgn
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.named.catalog import DATASETS
 from gfgn.data.splits import Split
 from gfgn.nn.own import is_import_name
@@ -54,7 +54,7 @@ class DatasetRecord:
     test_share: float | None = None  # see `measure_test_share`; `None` in a store of an earlier release
 
     @classmethod
-    def of(cls, dataset: Dataset) -> DatasetRecord:
+    def of(cls, dataset: NodeDataset) -> DatasetRecord:
         """The record of a dataset."""
         same = ("name", "fingerprint", "metric", "description", "num_nodes", "num_features", "num_classes")
         return cls(

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.registry import HIDDEN, Model
 from gfgn.train.batch import Batch
 from gfgn.train.checkpoint import Checkpoint
@@ -55,7 +55,7 @@ class Trainer:
 
     name: str
     model: Model
-    data: Dataset
+    data: NodeDataset
     replicas: Sequence[Replica]
     config: TrainConfig
     progress: Progress
@@ -69,7 +69,7 @@ class Trainer:
         self.device = self.data.y.device
         self.seconds = [0.0] * len(self.replicas)
         self._modes: dict[Any, Mode] = {}  # of a model of the user's own, by its options
-        self._data: dict[str, Dataset] = {}  # by the option `features`
+        self._data: dict[str, NodeDataset] = {}  # by the option `features`
 
     def train(self, rungs: list[int], prune: Prune | None) -> None:
         """Trains all replicas; with `prune`, batches wait for each other at every rung."""
@@ -103,7 +103,7 @@ class Trainer:
         task = make_task(self._prepared(first), splits, self.config.graphs_per_step)
         return Group(self._program(first, task), task, splits, indices)
 
-    def _prepared(self, replica: Replica) -> Dataset:
+    def _prepared(self, replica: Replica) -> NodeDataset:
         """The dataset with the features that the options of a replica ask for."""
         features = self.model.applied(replica.options).get("features", "given")
         if features not in self._data:
