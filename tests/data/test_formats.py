@@ -246,7 +246,7 @@ def test_a_graph_without_edges(tmp_path: Path, links: pd.DataFrame | None) -> No
     assert any("without edges" in note for note in reading.notes)
     (tmp_path / "graph" / "edges.csv").unlink(missing_ok=True)
     (tmp_path / "graph" / "all-edges.csv").touch()
-    with pytest.raises(DataError, match=r"no edges\.csv.*all-edges\.csv"):
+    with pytest.raises(DataError, match=r"all-edges\.csv, expected .* edges\.csv"):
         read(tmp_path / "graph")
 
 

@@ -224,8 +224,8 @@ def test_reading_a_table_keeps_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             writer.write_table(pa.table(columns))
     monkeypatch.setattr(tables, "BATCH", 10_000)
     size, before = (tmp_path / "nodes.parquet").stat().st_size, pa.total_allocated_bytes()
-    table, most = tables.open_table(tmp_path / "nodes.parquet"), 0
-    for _ in table.batches(list(columns)):
+    table, most = tables.Table(tmp_path / "nodes.parquet"), 0
+    for _ in table.chunks(list(columns)):
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < size / 4
 

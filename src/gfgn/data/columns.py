@@ -45,6 +45,10 @@ NUMBERS = {  # how numbers are written: the pattern, the mark of thousands and t
     "1,234.5": (r"[+-]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?", ",", "."),
     "1.234,5": (r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?", ".", ","),
 }
+MISSING = {  # what pandas takes for a missing value in a CSV file, and no text
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
+    *("NULL", "NaN", "None", "n/a", "nan", "null"),
+}
 STRAY = re.compile(r"[^\w]+|n/?an?|null|none|nil|missing|unknown|#(n/a|ref!|value!|div/0!|num!)", re.IGNORECASE)
 
 
@@ -148,8 +152,7 @@ def _typed_dates(series: pd.Series[Any], inferred: str) -> Floats | None:
 
 
 def _read_booleans(texts: Texts, format: str) -> Read | None:
-    words = {"true": 1.0, "false": 0.0}
-    return _known(texts, [words.get(text.lower(), np.nan) for text in texts.values], 0)
+    return _known(texts, _parse_booleans(texts.values), 0)
 
 
 def read_numbers(texts: Texts, format: str) -> Read | None:
@@ -158,26 +161,40 @@ def read_numbers(texts: Texts, format: str) -> Read | None:
     many = min(MAX_CATEGORIES, (texts.codes >= 0).sum() / 2)
     allowed = MAX_STRAY if len(texts.values) > many else 0
     for name in dict.fromkeys([format, *NUMBERS]):
-        pattern, thousands, point = NUMBERS.get(name, NUMBERS[""])
-        found = [bool(re.fullmatch(pattern, text, re.IGNORECASE)) for text in texts.values]
-        plain = [text.replace(thousands, "").replace(point, ".") for text in texts.values]
-        values = [float(text) if ok else np.nan for text, ok in zip(plain, found, strict=True)]
-        if texts.typed and not name and all(found):
+        values = _parse(texts.values, name)
+        if texts.typed and not name and not np.isnan(values).any():
             return None
         if (read := _known(texts, values, allowed)) is not None:
             return Read(read.values, name)
     return None
 
 
-def loose_numbers(texts: Sequence[str]) -> Floats:
-    """The numbers in text, NaN where there is none."""
-    words = {"true": 1.0, "false": 0.0}
-    parts = []
-    for pattern, thousands, point in NUMBERS.values():
-        plain = [(re.fullmatch(pattern, text, re.IGNORECASE), text) for text in texts]
-        parts.append([float(text.replace(thousands, "").replace(point, ".")) if ok else np.nan for ok, text in plain])
-    best = min(parts, key=lambda values: np.isnan(values).sum())
-    return np.array([words.get(text.lower(), value) for text, value in zip(texts, best, strict=True)])
+def loose_numbers(series: pd.Series[Any]) -> Floats:
+    """The numbers in a column, NaN where a value is missing or none."""
+    import pandas as pd
+
+    inferred = pd.api.types.infer_dtype(series, skipna=True)
+    typed = _typed_numbers(series, inferred)
+    if typed is not None or inferred not in ("string", "mixed", "mixed-integer"):
+        return np.full(len(series), np.nan) if typed is None else typed
+    plain = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    if not np.isnan(plain).any():
+        return plain
+    texts = [str(value).strip() for value in series]
+    found = [_parse(texts, name) for name in NUMBERS] + [_parse_booleans(texts)]
+    return min(found, key=lambda values: np.isnan(values).sum())
+
+
+def _parse(texts: Sequence[str], format: str) -> Floats:
+    """The numbers of one format, NaN for other texts."""
+    pattern, thousands, point = NUMBERS.get(format, NUMBERS[""])
+    matches = re.compile(pattern, re.IGNORECASE).fullmatch
+    plain = [text.replace(thousands, "").replace(point, ".") if matches(text) else "nan" for text in texts]
+    return np.array(plain, dtype=np.float64)
+
+
+def _parse_booleans(texts: Sequence[str]) -> Floats:
+    return np.array([{"true": 1.0, "false": 0.0}.get(text.lower(), np.nan) for text in texts])
 
 
 def _read_dates(texts: Texts, format: str) -> Read | None:
@@ -196,11 +213,10 @@ def _read_dates(texts: Texts, format: str) -> Read | None:
     return None
 
 
-def _known(texts: Texts, values: Sequence[float], allowed: float) -> Read | None:
+def _known(texts: Texts, array: Floats, allowed: float) -> Read | None:
     """The values, if all texts but missing ones and a fraction `allowed` of the others have one."""
-    array = np.asarray(values)
     strange = np.array(
-        [np.isnan(value) and not STRAY.fullmatch(text) for value, text in zip(values, texts.values, strict=True)]
+        [np.isnan(value) and not STRAY.fullmatch(text) for value, text in zip(array, texts.values, strict=True)]
     )
     if np.isnan(array).all():
         return None
@@ -455,6 +471,7 @@ class _Reader:
 
         codes, unique = pd.factorize(series)
         stripped = [str(text).strip() for text in unique]
+        stripped = [text if self.typed or text not in MISSING else "" for text in stripped]
         order = sorted({text for text in stripped if text})
         index = {text: k for k, text in enumerate(order)} | {"": -1}
         rows = np.array([*(index[text] for text in stripped), -1], dtype=np.int64)[codes]

@@ -16,23 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from gfgn.data.columns import KINDS, Array, read_frame
+from gfgn.data.columns import KINDS, read_frame
 from gfgn.data.messages import DataError, listed, reading
 from gfgn.data.raw import RawGraph, ReadOptions
-from gfgn.data.tables import (
-    SUFFIXES,
-    TABLES,
-    EdgeReader,
-    Ids,
-    Progress,
-    Roles,
-    Table,
-    find_ends,
-    find_roles,
-    label_codes,
-    open_table,
-    split_codes,
-)
+from gfgn.data.tables import SUFFIXES, EdgeReader, Ids, Roles, Table, find_ends, find_roles, label_codes, split_codes
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -49,7 +36,7 @@ class Reading(NamedTuple):
 
 
 class ReadKeywords(TypedDict, total=False):
-    """The keywords of `read`, without `progress`."""
+    """The keywords of `read`."""
 
     undirected: bool
     stratify: bool
@@ -90,7 +77,6 @@ def read(
     metric: str | None = None,
     num_splits: int = 10,
     fractions: tuple[float, float] = (0.48, 0.32),
-    progress: Progress | None = None,
 ) -> NodeDataset:
     """Reads a graph of your own.
 
@@ -121,27 +107,24 @@ def read(
         num_splits: Number of random splits if none are given.
         fractions: Fractions of training and validation nodes of random splits; if they sum to 1, there are no test
             nodes.
-        progress: Called while an edge table is read, with the number of rows that are read and of all rows.
 
     Raises:
         DataError: The data cannot be read; the message is one sentence that says what is wrong and where.
     """
-    given = {name: value for name, value in locals().items() if name not in ("source", "progress")}
-    return _read(source, ReadOptions(**given), progress).dataset
+    given = {name: value for name, value in locals().items() if name != "source"}
+    return _read(source, ReadOptions(**given)).dataset
 
 
-def read_with_notes(
-    source: str | Path | Data, *, progress: Progress | None = None, **options: Unpack[ReadKeywords]
-) -> Reading:
+def read_with_notes(source: str | Path | Data, **options: Unpack[ReadKeywords]) -> Reading:
     """Reads a graph like `read`, with the same arguments, and reports how it was understood and repaired."""
-    return _read(source, ReadOptions(**options), progress)
+    return _read(source, ReadOptions(**options))
 
 
-def _read(source: object, options: ReadOptions, progress: Progress | None) -> Reading:
+def _read(source: object, options: ReadOptions) -> Reading:
     if isinstance(source, str | Path):
         path = Path(source)
         name = path.resolve().stem if path.is_file() else path.resolve().name
-        graph = _read_path(path, options, progress)
+        graph = _read_path(path, options)
     else:
         pyg = sys.modules.get("torch_geometric.data")  # who passes a Data has imported it
         if pyg is None or not isinstance(source, pyg.Data):
@@ -161,9 +144,9 @@ def _refuse_names(label: str, options: ReadOptions) -> None:
             raise DataError(f"{name} is {getattr(options, name)!r}, but {label} has no columns with names to choose")
 
 
-def _read_path(path: Path, options: ReadOptions, progress: Progress | None) -> RawGraph:
+def _read_path(path: Path, options: ReadOptions) -> RawGraph:
     if path.is_dir():
-        return _read_folder(path, str(path), "", options, progress)
+        return _read_folder(path, str(path), "", options)
     if not path.is_file():
         raise DataError(f"{path} does not exist, expected a folder, a .zip or a .npz file")
     if path.suffix == ".npz":
@@ -174,56 +157,53 @@ def _read_path(path: Path, options: ReadOptions, progress: Progress | None) -> R
     if path.suffix == ".zip":
         with tempfile.TemporaryDirectory(prefix="gfgn-") as folder:
             _extract_tables(path, Path(folder))
-            return _read_folder(Path(folder), path.name, f"{path.name}/", options, progress)
+            return _read_folder(Path(folder), path.name, f"{path.name}/", options)
     raise DataError(f"{path.name} has the suffix {path.suffix!r}, expected a folder, a .zip or a .npz file")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def find_tables(folder: Path, label: str = "") -> tuple[Path, Path | None]:
-    """The node table and the edge table in a folder; without a table of edges, `None`."""
-    paths = {}
-    for table in TABLES:
-        files = [folder / f"{table}{suffix}" for suffix in SUFFIXES if (folder / f"{table}{suffix}").is_file()]
-        if len(files) > 1:
-            raise DataError(f"{label or folder} has both {files[0].name} and {files[1].name}, expected one of them")
-        paths[table] = files[0] if files else None
-    nodes, edges = paths["nodes"], paths["edges"]
-    like = [file.name for file in sorted(folder.iterdir()) if "edge" in file.name.lower()] if not edges else []
-    if nodes is None or like:
-        table, found = ("edges", f"only {listed(like)}") if like else ("nodes", "none")
-        known = ", ".join(f"{table}{suffix}" for suffix in SUFFIXES)
-        raise DataError(f"{label or folder} has no {table}.csv ({found}), expected one of {known}")
-    return nodes, edges
-
-
 def open_tables(
-    paths: tuple[Path, Path | None], prefix: str, options: ReadOptions, notes: list[str]
+    folder: Path, label: str, prefix: str, options: ReadOptions, notes: list[str]
 ) -> tuple[Table, Roles, Table | None, tuple[str, str]]:
-    """Both tables, the roles of the columns of the first, and the ends of the edges in the second."""
-    opened = [open_table(path, prefix + path.name, options.sep, options.encoding) for path in paths if path is not None]
-    nodes, edges = opened[0], opened[1] if len(opened) > 1 else None
-    given = {"id": options.id, "label": options.label, "split": options.split}
+    """The tables of nodes and of edges, the roles of the columns of the first, and the ends of the edges in the second;
+    messages name the folder `label` and put `prefix` before file names."""
+    nodes, edges = (_find_table(folder, name, label) for name in ("nodes", "edges"))
+    if nodes is None:
+        known = ", ".join(f"nodes{suffix}" for suffix in SUFFIXES)
+        raise DataError(f"{label} has no table of nodes, expected one of {known}")
+    opened = [Table(path, prefix + path.name, options.sep, options.encoding) for path in (nodes, edges) if path]
     notes += [note for table in opened for note in table.notes]
-    roles = find_roles(nodes, given, options.drop, options.encoder is not None, notes)
+    given = {"id": options.id, "label": options.label, "split": options.split}
+    roles = find_roles(opened[0], given, options.drop, options.encoder is not None, notes)
     if edges is None:
-        notes.append(f"there is no table of edges beside {nodes.label}: a graph without edges")
-        return nodes, roles, None, ("", "")
-    ends = find_ends(edges.names, edges.label, options.source_column, options.target_column, notes)
-    return nodes, roles, edges, ends
+        like = [file.name for file in sorted(folder.iterdir()) if "edge" in file.name.lower()]
+        if like:
+            raise DataError(f"{label} has {listed(like)}, expected a table of edges named edges.csv or the like")
+        notes.append(f"there is no table of edges beside {opened[0].label}: a graph without edges")
+        return opened[0], roles, None, ("", "")
+    table = opened[1]
+    ends = find_ends(table.names, table.label, options.source_column, options.target_column, notes)
+    return opened[0], roles, table, ends
 
 
-def _read_folder(folder: Path, label: str, prefix: str, options: ReadOptions, progress: Progress | None) -> RawGraph:
-    """Reads the two tables; messages name the folder `label` and put `prefix` before file names."""
+def _find_table(folder: Path, name: str, label: str) -> Path | None:
+    files = [folder / f"{name}{suffix}" for suffix in SUFFIXES if (folder / f"{name}{suffix}").is_file()]
+    if len(files) > 1:
+        raise DataError(f"{label} has both {files[0].name} and {files[1].name}, expected one of them")
+    return files[0] if files else None
+
+
+def _read_folder(folder: Path, label: str, prefix: str, options: ReadOptions) -> RawGraph:
     notes: list[str] = []
-    nodes, roles, edges, ends = open_tables(find_tables(folder, label), prefix, options, notes)
-    ids = Ids(nodes, roles.id)
-    special = [name for name in (roles.label, roles.split) if name]
-    frame = nodes.frame([*roles.features, *special], [*special, *_text_columns(options, roles.features)])
+    nodes, roles, edges, ends = open_tables(folder, label, prefix, options, notes)
+    special = [name for name in (roles.id, roles.label, roles.split) if name]
+    frame = nodes.frame([*special, *roles.features], [*special, *_text_columns(options, roles.features)])
+    ids = Ids(frame[roles.id], nodes.label, roles.id)
     labels, classes, more = None, list[str](), list[str]()
     if roles.label:
-        labels, classes = label_codes(frame[roles.label], nodes.label, roles.label)
+        labels, classes = label_codes(frame[roles.label], nodes, roles.label)
         more = options.unknown_classes(classes, f"column {roles.label!r}")
     if not roles.features and options.encoder is None:
         raise DataError(f"{nodes.label} has no feature column, expected one or more besides id, label and split")
@@ -232,14 +212,18 @@ def _read_folder(folder: Path, label: str, prefix: str, options: ReadOptions, pr
     raw = read_frame(features, expected, label=nodes.label, typed=nodes.typed, first=1, notes=notes, more=more)
     parts = split_codes(frame[roles.split], nodes.label, roles.split)[None] if roles.split else None
     del frame, features
-    columns = _read_edges(edges, ids, ends, options, progress, notes)
+    index, weight = np.empty((2, 0), np.int32), None
+    if edges is not None:
+        reader = EdgeReader(edges, ids, ends, options.skip_unknown)
+        index, weight = reader.read(edges.frame(reader.columns, ends))
+        notes += reader.notes()
     return RawGraph(
         origin=nodes.label,
         edge_origin=edges.label if edges else nodes.label,
         label=f"column {roles.label!r}",
         raw=raw,
-        edges=np.stack(columns[:2]),
-        weight=columns[2] if len(columns) > 2 else None,
+        edges=index,
+        weight=weight,
         labels=labels,
         class_names=classes,
         parts=parts,
@@ -254,30 +238,9 @@ def _text_columns(options: ReadOptions, names: Sequence[str]) -> list[str]:
     return [column.name for column in columns if KINDS[column.kind].holds == "text" and column.name in names]
 
 
-def _read_edges(
-    table: Table | None,
-    ids: Ids,
-    ends: tuple[str, str],
-    options: ReadOptions,
-    progress: Progress | None,
-    notes: list[str],
-) -> list[Array]:
-    """Sources, targets and perhaps weights."""
-    if table is None:
-        return [np.empty(0, np.int32), np.empty(0, np.int32)]
-    reader = EdgeReader(table, ids, ends, options.skip_unknown, progress)
-    kinds = (np.int32, np.int32, np.float32)[: 2 + reader.weighted]
-    parts: list[list[Array]] = [[np.empty(0, kind)] for kind in kinds]
-    for batch in reader:
-        for part, values, kind in zip(parts, batch, kinds, strict=True):
-            part.append(values.astype(kind))
-    notes += reader.notes
-    return [np.concatenate(part) for part in parts]
-
-
 def _extract_tables(path: Path, folder: Path) -> None:
     """Copies the tables from the top level or the only folder of the archive; writes nothing else."""
-    wanted = {table + suffix for table in TABLES for suffix in SUFFIXES}
+    wanted = {table + suffix for table in ("nodes", "edges") for suffix in SUFFIXES}
     folders: dict[str, str] = {}
     with reading(path.name, "a zip archive"), zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
