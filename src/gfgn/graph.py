@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -115,7 +115,8 @@ class Graph:
 
         Args:
             edge_index: Source and target ids; a plain tensor or a PyG `EdgeIndex`.
-            num_nodes: Number of nodes; by default one more than the largest id.
+            num_nodes: Number of nodes; by default that of an `EdgeIndex` that knows it, else one more than the largest
+                id: nodes at the end that have no edges are missing then.
             edge_weight: `[E]`, finite and not negative; gradients flow to it through the reference operators.
             batch: `[N]`, the graph each node belongs to; edges must stay inside their graph.
             batch_size: Number of graphs; by default one more than the largest value in `batch`.
@@ -129,13 +130,19 @@ class Graph:
         _one_of("duplicates", duplicates, ("merge", "keep"))
         edges = _plain(edge_index)
         _check_layout(edges)
+        if edge_weight is not None and not isinstance(edge_weight, Tensor):
+            raise TypeError(f"edge_weight must be a Tensor of shape [E], got {type(edge_weight).__name__}")
+        if dtype is None and edge_weight is not None and edge_weight.is_floating_point():
+            dtype = edge_weight.dtype
+        if num_nodes is None and hasattr(edge_index, "sparse_size") and None not in edge_index.sparse_size():
+            num_nodes = max(edge_index.sparse_size())
         by_target, by_source, transpose, edge_position, weight = _sort(
             edges, num_nodes, edge_weight, self_loops == "add", duplicates == "merge"
         )
         num_nodes = by_target.ptr.numel() - 1
         batch, num_graphs = _check_batch(batch, batch_size, num_nodes, edges)
         if dtype is None:
-            dtype = torch.get_default_dtype() if weight is None else weight.dtype
+            dtype = torch.get_default_dtype()
         weight = None if weight is None else weight.to(dtype)
         return Graph(
             num_nodes=num_nodes,
@@ -218,6 +225,7 @@ class Graph:
         if adjacency.layout not in SPARSE_LAYOUTS:
             raise ValueError(f"adjacency must be a sparse CSR, CSC or COO tensor, got layout {adjacency.layout}")
         if adjacency.layout == torch.sparse_coo:
+            adjacency = adjacency.coalesce() if adjacency.dtype == torch.bool else adjacency  # whose sum is "or"
             (target, source), value = coo_entries(adjacency)
         else:
             by_row = adjacency.layout == torch.sparse_csr
@@ -454,7 +462,7 @@ def _remembered(
 ) -> Graph:
     """The graph that `build` returns, remembered."""
     # A PyG `EdgeIndex` wraps a tensor; either of them may be changed.
-    tensors = [x for x in (edge_index, edge_weight, batch) if x is not None]
+    tensors = [x for x in (edge_index, edge_weight, batch) if isinstance(x, Tensor)]
     if type(edge_index) is not Tensor:
         tensors.append(_plain(edge_index))
     options = {"batch_size": batch_size, "dtype": dtype}
@@ -537,6 +545,9 @@ def networkx_edges(
     if not graph.is_directed():
         edges += [(v, u, w) for u, v, w in edges if u != v]
     weighted = any(w is not None for *_, w in edges)
+    for *_, w in edges:
+        if w is not None and not isinstance(w, SupportsFloat):
+            raise ValueError(f"edge_weight must hold numbers, got {w!r} from the attribute {weight!r} of an edge")
     value = [1.0 if w is None else float(w) for *_, w in edges] if weighted else None
     return [u for u, _, _ in edges], [v for _, v, _ in edges], value
 
@@ -773,6 +784,8 @@ def _check_weight(weight: Tensor, edges: Tensor, read: bool = True) -> Tensor:
         raise ValueError(f"edge_weight must have shape [{edges.size(1)}], one per edge, got {list(weight.shape)}")
     if not weight.is_floating_point():
         weight = weight.to(torch.get_default_dtype())
+    if weight.dtype in (torch.float16, torch.bfloat16):
+        weight = weight.float()  # sums of 16 bits are far off
     if read and not torch.compiler.is_compiling():
         low, high = torch.stack(weight.detach().aminmax()).tolist() if weight.numel() else (0, 0)
         if not (low >= 0 and high < math.inf):  # a NaN too

@@ -1,7 +1,9 @@
 """One graph in every form: predictions of a fitted classifier and outputs of a layer are the same, or an error says why
 they cannot be. The table "One graph, one meaning" in docs/graph.md is what is tested here."""
 
+import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -15,6 +17,8 @@ from torch_geometric.data import Data
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, GFGNConv, Graph, Nodes
+from gfgn.data import read
+from gfgn.data.io.stream import pack_tables
 from gfgn.estimator.inputs import build_graph
 
 N = 30  # the last two nodes have no edges
@@ -222,8 +226,9 @@ FORMS: dict[str, Form] = {
 ONE_WAY = ("Graph of NetworkX", "Graph of NetworkX, strings as ids", "MultiGraph")  # undirected by themselves
 
 
-def reference(clf: GFGNClassifier, rows: Rows, weighted: bool) -> NDArray[np.float64]:
-    A = matrix_of(rows, weighted, clf.directed)
+@functools.cache
+def reference(clf: GFGNClassifier, weights: str) -> NDArray[np.float64]:
+    A = matrix_of(CASES[clf.directed, weights], weights != "unweighted", clf.directed)
     return clf.predict_proba(X, sp.csr_array(A))
 
 
@@ -237,7 +242,33 @@ def test_predictions_do_not_depend_on_the_form(fitted: GFGNClassifier, form: str
     p = fitted.predict_proba(features, edges, weight)
     if isinstance(features, pd.DataFrame) or isinstance(getattr(features, "X", None), pd.DataFrame):
         p = p[np.argsort(ORDER)]
-    np.testing.assert_allclose(p, reference(fitted, rows, weighted), rtol=1e-5)
+    np.testing.assert_allclose(p, reference(fitted, weights), rtol=1e-5)
+
+
+def write_tables(folder: Path, rows: Rows, weighted: bool) -> Path:
+    ids = [f"n{k}" for k in range(N)]
+    folder.mkdir()
+    pd.DataFrame(X, columns=COLUMNS).assign(id=ids).to_csv(folder / "nodes.csv", index=False)
+    frame_of(rows, weighted, ids).to_csv(folder / "edges.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_predictions_do_not_depend_on_the_file(tmp_path: Path, fitted: GFGNClassifier, weights: str) -> None:
+    rows, weighted = CASES[fitted.directed, weights], weights != "unweighted"
+    edges, weight = arrays_of(rows, weighted)
+    folder, undirected = write_tables(tmp_path / "tables", rows, weighted), not fitted.directed
+    np.savez(tmp_path / "a.npz", edge_index=edges, x=X, **{} if weight is None else {"edge_weight": weight})
+    tables = [folder / "nodes.csv", folder / "edges.csv"]
+    graphs = {
+        "CSV": read(folder, undirected=undirected).graph,
+        "npz": read(tmp_path / "a.npz", undirected=undirected).graph,
+        "Data": read(data_form(rows, weighted, False)[0], undirected=undirected).graph,
+        "store": pack_tables(*tables, tmp_path / "store", undirected=undirected).dataset().graph,
+    }
+    for name, graph in graphs.items():
+        p = fitted.predict_proba(X, graph)
+        np.testing.assert_allclose(p, reference(fitted, weights), rtol=1e-5, err_msg=name)
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -306,7 +337,9 @@ def test_nodes_of_networkx_have_one_row(fitted: GFGNClassifier) -> None:
 
 def test_repeated_entries_of_a_matrix_of_booleans() -> None:
     matrix = sp.coo_array((np.ones(3, bool), ([0, 0, 1], [1, 1, 2])), shape=(N, N))
-    for graph in (build_graph(matrix, None, N, directed=True), Graph.from_scipy(matrix)):
+    tensor = torch.sparse_coo_tensor(torch.tensor([[0, 0, 1], [1, 1, 2]]), torch.ones(3, dtype=torch.bool), (N, N))
+    read = [build_graph(given, None, N, directed=True) for given in (matrix, tensor)]
+    for graph in (*read, Graph.from_scipy(matrix), Graph.from_sparse(tensor)):
         assert graph.edge_index.tolist() == [[1, 2], [0, 1]]
         assert graph.degree[:2].tolist() == [1, 1]
 
@@ -332,3 +365,76 @@ def test_rounding_is_no_second_weight() -> None:
     weight = np.array([0.1 + 0.2, 0.3, 1e-30, 1.000001e-30])
     graph = build_graph(np.array([[0, 1, 2, 3], [1, 0, 3, 2]]), weight, N)
     assert graph.num_edges == 4
+
+
+def test_an_array_holds_no_ids() -> None:
+    """Beside a data frame with integers as ids, nobody knows what the numbers of an array mean, unless one of the two
+    meanings fails."""
+    edges = np.array([[0, 1, 2], [1, 2, 3]])
+    with pytest.raises(ValueError, match=r"row numbers or ids of the index of X, where 0 is the id of row 3: for ids"):
+        build_graph(edges, None, 4, pd.Index([3, 2, 1, 0]))
+    for names in (pd.RangeIndex(4), pd.Index([0, 1, 2, 4]), pd.Index(["3", "2", "1", "0"]), pd.Index([3, 2, 1, 1])):
+        assert build_graph(edges, None, 4, names).num_edges == 6
+    with pytest.raises(ValueError, match="the index of X must hold every id once, got 1 more than once"):
+        build_graph(pd.DataFrame({"source": [3], "target": [2]}), None, 4, pd.Index([3, 2, 1, 1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_every_type(dtype: torch.dtype) -> None:
+    """Weights of 16 bits are added as float32: 3,000 times 0.1 is no 256."""
+    edges, weight = torch.tensor([[0, 2] * 3000, [1, 3] * 3000]), torch.tensor([0.1, 1.0] * 3000).to(dtype)
+    expected = weight[:2].double() * 3000
+    direct, read = (
+        Graph.from_edge_index(edges, 4, weight, dtype=torch.float32),
+        build_graph(edges, weight, 4, None, True),
+    )
+    for graph in (direct, read):
+        torch.testing.assert_close(graph.degree[[1, 3]].double(), expected, rtol=1e-3, atol=0)
+    assert Graph.from_edge_index(edges, 4, weight).dtype == (dtype if dtype.is_floating_point else torch.float32)
+
+
+WRONG_WEIGHTS: dict[str, tuple[Any, str]] = {
+    "name": ("amount", "edge_weight must be one number per edge, got 'amount'"),
+    "texts": (list("ab"), "edge_weight must be one number per edge, got values of <U1"),
+    "complex": (np.array([1j, 2j]), "edge_weight must be one number per edge, got values of complex128"),
+    "missing": (pd.array([1, None], dtype="Int64"), "edge_weight must hold finite numbers, 0 or larger, got nan"),
+    "tiny": ([1.0, 1e-60], "edge_weight must be 0 or at least 1.4e-45, the smallest number in float32, got 1e-60"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_WEIGHTS)
+def test_wrong_weights_are_named(case: str) -> None:
+    weight, message = WRONG_WEIGHTS[case]
+    with pytest.raises(ValueError, match=message):
+        build_graph(np.array([[0, 1], [1, 2]]), weight, 3)
+
+
+def test_weights_are_given_once() -> None:
+    frame = pd.DataFrame({"source": [0], "target": [1], "weight": [2.0]})
+    with pytest.raises(
+        ValueError, match="edge_weight must be None together with a data frame that has the column weight"
+    ):
+        build_graph(frame, [3.0], 2)
+    network = nx.DiGraph([(0, 1, {"weight": "heavy"})])
+    for build in (lambda: build_graph(network, None, 2), lambda: Graph.from_networkx(network)):
+        with pytest.raises(ValueError, match="edge_weight must hold numbers, got 'heavy' from the attribute 'weight'"):
+            build()
+    with pytest.raises(TypeError, match=r"edge_weight must be a Tensor of shape \[E\], got ndarray"):
+        GFGNConv(1, 1)(torch.ones(2, 1), torch.tensor([[0], [1]]), np.ones(1))
+
+
+def test_the_number_of_nodes() -> None:
+    edges = EdgeIndex([[0, 1], [1, 2]], sparse_size=(5, 5))
+    assert Graph.from_edge_index(edges).num_nodes == 5  # nodes without edges at the end
+    with pytest.raises(ValueError, match=r"edge_index must have 4 nodes, one per row of X, got \(5, 5\)"):
+        build_graph(edges, None, 4)
+    with pytest.raises(ValueError, match="nodes 0 to 2, one per row of X, got 3; count nodes from 0, not from 1"):
+        build_graph([[1, 2], [2, 3]], None, 3)
+    assert build_graph([[], []], None, 3).num_edges == 0
+
+
+def test_a_data_may_have_a_matrix(fitted: GFGNClassifier) -> None:
+    """Its edges were none, in silence."""
+    rows = CASES[fitted.directed, "weighted"]
+    data = Data(x=torch.from_numpy(X), adj_t=tensor_of(rows, True).coalesce().to_sparse_csr())
+    np.testing.assert_allclose(fitted.predict_proba(data), reference(fitted, "weighted"), rtol=1e-5)

@@ -35,6 +35,12 @@ def test_sizes() -> None:
     assert small(x=torch.randn(6, 3).to_sparse_csr()).num_features == 3
 
 
+def test_an_edge_of_weight_0_is_refused() -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 3]]), 6, torch.tensor([1.0, 0.0, 2.0]))
+    with pytest.raises(ValueError, match="graph must have no edge of weight 0, got 1: leave them out"):
+        small(graph=graph)
+
+
 def test_a_graph_without_labels() -> None:
     data = small(y=torch.full((6,), -1), num_classes=0, splits=[])
     assert (data.num_classes, data.splits) == (0, [])

@@ -21,6 +21,8 @@ from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, Graph, Nodes
 from gfgn.data import NodeDataset
+from gfgn.estimator.inputs import unpack
+from gfgn.estimator.labels import read_labels, read_validation
 from gfgn.estimator.members import fit_confidence, fit_temperature, map_confidence, temper
 
 QUICK: dict[str, Any] = {"max_epochs": 40, "device": "cpu", "random_state": 0}
@@ -264,6 +266,12 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"val_mask": np.ones(3, dtype=bool)},
         r"val_mask must have shape \[120\], one value per node, got \[3\]",
     ),
+    "repeated index": (
+        {},
+        {"val_mask": [3, 5, 5]},
+        r"val_mask must be \[120\] booleans or distinct indices, 0 to 119, got 5, 2 times",
+    ),
+    "index": ({}, {"val_mask": [3, 120]}, r"distinct indices, 0 to 119, got 120, 1 times"),
     "full mask": ({}, {"val_mask": np.ones(120, dtype=bool)}, r"val_mask must leave labelled nodes outside"),
     "frame": (
         {},
@@ -288,7 +296,9 @@ def test_columns_and_ids_of_data_frames() -> None:
     expected = fitted.predict_proba(frame, edge_index=edges)
     np.testing.assert_array_equal(fitted.predict_proba(frame[frame.columns[::-1]], edge_index=edges), expected)
     twice = frame.rename(index={"n7": "n3"})
-    with pytest.raises(ValueError, match=r"X row 7: id 'n3' is also in row 3, expected every id once"):
+    with pytest.raises(
+        ValueError, match="index of X must hold every id once, got 'n3' more than once, in rows 3 and 7"
+    ):
         fitted.predict_proba(twice, edge_index=edges)
 
 
@@ -308,6 +318,21 @@ def test_validation_nodes_are_as_given() -> None:
     by_mask = GFGNClassifier("graph", **QUICK).fit(X, LABELS, EDGES, val_mask=np.isin(np.arange(len(Y)), val))
     assert by_index._facts["labelled"] == {"train": int((~HIDDEN).sum()) - 20, "val": 20, "test": 0}
     np.testing.assert_array_equal(by_index.predict_proba(X, EDGES), by_mask.predict_proba(X, EDGES))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64])
+def test_masks_of_numbers_are_masks(dtype: torch.dtype) -> None:
+    """Integers 0 and 1, one per node, were the indices 0 and 1."""
+    labels, val = read_labels(Y, len(Y)), torch.arange(len(Y)) % 3 == 0
+    assert (read_validation(val.to(dtype), labels) == val.numpy()).all()
+    data = Data(x=torch.from_numpy(X), y=torch.from_numpy(Y), train_mask=(~val).to(dtype), val_mask=val.to(dtype))
+    given = unpack(data, None, None)
+    assert torch.equal(given.val_mask, val)
+    assert torch.equal(given.y, torch.from_numpy(Y))
+    with pytest.raises(
+        ValueError, match=r"train_mask of a Data must be a \[N\] tensor of booleans, got shape \[120, 2\]"
+    ):
+        unpack(Data(x=data.x, train_mask=torch.stack([val, ~val], 1)), None, None)
 
 
 def test_every_network_has_its_own_validation_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

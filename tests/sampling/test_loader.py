@@ -172,6 +172,14 @@ def test_repeated_edges_and_self_loops_are_those_of_the_layers() -> None:
     assert torch.allclose(conv(batch.x, Graph.from_sample(batch)), conv(data.x, edges)[batch.n_id], atol=1e-6)
 
 
+def test_a_mask_of_integers_is_a_mask() -> None:
+    mask = torch.arange(NODES) % 3 == 0
+    loaders = [
+        NeighborLoader(data_of(graph_of()), [2], mask.to(dtype), batch_size=1) for dtype in (torch.bool, torch.int64)
+    ]
+    assert [[int(batch.n_id[0]) for batch in loader] for loader in loaders] == [mask.nonzero().view(-1).tolist()] * 2
+
+
 def test_the_graph_gate_reads_a_running_mean() -> None:
     graph = graph_of()
     data, conv = data_of(graph), GFGNConv(6, 4, level="graph", momentum=0.25)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
+from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 
@@ -32,6 +33,7 @@ class NodeDataset:
     """Node classification on one graph, or on several graphs that `graph.batch` tells apart.
 
     Attributes:
+        graph: The edges, as given; none may have the weight 0, which readers of data take for no edge, layers for one.
         x: `[N, F]` features, floating point and finite; dense or sparse CSR.
         y: `[N]`, int64: the class of each node, −1 if unknown; or `[N, L]`, bool: the labels of each node
             (multi-label).
@@ -60,6 +62,9 @@ class NodeDataset:
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}, got {self.metric!r}")
+        weight = None if is_mapped(self.graph) else self.graph.weight
+        if weight is not None and not weight.all():
+            raise ValueError(f"graph must have no edge of weight 0, got {int((weight == 0).sum())}: leave them out")
         _check_features(self.x, self.num_nodes)
         if self.multilabel and self.metric not in MULTILABEL_METRICS:
             known = ", ".join(map(repr, MULTILABEL_METRICS))

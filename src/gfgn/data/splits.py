@@ -20,6 +20,14 @@ class Split(NamedTuple):
     test: Tensor
 
 
+def is_mask(values: Tensor | NDArray[np.generic], num_nodes: int) -> bool:
+    """Whether an array or a tensor is a mask of the nodes: booleans, or 0 and 1 for each of more than two nodes, which
+    as indices would repeat these two."""
+    if tuple(values.shape) != (num_nodes,):
+        return False
+    return "bool" in str(values.dtype) or (num_nodes > 2 and bool(((values == 0) | (values == 1)).all()))
+
+
 def random_splits(
     num_nodes: int,
     count: int = 10,

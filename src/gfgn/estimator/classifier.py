@@ -204,12 +204,13 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 categories and dates; missing values allowed) or a tensor; or `Nodes`; or a PyG `Data`, which has
                 everything else too.
             y: `[N]` classes, −1 or NaN for a node without a label; or `[N, L]`, 0 or 1, for several labels per node.
-            edge_index: `[2, E]` array or tensor of sources and targets; or a sparse adjacency matrix, a data frame with
-                the columns `source`, `target` and optionally `weight` (values of the index of `X` if that is a data
-                frame), a NetworkX graph, a PyG `EdgeIndex` or a `Graph`. `None` for a graph without edges.
-            edge_weight: `[E]`, 0 or larger.
-            val_mask: Validation nodes of all networks: `[N]` booleans, or indices. By default they are drawn for each
-                network, the same fraction of every class.
+            edge_index: `[2, E]` array or tensor of sources and targets, as row numbers; or a sparse adjacency matrix, a
+                PyG `EdgeIndex` or a `Graph`; or a data frame with the columns `source`, `target` and optionally
+                `weight`, or a NetworkX graph, whose nodes are values of the index of `X` if that is a data frame, else
+                row numbers. `None` for a graph without edges.
+            edge_weight: `[E]`, 0 or larger; an edge of weight 0 is none.
+            val_mask: Validation nodes of all networks: `[N]` booleans (or 0 and 1), or distinct indices. By default
+                they are drawn for each network, the same fraction of every class.
         """
         given = unpack(X, edge_index, edge_weight, y, val_mask)
         raw = self._raw(given.X, reset=True)

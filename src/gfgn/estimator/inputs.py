@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gfgn.data.mapped import is_mapped
-from gfgn.data.tables import find_ends, repeated_id
+from gfgn.data.splits import is_mask
+from gfgn.data.tables import find_ends
 from gfgn.graph import Graph, TwoWeights, merge_edges, networkx_edges, symmetrize
 
 Indices = NDArray[np.int64]
@@ -86,11 +88,10 @@ def unpack_data(X: Any, edge_index: Any, edge_weight: Any) -> tuple[Any, Any, An
         return X, edge_index, edge_weight, None, None
     if X.x is None:
         raise ValueError("X must have features, got a Data whose x is None")
-    edges = X.edge_index if edge_index is None else edge_index
+    given = X.get("adj_t") if X.edge_index is None else X.edge_index
+    edges = given if edge_index is None else edge_index
     weight = X.get("edge_weight") if edge_weight is None and edge_index is None else edge_weight
-    y, train, val = X.get("y"), X.get("train_mask"), X.get("val_mask")
-    if val is not None and val.dim() != 1:
-        raise ValueError(f"val_mask must be [N] in a Data, got shape {list(val.shape)}: select one split first")
+    y, train, val = X.get("y"), _data_mask(X, "train_mask"), _data_mask(X, "val_mask")
     if y is not None and train is not None:
         known = train if val is None else train | val
         missing = torch.full_like(y, -1, dtype=torch.int64 if y.dim() == 1 else torch.float32)
@@ -98,9 +99,22 @@ def unpack_data(X: Any, edge_index: Any, edge_weight: Any) -> tuple[Any, Any, An
     return X.x, edges, weight, y, val
 
 
+def _data_mask(data: Any, name: str) -> Tensor | None:
+    mask = data.get(name)
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or not is_mask(mask, data.x.size(0)):
+        got = f"shape {list(mask.shape)} of {mask.dtype}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"{name} of a Data must be a [N] tensor of booleans, got {got}; select one split of several")
+    return mask.bool()
+
+
 def to_numpy(values: Any) -> Any:
     """A tensor as an array; anything else unchanged."""
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    if not isinstance(values, Tensor):
+        return values
+    values = values.detach().cpu()
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
 
 
 def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, directed: bool = False) -> Graph:
@@ -122,6 +136,7 @@ def build_graph(edges: Any, weight: Any, num_nodes: int, names: Any = None, dire
     if ends.size and not 0 <= ends.min() <= ends.max() < num_nodes:
         wrong = int(ends[(ends < 0) | (ends >= num_nodes)][0])
         hint = "; in cross-validation, pass Nodes(X, edge_index) as X" if wrong >= num_nodes else ""
+        hint = "; count nodes from 0, not from 1" if ends.min() == 1 and ends.max() == num_nodes else hint
         raise ValueError(f"edge_index must hold nodes 0 to {num_nodes - 1}, one per row of X, got {wrong}{hint}")
     if weight is not None and not (np.isfinite(weight).all() and (weight >= 0).all()):
         bad = weight[~(np.isfinite(weight) & (weight >= 0))][0]
@@ -167,24 +182,59 @@ def _from_graph(graph: Graph, names: Any, directed: bool) -> Graph:
 
 def _edge_arrays(edges: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
     """Sources, targets and weights (or `None`)."""
-    weight = None if weight is None else np.asarray(to_numpy(weight), dtype=np.float32).reshape(-1)
+    weight = None if weight is None else _read_weight(weight)
     if edges is None:
         edges = np.empty((2, 0), dtype=np.int64)
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
         coo = edges.detach().cpu().to_sparse_coo().coalesce()
-        edges = scipy.sparse.coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+        edges = scipy.sparse.coo_array((to_numpy(coo.values()), coo.indices().numpy()), shape=tuple(coo.shape))
     if hasattr(edges, "tocoo"):
         return _from_matrix(edges.tocoo(), weight, num_nodes)
     if hasattr(edges, "is_directed") and hasattr(edges, "nodes"):
         return _from_networkx(edges, weight, num_nodes, names)
     if hasattr(edges, "columns") and hasattr(edges, "iloc"):
         return _from_frame(edges, weight, names)
+    if hasattr(edges, "sparse_size") and set(edges.sparse_size()) - {None, num_nodes}:
+        raise ValueError(f"edge_index must have {num_nodes:,} nodes, one per row of X, got {edges.sparse_size()}")
     array = np.asarray(to_numpy(edges.as_tensor() if hasattr(edges, "as_tensor") else edges))
+    array = array.astype(np.int64) if array.shape == (2, 0) else array
     if array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu":
         hint = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
         got = f"shape {list(array.shape)} of {array.dtype}{hint}"
         raise ValueError(f"edge_index must hold integers of shape [2, E], sources and targets, got {got}")
-    return array[0].astype(np.int64), array[1].astype(np.int64), _checked_weight(weight, array.shape[1])
+    array = array.astype(np.int64)
+    _refuse_ids(array, num_nodes, names)
+    return array[0], array[1], _checked_weight(weight, array.shape[1])
+
+
+def _refuse_ids(array: Indices, num_nodes: int, names: Any) -> None:
+    """An array holds row numbers. If all of them are ids of other rows too, nobody can tell which are meant."""
+    if names is None or names.nlevels > 1 or names.dtype.kind not in "iufO" or not names.is_unique:
+        return
+    nodes = np.unique(array)
+    row = names.get_indexer(nodes)
+    if nodes.size and 0 <= nodes[0] <= nodes[-1] < num_nodes and (row >= 0).all() and (row != nodes).any():
+        node, other = int(nodes[row != nodes][0]), int(row[row != nodes][0])
+        raise ValueError(
+            f"edge_index could hold row numbers or ids of the index of X, where {node} is the id of row {other}: for "
+            "ids, pass a data frame with the columns source and target, for row numbers X.reset_index(drop=True)"
+        )
+
+
+def _read_weight(values: Any) -> NDArray[np.float32]:
+    array = np.asarray(to_numpy(values))
+    if array.dtype.kind == "O":
+        with suppress(TypeError, ValueError):
+            array = array.astype(np.float64)
+    if array.dtype.kind not in "fiub":
+        got = repr(values) if isinstance(values, str) else f"values of {array.dtype}"
+        raise ValueError(f"edge_weight must be one number per edge, got {got}")
+    with np.errstate(over="ignore"):
+        weight = array.astype(np.float32).reshape(-1)
+    lost = array.reshape(-1)[(weight == 0) & (array.reshape(-1) != 0)]
+    if lost.size:
+        raise ValueError(f"edge_weight must be 0 or at least 1.4e-45, the smallest number in float32, got {lost[0]}")
+    return weight
 
 
 def _checked_weight(weight: Any, count: int) -> Any:
@@ -208,7 +258,7 @@ def _from_matrix(coo: Any, weight: Any, num_nodes: int) -> tuple[Indices, Indice
 def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple[Indices, Indices, Any]:
     if weight is not None:
         raise ValueError("edge_weight must be None together with a NetworkX graph, whose edges have the weights")
-    _check_unique(names)
+    _check_index(names)
     rows = {name: k for k, name in enumerate(range(num_nodes) if names is None else names)}
     unknown = [node for node in graph if node not in rows]
     if unknown and names is None:
@@ -223,27 +273,31 @@ def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple
 
 def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, Any]:
     columns = find_ends([str(name) for name in frame.columns], "edge_index", None, None, [])
-    _check_unique(names)
+    _check_index(names)
     ends = []
     for name in columns:
         column = frame[name].to_numpy()
         position = column if names is None else names.get_indexer(column)
         if names is not None and (position < 0).any():
-            wrong = column[position < 0][0]
+            wrong = column[position < 0][:1].tolist()[0]
             raise ValueError(f"edge_index must hold ids of the index of X, got {wrong!r} in column {name!r}")
         ends.append(np.asarray(position))
     if names is None and any(end.dtype.kind not in "iu" for end in ends):
         raise ValueError("edge_index must hold row numbers where X is not a data frame, got other values")
-    if weight is None and "weight" in frame.columns:
-        weight = frame["weight"].to_numpy().astype(np.float32)
+    if "weight" in frame.columns:
+        if weight is not None:
+            raise ValueError("edge_weight must be None together with a data frame that has the column weight")
+        weight = _read_weight(frame["weight"])
     return ends[0].astype(np.int64), ends[1].astype(np.int64), _checked_weight(weight, len(frame))
 
 
-def _check_unique(names: Any) -> None:
+def _check_index(names: Any) -> None:
     """Ids that edges name must be unique, as in tables."""
     if names is not None and not names.is_unique:
         row = int(names.duplicated().argmax())
-        raise repeated_id(f"X row {row}: id", names[row], int(names.get_indexer_for([names[row]])[0]))
+        first, repeated = int((names == names[row]).argmax()), names[row : row + 1].tolist()[0]
+        rows = f"rows {first} and {row}"
+        raise ValueError(f"the index of X must hold every id once, got {repeated!r} more than once, in {rows}")
 
 
 def _num_rows(X: Any) -> int:

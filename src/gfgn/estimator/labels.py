@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.splits import is_mask
 from gfgn.data.streams import Stream
 from gfgn.estimator.inputs import to_numpy
 
@@ -108,19 +109,21 @@ def draw_validation(labels: Labels, fraction: float, seed: int) -> Mask:
 def read_validation(mask: Any, labels: Labels) -> Mask:
     """The given validation nodes, as a mask or as indices; those without a label are left out."""
     array = np.asarray(to_numpy(mask))
-    size = labels.known.size
-    if array.dtype.kind != "b":
-        if (
-            array.dtype.kind not in "iu"
-            or array.ndim != 1
-            or (array.size and not -1 < array.min() <= array.max() < size)
-        ):
-            raise ValueError(
-                f"val_mask must be [{size}] booleans or indices of nodes, got {list(array.shape)} of {array.dtype}"
-            )
-        array = np.isin(np.arange(size), array)
-    if array.shape != (size,):
+    size, kind = labels.known.size, array.dtype.kind
+    if kind == "b" and array.shape != (size,):
         raise ValueError(f"val_mask must have shape [{size}], one value per node, got {list(array.shape)}")
+    if kind not in "biu" or array.ndim != 1:
+        got = f"{list(array.shape)} of {array.dtype}"
+        raise ValueError(f"val_mask must be [{size}] booleans or indices of nodes, got {got}")
+    if is_mask(array, size):
+        array = array.astype(bool)
+    else:
+        indices, counts = np.unique(array, return_counts=True)
+        bad = indices[(counts > 1) | (indices < 0) | (indices >= size)]
+        if bad.size:
+            got = f"{bad[0]}, {counts[indices == bad[0]][0]} times"
+            raise ValueError(f"val_mask must be [{size}] booleans or distinct indices, 0 to {size - 1}, got {got}")
+        array = np.isin(np.arange(size), array)
     chosen = array & labels.known
     for name, part in (("labelled nodes inside", chosen), ("labelled nodes outside", labels.known & ~chosen)):
         if not part.any():

@@ -13,6 +13,7 @@ from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import SamplerOutput
 
 from gfgn.data.on_disk import OnDiskGraph
+from gfgn.data.splits import is_mask
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.neighbors import NeighborSampler
 
@@ -51,7 +52,7 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
         data: A PyG `Data`, whose `edge_weight`, if there is one, is `A`; or a `OnDiskGraph`, from whose files batches
             are read.
         num_neighbors: Neighbors per node, one number per layer, from the last layer down; −1 takes all.
-        input_nodes: Indices or a mask of the nodes that batches are made of; all nodes by default.
+        input_nodes: Distinct indices or a mask of the nodes that batches are made of; all nodes by default.
         replace: Whether to draw with replacement.
         disjoint: Whether every seed has nodes and draws of its own.
         weight_attr: Name of the edge attribute in `data` in proportion to which edges are drawn; `"weight"` of a store.
@@ -86,6 +87,8 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
                 sampler = NeighborSampler.from_edge_index(data.edge_index, data.num_nodes, num_neighbors, seed, **drawn)
         if isinstance(data, OnDiskGraph):
             data = Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=data.num_nodes)
+        if isinstance(input_nodes, Tensor) and is_mask(input_nodes, sampler.num_nodes):
+            input_nodes = input_nodes.bool()
         self.seed, self.next_epoch = seed, 0
         options.setdefault("generator", torch.Generator())  # else every pass would draw from the global one
         if options.pop("shuffle", False):
