@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from gfgn.cli.app import echo
+from gfgn.cli.app import echo, user_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gfgn.data import NodeDataset
+    from gfgn.data.raw import RawGraph
     from gfgn.data.reading import ReadKeywords
 
 PANEL = "A graph of your own"
@@ -89,13 +90,32 @@ def takes_graph(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     def run(**arguments: Any) -> None:
-        options = {name: arguments.pop(name) for name in defaults}
-        command(**arguments, reading=ReadOptions(**options))
+        options = ReadOptions(**{name: arguments.pop(name) for name in defaults})
+        if not arguments.get("write_config") and not arguments.get("stream"):
+            given = arguments["data"] or ()
+            read_early([given] if isinstance(given, str) else given, options)
+        command(**arguments, reading=options)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+_early: dict[tuple[str, str], tuple[str, RawGraph]] = {}
+
+
+def read_early(sources: Sequence[str], options: ReadOptions) -> None:
+    """Reads tables before a command imports PyTorch and models, so that what is wrong with them is said at once."""
+    from gfgn.data.named.catalog import DATASETS
+    from gfgn.data.raw import ReadOptions as Options
+    from gfgn.data.reading import read_raw
+
+    with user_errors():
+        for source in sources:
+            path = Path(source)
+            if source.lower() not in DATASETS and path.exists() and not is_store(path):
+                _early[source, repr(options)] = read_raw(source, Options(**options.arguments()))
 
 
 def open_data(
@@ -110,7 +130,9 @@ def open_data(
 
     `num_splits` and `fractions` are those of random splits, which do not matter to a dataset with a name.
     """
-    from gfgn.data import DATASETS, describe_reading, read_with_notes
+    from gfgn.data import DATASETS, describe_reading
+    from gfgn.data.raw import ReadOptions as Options
+    from gfgn.data.reading import assemble, read_raw
     from gfgn.literal import literal
 
     path = Path(source)
@@ -123,7 +145,8 @@ def open_data(
     with console.status(literal(f"reading {source}")):
         arguments = options.arguments()
         arguments["num_splits"], arguments["fractions"] = num_splits, fractions
-        reading = read_with_notes(source, **arguments)
+        chosen = Options(**arguments)
+        reading = assemble(*(_early.pop((source, repr(options)), None) or read_raw(source, chosen)), chosen)
     if check:
         echo(describe_reading(reading))
     else:

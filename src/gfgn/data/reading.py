@@ -112,30 +112,34 @@ def read(
         DataError: The data cannot be read; the message is one sentence that says what is wrong and where.
     """
     given = {name: value for name, value in locals().items() if name != "source"}
-    return _read(source, ReadOptions(**given)).dataset
+    return assemble(*read_raw(source, options := ReadOptions(**given)), options).dataset
 
 
 def read_with_notes(source: str | Path | Data, **options: Unpack[ReadKeywords]) -> Reading:
     """Reads a graph like `read`, with the same arguments, and reports how it was understood and repaired."""
-    return _read(source, ReadOptions(**options))
+    chosen = ReadOptions(**options)
+    return assemble(*read_raw(source, chosen), chosen)
 
 
-def _read(source: object, options: ReadOptions) -> Reading:
-    if isinstance(source, str | Path):
-        path = Path(source)
-        name = path.resolve().stem if path.is_file() else path.resolve().name
-        graph = _read_path(path, options)
-    else:
-        pyg = sys.modules.get("torch_geometric.data")  # who passes a Data has imported it
-        if pyg is None or not isinstance(source, pyg.Data):
-            raise DataError(f"source is of type {type(source).__name__}, expected a path or a PyG Data")
-        from gfgn.data.arrays import read_data
-
-        _refuse_names("Data", options)
-        name, graph = "data", read_data(source, options)
+def assemble(name: str, graph: RawGraph, options: ReadOptions) -> Reading:
+    """The dataset of what has been read from files."""
     from gfgn.data.assemble import assemble
 
     return Reading(assemble(graph, name, options), graph.notes)
+
+
+def read_raw(source: object, options: ReadOptions) -> tuple[str, RawGraph]:
+    """The name and the contents of the source; files are read without PyTorch."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        return path.resolve().stem if path.is_file() else path.resolve().name, _read_path(path, options)
+    pyg = sys.modules.get("torch_geometric.data")  # who passes a Data has imported it
+    if pyg is None or not isinstance(source, pyg.Data):
+        raise DataError(f"source is of type {type(source).__name__}, expected a path or a PyG Data")
+    from gfgn.data.arrays import read_data
+
+    _refuse_names("Data", options)
+    return "data", read_data(source, options)
 
 
 def _refuse_names(label: str, options: ReadOptions) -> None:
