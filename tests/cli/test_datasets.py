@@ -110,9 +110,11 @@ def test_pack_writes_a_store(tmp_path: Path, stream: bool) -> None:
     (tmp_path / "given" / "nodes.csv").write_text("id,label,f\n" + "".join(f"{k},{k % 3},{k}.5\n" for k in range(9)))
     (tmp_path / "given" / "edges.csv").write_text("source,target\n0,1\n1,2\n2,0\n2,2\n")
     arguments = ["datasets", "pack", str(tmp_path / "given"), str(tmp_path / "store")]
-    result = CliRunner().invoke(app, [*arguments, *(["--stream", "--edges-in-memory", "3"] if stream else [])])
+    result = CliRunner().invoke(app, [*arguments, *(["--stream", "--memory", "100MB"] if stream else [])])
     assert result.exit_code == 0, result.output
     assert "num_nodes=9, num_edges=6, num_features=1, num_classes=3" in result.output
+    assert "1 self-loop dropped" in result.output
+    assert "3 opposite edges added" in result.output
     assert OnDiskGraph.open(tmp_path / "store").idx.tolist() == [1, 2, 0, 2, 0, 1]
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 2

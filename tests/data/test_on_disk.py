@@ -121,7 +121,7 @@ def test_a_killed_packing_is_not_in_the_way_of_the_next(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob(".store.*.part"))) == 1
     assert pack_tables(folder, tmp_path / "store").num_nodes == NODES
     assert sorted(path.name for path in tmp_path.iterdir()) == ["given", "store"]
-    with pytest.raises(FileExistsError, match="new or an empty folder"):
+    with pytest.raises(DataError, match="new or an empty folder"):
         pack_tables(folder, tmp_path / "store")
 
 
@@ -161,7 +161,7 @@ def test_sparse_features_are_stored_dense(tmp_path: Path) -> None:
 
 def test_errors_name_the_folder_and_the_column(tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "given", weighted=False)
-    with pytest.raises(FileExistsError, match="new or an empty folder"):
+    with pytest.raises(DataError, match="new or an empty folder"):
         pack(read(folder), folder)
     with pytest.raises(DataError, match=r"is not a graph store, expected a folder with store.json"):
         OnDiskGraph.open(folder)

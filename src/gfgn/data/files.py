@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gfgn.data.messages import reason
+from gfgn.data.messages import DataError, reason
 
 if os.name == "posix":
     import fcntl
@@ -69,7 +69,7 @@ def atomic_folder(folder: Path | str) -> Iterator[Path]:
     or empty. A process that is killed leaves nothing in the way: its folder is removed by the next one."""
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(errno.EEXIST, "expected a new or an empty folder", str(folder))
+        raise DataError(f"{folder} exists, expected a new or an empty folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.part"):
         with suppress(OSError), (left / "lock").open("rb") as file:
