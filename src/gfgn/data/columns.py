@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
+    Series: TypeAlias = pd.Series[Any]
+
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[Any] | scipy.sparse.csr_array
@@ -126,14 +128,14 @@ class Kind:
     holds: str
     word: str
     recognize: Callable[[Texts, str], Read | None] | None = None
-    typed: Callable[[pd.Series[Any], str], Floats | None] | None = None
+    typed: Callable[[Series, str], Floats | None] | None = None
     names: Callable[[Column], list[str]] = lambda column: [column.name]
     slots: Callable[[Column, Sequence[str]], list[int]] | None = None
     scaled: bool = False
     note: str = "left as {they}{names}"
 
 
-def _typed_numbers(series: pd.Series[Any], inferred: str) -> Floats | None:
+def _typed_numbers(series: Series, inferred: str) -> Floats | None:
     import pandas as pd
 
     types = pd.api.types
@@ -143,7 +145,7 @@ def _typed_numbers(series: pd.Series[Any], inferred: str) -> Floats | None:
     return None
 
 
-def _typed_dates(series: pd.Series[Any], inferred: str) -> Floats | None:
+def _typed_dates(series: Series, inferred: str) -> Floats | None:
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(series.dtype) or inferred in ("datetime", "datetime64", "date"):
@@ -169,7 +171,7 @@ def read_numbers(texts: Texts, format: str) -> Read | None:
     return None
 
 
-def loose_numbers(series: pd.Series[Any]) -> Floats:
+def loose_numbers(series: Series) -> Floats:
     """The numbers in a column, NaN where a value is missing or none."""
     import pandas as pd
 
@@ -296,7 +298,8 @@ def _of_training(raw: RawFeatures, k: int, rows: NDArray[np.bool_]) -> Column:
 
 
 class Profile(NamedTuple):
-    """Per column, over some rows: the smallest and largest value, numbers of zeros, ones, known and missing values."""
+    """Per column, over some rows: the smallest and largest value, numbers of zeros, ones, known and missing values, and
+    mean and standard deviation of the known ones."""
 
     low: Floats
     high: Floats
@@ -304,32 +307,57 @@ class Profile(NamedTuple):
     ones: Array
     known: Array
     missing: Array
+    mean: Floats
+    std: Floats
 
 
 def profile_of(values: Matrix, rows: NDArray[np.bool_]) -> Profile:
-    width = values.shape[1]
-    if not isinstance(values, np.ndarray):
-        count, kept = int(rows.sum()), np.repeat(rows, np.diff(values.indptr))
-        index, data = values.indices[kept], values.data[kept]
-        low, high = np.zeros(width), np.zeros(width)
-        np.minimum.at(low, index, data)
-        np.maximum.at(high, index, data)
-        zeros = count - np.bincount(index[data != 0], minlength=width)
-        ones = np.bincount(index[data == 1], minlength=width)
-        return Profile(low, high, zeros, ones, np.full(width, count), np.zeros(width, dtype=np.int64))
+    """The profile of the chosen rows, in double precision."""
+    return _dense_profile(values, rows) if isinstance(values, np.ndarray) else _sparse_profile(values, rows)
+
+
+def _dense_profile(values: Array, rows: NDArray[np.bool_]) -> Profile:
+    width, parts = values.shape[1], list(row_blocks(*values.shape))
     low, high = np.full(width, np.inf), np.full(width, -np.inf)
     zeros, ones, known, missing = (np.zeros(width, dtype=np.int64) for _ in range(4))
-    for part in row_blocks(*values.shape):
-        block = values[part][rows[part]]
-        low, high = (
-            np.fmin(low, np.fmin.reduce(block, 0, initial=np.inf)),
-            np.fmax(high, np.fmax.reduce(block, 0, initial=-np.inf)),
-        )
+    total, square = np.zeros(width), np.zeros(width)
+    for block in (values[part][rows[part]].astype(np.float64) for part in parts):
+        low = np.fmin(low, np.fmin.reduce(block, 0, initial=np.inf))
+        high = np.fmax(high, np.fmax.reduce(block, 0, initial=-np.inf))
         zeros += (block == 0).sum(0)
         ones += (block == 1).sum(0)
         missing += np.isnan(block).sum(0)
         known += (~np.isnan(block)).sum(0)
-    return Profile(low, high, zeros, ones, known, missing)
+        total += np.nansum(block, 0)
+    mean = total / np.maximum(known, 1)
+    for block in (values[part][rows[part]].astype(np.float64) for part in parts):
+        square += np.nansum((block - mean) ** 2, 0)
+    return Profile(low, high, zeros, ones, known, missing, mean, _deviation(square, known, mean))
+
+
+def _sparse_profile(values: scipy.sparse.csr_array, rows: NDArray[np.bool_]) -> Profile:
+    width, count, kept = values.shape[1], int(rows.sum()), np.repeat(rows, np.diff(values.indptr))
+    index, data = values.indices[kept], values.data[kept].astype(np.float64)
+    low, high, known = np.zeros(width), np.zeros(width), np.full(width, count)
+    np.minimum.at(low, index, data)
+    np.maximum.at(high, index, data)
+    zeros = count - np.bincount(index[data != 0], minlength=width)
+    ones = np.bincount(index[data == 1], minlength=width)
+    mean = np.bincount(index, data, minlength=width) / max(count, 1)
+    absent = count - np.bincount(index, minlength=width)
+    square = np.bincount(index, (data - mean[index]) ** 2, minlength=width) + absent * mean**2
+    none = np.zeros(width, dtype=np.int64)
+    return Profile(low, high, zeros, ones, known, none, mean, _deviation(square, known, mean))
+
+
+def _deviation(square: Floats, known: Array, mean: Floats) -> Floats:
+    """1 for a column that varies by no more than the rounding of its mean, as in scikit-learn's `StandardScaler`, or
+    by less than single precision resolves: dividing by it would take ordinary values beyond all bounds."""
+    variance = square / np.maximum(known, 1)
+    rounding = known * np.finfo(np.float64).eps
+    std = np.sqrt(variance)
+    varies = (variance > rounding * variance + (rounding * mean) ** 2) & (std >= np.finfo(np.float32).tiny)
+    return np.where(varies, std, 1.0)
 
 
 def row_blocks(rows: int, columns: int) -> Iterator[slice]:
@@ -438,7 +466,7 @@ class _Reader:
     def row(self, index: int) -> str:
         return f"row {index + self.first}"
 
-    def read(self, series: pd.Series[Any], name: str, expected: Column | None) -> Found:
+    def read(self, series: Series, name: str, expected: Column | None) -> Found:
         import pandas as pd
 
         dtype, known = series.dtype, series.notna().to_numpy()
@@ -465,7 +493,7 @@ class _Reader:
             raise DataError(f"{self.label}: column {name!r} is of type {got}, expected numbers, categories or dates")
         return self._texts(series, name, expected)
 
-    def _texts(self, series: pd.Series[Any], name: str, expected: Column | None) -> Found:
+    def _texts(self, series: Series, name: str, expected: Column | None) -> Found:
         """A column of text, of the first kind that accepts it."""
         import pandas as pd
 
@@ -516,7 +544,7 @@ class _Reader:
             )
 
 
-def days(series: pd.Series[Any]) -> Floats:
+def days(series: Series) -> Floats:
     """Days since 1970, NaN where the date is missing."""
     time = series.dt.as_unit("us")
     values = time.to_numpy(dtype="datetime64[us]").astype(np.int64) / DAY

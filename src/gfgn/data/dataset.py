@@ -5,12 +5,11 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.columns import Array
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
 from gfgn.data.mapped import is_mapped
@@ -56,7 +55,7 @@ class NodeDataset:
     description: str = ""
     smooth_dimensions: Tensor | None = None
     class_names: list[str] | None = None
-    node_ids: NDArray[Any] | None = None
+    node_ids: Array | None = None
     encoder: FeatureEncoder | None = None
 
     def __post_init__(self) -> None:

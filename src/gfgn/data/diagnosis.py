@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -188,7 +187,7 @@ def describe(dataset: NodeDataset) -> Description:
     )
 
 
-def undirected_adjacency(graph: Graph) -> Any:
+def undirected_adjacency(graph: Graph) -> scipy.sparse.csr_array:
     """The unweighted adjacency with both directions of every edge, as a SciPy CSR array."""
     source, target = graph.edge_index.cpu().numpy()
     both = np.concatenate([source, target]), np.concatenate([target, source])

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.columns import KINDS, Array, Column, Matrix, RawFeatures, profile_of, raw_features, refine, row_blocks
+from gfgn.data.columns import KINDS, Array, Column, RawFeatures, profile_of, raw_features, refine, row_blocks
 from gfgn.data.messages import DataError, counted, listed
 from gfgn.ops.features import row_normalize, sparse_csr
 
@@ -73,13 +73,12 @@ class FeatureEncoder:
             raise ValueError(f"train must be [{count}] of bool, got {list(rows.shape)} of {rows.dtype}")
         profile = profile_of(raw.values, rows)
         columns = refine(raw, rows, profile)
-        mean, std = _statistics(raw.values, rows)
         text = [KINDS[column.kind].holds == "text" for column in columns]
         return cls(
             columns=columns,
             scale=scale,
-            mean=tuple(np.where(text, 0, mean).tolist()),
-            std=tuple(np.where(text, 1, std).tolist()),
+            mean=tuple(np.where(text, 0, profile.mean).tolist()),
+            std=tuple(np.where(text, 1, profile.std).tolist()),
             missing=tuple(profile.missing.tolist()),
             nodes=int(rows.sum()),
             sparse=not isinstance(raw.values, np.ndarray),
@@ -255,41 +254,3 @@ class EncoderJson(TypedDict):
     missing: Sequence[int]
     nodes: int
     sparse: bool
-
-
-def _statistics(raw: Matrix, rows: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Per column: mean and standard deviation of the known values of `rows`."""
-    return _dense_statistics(raw, rows) if isinstance(raw, np.ndarray) else _sparse_statistics(raw, rows)
-
-
-def _dense_statistics(raw: Array, rows: NDArray[np.bool_]) -> tuple[Array, Array]:
-    total, square = np.zeros(raw.shape[1]), np.zeros(raw.shape[1])
-    known = np.zeros(raw.shape[1], dtype=np.int64)
-    for part in row_blocks(*raw.shape):
-        block = raw[part][rows[part]].astype(np.float64)
-        known += (~np.isnan(block)).sum(0)
-        total += np.nansum(block, 0)
-    mean = total / np.maximum(known, 1)
-    for part in row_blocks(*raw.shape):
-        square += np.nansum((raw[part][rows[part]].astype(np.float64) - mean) ** 2, 0)
-    return mean, _standard_deviation(square, known, mean)
-
-
-def _sparse_statistics(raw: scipy.sparse.csr_array, rows: NDArray[np.bool_]) -> tuple[Array, Array]:
-    width, count = raw.shape[1], int(rows.sum())
-    kept = np.repeat(rows, np.diff(raw.indptr))
-    column, values = raw.indices[kept], raw.data[kept].astype(np.float64)
-    mean = np.bincount(column, values, minlength=width) / max(count, 1)
-    zeros = count - np.bincount(column, minlength=width)
-    square = np.bincount(column, (values - mean[column]) ** 2, minlength=width) + zeros * mean**2
-    return mean, _standard_deviation(square, np.full(width, count), mean)
-
-
-def _standard_deviation(square: Array, known: Array, mean: Array) -> Array:
-    """1 for a column that varies by no more than the rounding of its mean, as in scikit-learn's `StandardScaler`, or
-    by less than single precision resolves: dividing by it would take ordinary values beyond all bounds."""
-    variance = square / np.maximum(known, 1)
-    rounding = known * np.finfo(np.float64).eps
-    varies = variance > rounding * variance + (rounding * mean) ** 2
-    std = np.sqrt(variance)
-    return np.where(varies & (std >= np.finfo(np.float32).tiny), std, 1.0)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -27,8 +27,9 @@ from gfgn.data.tables import EdgeReader, Ids, Roles, Table, label_codes, shown_v
 from gfgn.graph import TwoWeights
 
 if TYPE_CHECKING:
-    import pandas as pd
     from duckdb import DuckDBPyConnection
+
+    from gfgn.data.columns import Series
 
 Progress: TypeAlias = Callable[[int, int], None]  # called with the number of edge rows read and of all edge rows
 
@@ -117,7 +118,7 @@ def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> tup
     return names, len(names)
 
 
-def _finite(column: pd.Series[Any], label: str, name: str, row: int) -> NDArray[np.float32]:
+def _finite(column: Series, label: str, name: str, row: int) -> NDArray[np.float32]:
     values = to_float32(loose_numbers(column))
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:

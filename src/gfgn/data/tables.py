@@ -9,10 +9,10 @@ import codecs
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -26,6 +26,8 @@ from gfgn.data.messages import DataError, counted, listed, reading
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from gfgn.data.columns import Series
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".xlsx")
 ENDS = [  # pairs of names for the ends of an edge, in the order in which they are tried
@@ -157,7 +159,7 @@ class Table:
             self.notes.append(f"{self.label}: read as {self.encoding}")
 
 
-def guess_encoding(open_bytes: Any) -> str:
+def guess_encoding(open_bytes: Callable[[], BinaryIO]) -> str:
     """UTF-16 by its mark or its zeros, else the first encoding that decodes all bytes."""
     with open_bytes() as file:
         start = file.read(SAMPLE)
@@ -268,7 +270,7 @@ def find_ends(
 class Ids:
     """The ids of the nodes, in the order of the node table."""
 
-    def __init__(self, column: pd.Series[Any], label: str, name: str) -> None:
+    def __init__(self, column: Series, label: str, name: str) -> None:
         self.label, self.values = label, _id_values(column, label, name, 0)
         if not len(self.values):
             raise DataError(f"{label} has no rows, expected one per node")
@@ -314,7 +316,7 @@ def _normal_ids(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^(-?\d+)\.0+$", r"\1")
 
 
-def _id_values(column: pd.Series[Any], label: str, name: str, row: int) -> pa.Array:
+def _id_values(column: Series, label: str, name: str, row: int) -> pa.Array:
     """Ids as 64-bit integers or as text; none may be missing."""
     try:
         values = pa.array(column, from_pandas=True)
@@ -341,7 +343,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def label_codes(series: pd.Series[Any], table: Table, name: str) -> tuple[NDArray[np.int64], list[str]]:
+def label_codes(series: Series, table: Table, name: str) -> tuple[NDArray[np.int64], list[str]]:
     """The classes, numbered in order of appearance, −1 where the label is missing or −1; and their names."""
     import pandas as pd
 
@@ -362,7 +364,7 @@ def label_codes(series: pd.Series[Any], table: Table, name: str) -> tuple[NDArra
     return np.array([*index, -1], dtype=np.int64)[codes], list(classes)
 
 
-def split_codes(series: pd.Series[Any], label: str, name: str) -> NDArray[np.int64]:
+def split_codes(series: Series, label: str, name: str) -> NDArray[np.int64]:
     """0, 1 and 2 for train, val and test, −1 for a missing value."""
     texts = [str(value).strip().lower() for value in series.where(series.notna(), "")]
     words = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": -1}
@@ -426,7 +428,7 @@ class EdgeReader:
         self._example = self._example or where
         self._skipped += bad.size
 
-    def _weights(self, column: pd.Series[Any]) -> NDArray[np.float32]:
+    def _weights(self, column: Series) -> NDArray[np.float32]:
         values = to_float32(loose_numbers(column))
         bad = bad_weight(values)
         if bad is not None:
@@ -435,7 +437,7 @@ class EdgeReader:
         return values
 
 
-def shown_value(column: pd.Series[Any], row: int) -> str:
+def shown_value(column: Series, row: int) -> str:
     """A value for a message, as Python shows it."""
     value = column.iloc[row]
     return repr(value.item() if isinstance(value, np.generic) else value)
