@@ -595,23 +595,3 @@ def test_any_parquet(nodes: dict[str, list[Any]], edges: dict[str, list[Any]]) -
         save(Path(folder), "nodes", "parquet", nodes)
         save(Path(folder), "edges", "parquet", edges)
         assert_success_or_reason(folder)
-
-
-@FUZZ
-@given(st.data())
-def test_any_damaged_file(draw: st.DataObject) -> None:
-    """Bytes changed or cut off anywhere in a good `.npz`, `.zip` or Parquet file."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "graph"
-        folder.mkdir()
-        kind = draw.draw(st.sampled_from(["npz", "zip", "parquet"]))
-        save_tables(folder, "parquet", "parquet")
-        source = {"npz": lambda: save_npz(Path(name), arrays()), "zip": lambda: zipped(folder)}.get(
-            kind, lambda: folder
-        )()
-        victim = source / "nodes.parquet" if kind == "parquet" else source
-        content = bytearray(victim.read_bytes())
-        for _ in range(draw.draw(st.integers(1, 4))):
-            content[draw.draw(st.integers(0, len(content) - 1))] = draw.draw(st.integers(0, 255))
-        victim.write_bytes(bytes(content[: draw.draw(st.sampled_from([len(content), len(content) // 2, 10]))]))
-        assert_success_or_reason(source)
