@@ -119,8 +119,8 @@ class Kind:
             The first kind that accepts a column gets it.
         typed: Reads a column of a data frame by its dtype, or by what pandas infers for a column of objects; `None` if
             it is not of this kind.
-        slots: For a column that has several features: their names, and for each text the index of its feature, −1 for
-            a text that the model does not know.
+        names: The names of its features.
+        slots: For a column of categories: the index of the feature of each text, −1 for one that the model does not know.
         scaled: Whether scale `"standard"` changes it.
         note: What is done to columns of this kind that are not scaled.
     """
