@@ -37,7 +37,10 @@ def make(folder: Path, num_nodes: int, num_edges: int, weighted: bool, seed: int
     with pq.ParquetWriter(folder / "edges.parquet", schema) as writer:
         for start in range(0, num_edges, CHUNK):
             size = min(CHUNK, num_edges - start)
-            ends = [ids.take(pa.array(generator.integers(num_nodes, size=size))) for _ in range(2)]
+            pairs = generator.integers(num_nodes, size=(2, size))
+            if weighted:
+                pairs.sort(axis=0)  # in one direction: the opposite of an edge has its weight
+            ends = [ids.take(pa.array(rows)) for rows in pairs]
             weight = [pa.array(generator.random(size, dtype=np.float32) + np.float32(0.5))] if weighted else []
             writer.write_table(pa.table([*ends, *weight], schema=schema))
 
