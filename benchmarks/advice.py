@@ -13,7 +13,7 @@ from functools import partial
 
 from common import write
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.runs import Store
 from gfgn.runs.advice import advise
@@ -22,7 +22,7 @@ from gfgn.train import keep_freed_memory
 BLOCKS = partial(contextual_sbm, 800, classes=3, features=32, degree=10)
 HOMOPHILY, SIGNAL = 0.6, 1.8
 NONE = 1 / 3  # homophily of edges that know nothing of three classes
-CASES: dict[str, tuple[str, Callable[..., Dataset]]] = {
+CASES: dict[str, tuple[str, Callable[..., NodeDataset]]] = {
     "dimensions": ("graph", partial(dimensions, 1000)),
     "block model, edges and features": ("graph", partial(BLOCKS, homophily=HOMOPHILY, signal=SIGNAL)),
     # With 16 features the means of two classes can be close by chance; then edges alone are almost as good.

@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext
 import common
 import torch
 
-from gfgn.data import Dataset, load
+from gfgn.data import NodeDataset, load
 from gfgn.nn.registry import MODELS
 from gfgn.ops import heads
 from gfgn.train import Replica, Run, TrainConfig, train_replicas
@@ -61,7 +61,7 @@ def bits(run: Run) -> list[bytes]:
     ]
 
 
-def different(model: str, data: Dataset, device: str, sizes: Sequence[int]) -> list[str]:
+def different(model: str, data: NodeDataset, device: str, sizes: Sequence[int]) -> list[str]:
     """In which company a run has other bits than alone."""
 
     def train(chosen: list[Replica], threads: int = 1) -> dict[Replica, list[bytes]]:
@@ -88,7 +88,7 @@ def products_of_pytorch() -> Iterator[None]:
         heads._products = before
 
 
-def make_batch(model: str, data: Dataset, device: str) -> Batch:
+def make_batch(model: str, data: NodeDataset, device: str) -> Batch:
     """Runs in training, as `train_replicas` makes them."""
     chosen = [Replica(split=k % 10, seed=k) for k in range(REPLICAS[device])]
     config, count = TrainConfig(MOST_EPOCHS, best="last"), len(chosen)
@@ -97,7 +97,7 @@ def make_batch(model: str, data: Dataset, device: str) -> Batch:
     return trainer._batch(trainer._group(list(range(count))), range(count))
 
 
-def cost(model: str, data: Dataset, device: str, rounds: int = 5) -> dict[str, float]:
+def cost(model: str, data: NodeDataset, device: str, rounds: int = 5) -> dict[str, float]:
     """Milliseconds of an epoch of all runs."""
     ways = {OURS: nullcontext, PYTORCH: products_of_pytorch}
     batches: dict[str, Batch] = {}

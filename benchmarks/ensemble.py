@@ -20,7 +20,7 @@ import scipy.sparse
 import torch
 
 from gfgn import GFGNClassifier
-from gfgn.data import Dataset, load
+from gfgn.data import NodeDataset, load
 from gfgn.data.splits import Split
 from gfgn.train import keep_freed_memory
 from gfgn.train.evaluation import evaluate_classes
@@ -30,7 +30,7 @@ DRAWS = 50  # of labels, for the floor
 
 
 def measure(
-    data: Dataset, x: Any, split: Split, networks: int, seed: int, device: str, pool: dict[int, list[Any]]
+    data: NodeDataset, x: Any, split: Split, networks: int, seed: int, device: str, pool: dict[int, list[Any]]
 ) -> dict[str, Any]:
     """One fit; its probabilities and the true classes are added to `pool`."""
     test, truth = split.test.numpy(), data.y[split.test].numpy()

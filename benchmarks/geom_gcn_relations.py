@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gfgn.data import Dataset, load
+from gfgn.data import NodeDataset, load
 from gfgn.nn.baselines import geom_gcn
 from gfgn.train import Replica, summarize, train_replicas
 
@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {"lr": 0.05, "weight_decay": 5e-5, "dropout": 0.5, "o
 Integers = npt.NDArray[np.int64]
 
 
-def counted(file: Path, data: Dataset) -> npt.NDArray[np.int64]:
+def counted(file: Path, data: NodeDataset) -> npt.NDArray[np.int64]:
     """`COUNTS` for a whole file."""
     y, counts = data.y.numpy(), np.zeros((2, geom_gcn.DIRECTIONS), dtype=np.int64)
     for line in file.read_text().splitlines()[1:]:
@@ -44,7 +44,7 @@ def counted(file: Path, data: Dataset) -> npt.NDArray[np.int64]:
     return counts
 
 
-def drawn(data: Dataset, rates: npt.NDArray[np.float64]) -> Integers:
+def drawn(data: NodeDataset, rates: npt.NDArray[np.float64]) -> Integers:
     """A random relation for every edge, at the rates for edges between and within classes."""
     source, target = data.graph.edge_index.numpy()
     same = (data.y.numpy()[source] == data.y.numpy()[target]).astype(np.int64)

@@ -78,10 +78,10 @@ def network(folder: Path, level: str):  # type: ignore[no-untyped-def]
     import torch
 
     from gfgn import GFGN
-    from gfgn.data import GraphStore
+    from gfgn.data import OnDiskGraph
 
     torch.manual_seed(0)
-    store = GraphStore.open(folder / "store")
+    store = OnDiskGraph.open(folder / "store")
     options = {"level": level, "heads": HEADS, "momentum": 0.1}
     return store, GFGN(store.num_features, HIDDEN, 2, store.num_classes, **options)
 
@@ -90,7 +90,7 @@ def train(folder: Path, level: str) -> dict[str, object]:
     import torch
 
     from gfgn import Graph
-    from gfgn.data.store import release
+    from gfgn.data.on_disk import release
     from gfgn.sampling import NeighborLoader
 
     def released(batch: Any) -> Any:  # in the worker, once the batch has its features

@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GCN
 
 from gfgn import GFGN, GFGNConv, Graph
-from gfgn.data import Dataset, load
+from gfgn.data import NodeDataset, load
 from gfgn.graph import with_self_loops
 from gfgn.nn import GFGNPlusConv
 from gfgn.nn.baselines.gat import GATLayer
@@ -174,7 +174,7 @@ def products(device: str) -> dict[str, object]:
     return race.problem("size of ogbn-products", contenders, device, 5, least, **facts)
 
 
-def step(title: str, data: Dataset, device: str, rounds: int, forms: tuple[str, ...] = ()) -> dict[str, object]:
+def step(title: str, data: NodeDataset, device: str, rounds: int, forms: tuple[str, ...] = ()) -> dict[str, object]:
     """One training step: forward, loss, backward, Adam. PyG's GCN keeps its normalized edges (`cached`)."""
     torch.manual_seed(0)
     data = data.to(device)

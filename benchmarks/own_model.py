@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import GCNConv
 
-from gfgn.data import Dataset, load
+from gfgn.data import NodeDataset, load
 from gfgn.train import Replica, Run, difference, keep_freed_memory, summarize, train_replicas
 
 LR, WEIGHT_DECAY = 0.01, 5e-4
@@ -48,7 +48,7 @@ class Net(nn.Module):
         return F.log_softmax(self.conv2(x, edge_index), dim=1)
 
 
-def plain_loop(data: Dataset, edge_index: Tensor, replica: Replica, max_epochs: int, patience: int) -> Run:
+def plain_loop(data: NodeDataset, edge_index: Tensor, replica: Replica, max_epochs: int, patience: int) -> Run:
     """Trains one run as a script would."""
     torch.manual_seed(replica.seed)
     model = Net(data.num_features, data.num_classes, dropout=replica.dropout).to(data.x.device)
@@ -80,7 +80,7 @@ def replicas(splits: int, seeds: int, dropout: float = 0.5) -> list[Replica]:
     return [Replica(split, seed, LR, WEIGHT_DECAY, dropout) for seed in range(seeds) for split in range(splits)]
 
 
-def agreement(data: Dataset, edge_index: Tensor, device: str, epochs: int = 20) -> float:
+def agreement(data: NodeDataset, edge_index: Tensor, device: str, epochs: int = 20) -> float:
     """The largest relative difference of the validation losses of all epochs, without dropout."""
     runs = train_replicas(Net, data, replicas(2, 2, 0.0), epochs, epochs, device)
     loops = [plain_loop(data, edge_index, run.replica, epochs, epochs) for run in runs]
@@ -98,7 +98,7 @@ def timed(function: Callable[[], object], device: str) -> float:
     return time.perf_counter() - start
 
 
-def speed(data: Dataset, edge_index: Tensor, device: str, count: int) -> dict[str, float]:
+def speed(data: NodeDataset, edge_index: Tensor, device: str, count: int) -> dict[str, float]:
     """Runs per second of the loop and of the engine with `count` runs, each run with the same number of epochs."""
     epochs, cores = TIMED[device], torch.get_num_threads()
     many = replicas(10, -(-count // 10))[:count]
@@ -124,7 +124,7 @@ def speed(data: Dataset, edge_index: Tensor, device: str, count: int) -> dict[st
     return {name: 1 / statistics.median(values) for name, values in times.items()}
 
 
-def scores(data: Dataset, edge_index: Tensor, device: str) -> dict[str, object]:
+def scores(data: NodeDataset, edge_index: Tensor, device: str) -> dict[str, object]:
     """Mean test scores of both with 95% intervals, and their difference, paired."""
     runs = train_replicas(Net, data, replicas(*SCORED[device, data.name]), MAX_EPOCHS, PATIENCE, device)
     loops = [plain_loop(data, edge_index, run.replica, MAX_EPOCHS, PATIENCE) for run in runs]

@@ -25,7 +25,7 @@ from pyg_networks import CONVOLUTIONS, MODELS, MODELS_NOT_CALLED, NOT_CALLED, fa
 from torch import nn
 from torch.nn import functional as F
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.train import Replica, keep_freed_memory, train_replicas
 
 RUNS = 16
@@ -51,7 +51,7 @@ def replicas(count: int) -> list[Replica]:
     return [Replica(split=k % 2, seed=k, lr=0.01, weight_decay=5e-4, dropout=0.5) for k in range(count)]
 
 
-def largest_difference(make: Callable[..., nn.Module], data: Dataset, device: str) -> float:
+def largest_difference(make: Callable[..., nn.Module], data: NodeDataset, device: str) -> float:
     """Of the losses of one run alone and among `RUNS`."""
     precise = dataclasses.replace(data, x=data.x.double(), graph=data.graph.to(torch.float64))
     chosen = replicas(RUNS)
@@ -64,7 +64,7 @@ def largest_difference(make: Callable[..., nn.Module], data: Dataset, device: st
     )
 
 
-def plain_loop(make: Callable[[], nn.Module], data: Dataset, replica: Replica, epochs: int) -> None:
+def plain_loop(make: Callable[[], nn.Module], data: NodeDataset, replica: Replica, epochs: int) -> None:
     """Trains one run as a script would."""
     torch.manual_seed(replica.seed)
     model = make().to(data.x.device)
@@ -82,7 +82,7 @@ def plain_loop(make: Callable[[], nn.Module], data: Dataset, replica: Replica, e
             (out.argmax(1) == data.y[val]).double().mean().item()
 
 
-def built(make: Callable[..., nn.Module], data: Dataset) -> nn.Module:
+def built(make: Callable[..., nn.Module], data: NodeDataset) -> nn.Module:
     """The module with the sizes that the engine gives it."""
     from gfgn.nn.own import own_model
 
@@ -92,7 +92,7 @@ def built(make: Callable[..., nn.Module], data: Dataset) -> nn.Module:
     )
 
 
-def speed(make: Callable[..., nn.Module], data: Dataset, device: str, rounds: int) -> tuple[float, float]:
+def speed(make: Callable[..., nn.Module], data: NodeDataset, device: str, rounds: int) -> tuple[float, float]:
     """Seconds of a run and epoch in the engine and in the loop."""
     epochs, moved = TIMED[device], data.to(device)
     times: dict[str, list[float]] = {"engine": [], "loop": []}
@@ -109,7 +109,7 @@ def speed(make: Callable[..., nn.Module], data: Dataset, device: str, rounds: in
     return statistics.median(times["engine"]), statistics.median(times["loop"])
 
 
-def measure(name: str, data: Dataset, device: str, rounds: int, reasons: Reasons) -> dict[str, object]:
+def measure(name: str, data: NodeDataset, device: str, rounds: int, reasons: Reasons) -> dict[str, object]:
     make = factory(name)
     reasons.messages.clear()
     try:

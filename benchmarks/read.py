@@ -58,12 +58,12 @@ def with_gfgn(folder: Path) -> dict[str, object]:
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
-    from gfgn.data.io.read import read
+    from gfgn.data.reading import read
 
-    before, start, worked, calls = peak_mib(), time.perf_counter(), cpu_seconds(), []
-    dataset = read(folder, progress=lambda done, total: calls.append((done, total)))
+    before, start, worked = peak_mib(), time.perf_counter(), cpu_seconds()
+    dataset = read(folder)
     spent = {"seconds": time.perf_counter() - start, "cpu_seconds": cpu_seconds() - worked}
-    facts = {"nodes": dataset.num_nodes, "directed_edges": dataset.graph.num_edges, "progress_calls": len(calls)}
+    facts = {"nodes": dataset.num_nodes, "directed_edges": dataset.graph.num_edges}
     return {**spent, "imports_mib": before, "peak_mib": peak_mib(), **facts}
 
 

@@ -32,7 +32,7 @@ import common
 import torch
 
 from gfgn import GFGN, Graph
-from gfgn.data import Dataset, load
+from gfgn.data import NodeDataset, load
 from gfgn.nn.registry import find_model
 from gfgn.train import Replica, Run, infer_layerwise, train_minibatch, train_replicas
 from gfgn.train.config import TrainConfig
@@ -51,7 +51,7 @@ dataset = functools.cache(load)  # once per process
 # --- inference --------------------------------------------------------------------------------------------------------
 
 
-def inference(data: Dataset, level: str, device: str) -> list[dict[str, object]]:
+def inference(data: NodeDataset, level: str, device: str) -> list[dict[str, object]]:
     replica = Replica(lr=0.005, weight_decay=0.0, dropout=DROPOUT, options=tuple(sorted(OPTIONS + SAMPLING)))
     [run] = train_minibatch(f"gfgn-{level}", data, [replica], TrainConfig(1, 1), device, keep_state=True)
     entry = find_model(run.model)
@@ -64,7 +64,7 @@ def inference(data: Dataset, level: str, device: str) -> list[dict[str, object]]
 
 
 @torch.no_grad()
-def errors(net: GFGN, data: Dataset, level: str, dtype: torch.dtype) -> dict[str, object]:
+def errors(net: GFGN, data: NodeDataset, level: str, dtype: torch.dtype) -> dict[str, object]:
     graph = Graph.from_edge_index(data.graph.edge_index, data.num_nodes, data.graph.weight, dtype=dtype)
     net, x = net.to(dtype).eval(), data.x.to(dtype)
     whole, found = net(x, graph), infer_layerwise(net, x, graph)

@@ -19,7 +19,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch_geometric.nn import GCN
 
-from gfgn.data import Dataset, load
+from gfgn.data import NodeDataset, load
 from gfgn.train import Replica, keep_freed_memory, train_replicas
 
 LEVELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair")
@@ -31,7 +31,7 @@ LARGE = 1_000
 class Loop:
     """The peer: one run at a time, as in most published code."""
 
-    def __init__(self, data: Dataset, device: str) -> None:
+    def __init__(self, data: NodeDataset, device: str) -> None:
         data = data.to(device)
         self.x = data.x.to_dense() if data.x.layout != torch.strided else data.x
         self.edge_index, self.y, self.split = data.graph.edge_index, data.y, data.splits[0]
@@ -84,7 +84,7 @@ def replicas(count: int) -> list[Replica]:
     ]
 
 
-def ours(model: str, data: Dataset, device: str, count: int, epochs: int) -> float:
+def ours(model: str, data: NodeDataset, device: str, count: int, epochs: int) -> float:
     _synchronize(device)
     start = time.perf_counter()
     with keep_freed_memory():  # as the commands do

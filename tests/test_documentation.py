@@ -32,7 +32,7 @@ import gfgn.runs.advice
 import gfgn.runs.explanation
 import gfgn.runs.record
 from gfgn.cli import app
-from gfgn.data.datasets import registry
+from gfgn.data.named import registry
 from gfgn.nn.registry import MODELS
 from gfgn.runs.study_file import OPTIONAL, REQUIRED, make_study
 from gfgn.train import TrainConfig

@@ -157,7 +157,7 @@ def test_importing_the_library_needs_only_pytorch_and_scipy() -> None:
             parents = {".".join(target.split(".")[:k]) for target in targets for k in range(1, target.count(".") + 1)}
             pending |= (targets | parents) - imported - {"gfgn"}
     assert not imported & {"typer", "rich", "matplotlib", "pandas", "pyarrow", "sklearn", "yaml"}
-    assert {"gfgn.data.datasets.catalog", "gfgn.runs.store", "torch", "numpy", "scipy"} <= imported
+    assert {"gfgn.data.named.catalog", "gfgn.runs.store", "torch", "numpy", "scipy"} <= imported
 
 
 # --- without gfgn.paper -----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GCNConv
 
 from gfgn import Graph
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.data.splits import Split
 from gfgn.ops.thread_count import num_threads
 from gfgn.runs import Store
@@ -32,7 +32,7 @@ from gfgn.train.task import graphs_with
 
 
 @pytest.fixture
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(40, degree=4, splits=2, seed=1)
 
 
@@ -124,16 +124,16 @@ CHANGING: list[tuple[type[nn.Module], str]] = [
 ]
 
 
-def weighted(data: Dataset) -> Dataset:
+def weighted(data: NodeDataset) -> NodeDataset:
     weight = torch.linspace(0.5, 1.5, data.graph.num_edges)
     graph = Graph.from_edge_index(data.graph.edge_index, data.num_nodes, weight)
-    return Dataset("w", graph, data.x, data.y, data.num_classes, data.metric, data.feature_names, data.splits)
+    return NodeDataset("w", graph, data.x, data.y, data.num_classes, data.metric, data.feature_names, data.splits)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("model", "name"), CHANGING)
 def test_a_module_that_changes_its_arguments_is_refused(
-    data: Dataset, model: type[nn.Module], name: str, threads: int
+    data: NodeDataset, model: type[nn.Module], name: str, threads: int
 ) -> None:
     data = weighted(data)
     before = copy.deepcopy((data.x, data.graph))
@@ -145,7 +145,7 @@ def test_a_module_that_changes_its_arguments_is_refused(
     assert torch.equal(data.graph.degree, before[1].degree)
 
 
-def test_no_score_from_changed_data_is_kept(data: Dataset) -> None:
+def test_no_score_from_changed_data_is_kept(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         with pytest.raises(ValueError, match="InPlaceReLU must not change"):
             compare(data, [f"{__name__}:InPlaceReLU", "gcn"], splits=1, max_epochs=2, store=store)
@@ -160,7 +160,7 @@ def test_no_score_from_changed_data_is_kept(data: Dataset) -> None:
 EPOCHS, PATIENCE = 25, 8
 
 
-def plain_loop(factory: Callable[..., nn.Module], data: Dataset, replica: Replica) -> dict[str, Any]:
+def plain_loop(factory: Callable[..., nn.Module], data: NodeDataset, replica: Replica) -> dict[str, Any]:
     """What the engine must agree with: one call of `forward` in training and one in evaluation per epoch."""
     torch.manual_seed(replica.seed)
     random.seed(replica.seed)
@@ -194,7 +194,7 @@ def facts(run: Run) -> dict[str, Any]:
     return {"losses": losses, "val": run.val, "epoch": run.epoch, "test": run.test}
 
 
-def assert_agrees(factory: Callable[..., nn.Module], data: Dataset, threads: int = 1) -> None:
+def assert_agrees(factory: Callable[..., nn.Module], data: NodeDataset, threads: int = 1) -> None:
     replicas = [Replica(split=seed % 2, seed=seed, lr=0.1, dropout=0.0) for seed in range(4)]
     with num_threads(threads):
         runs = train_replicas(factory, data, replicas, EPOCHS, PATIENCE)
@@ -210,7 +210,7 @@ def assert_agrees(factory: Callable[..., nn.Module], data: Dataset, threads: int
 
 
 @pytest.fixture
-def double() -> Dataset:
+def double() -> NodeDataset:
     """Data in float64, where rounding errors stay small."""
     data = dimensions(60, degree=4, splits=2, seed=1)
     return replace(data, x=data.x.double(), graph=data.graph.to(torch.float64))
@@ -299,7 +299,7 @@ CONSTRUCTORS = [RandomFeatures, InSubmodule, InContainers, Drawing, Unregistered
 
 
 @pytest.mark.parametrize("factory", CONSTRUCTORS)
-def test_what_a_constructor_draws_is_that_of_each_seed(double: Dataset, factory: type[nn.Module]) -> None:
+def test_what_a_constructor_draws_is_that_of_each_seed(double: NodeDataset, factory: type[nn.Module]) -> None:
     assert_agrees(factory, double)
 
 
@@ -451,12 +451,12 @@ REMEMBERING += [Anchored, Clipping, ClippingInPlace, Chance, Generators]
 
 
 @pytest.mark.parametrize("factory", REMEMBERING)
-def test_the_test_score_is_that_of_the_best_epoch(double: Dataset, factory: type[nn.Module]) -> None:
+def test_the_test_score_is_that_of_the_best_epoch(double: NodeDataset, factory: type[nn.Module]) -> None:
     assert_agrees(factory, double)
 
 
 @pytest.mark.parametrize("factory", [Schedule, Chance])
-def test_threads_do_not_mix_runs(double: Dataset, factory: type[nn.Module]) -> None:
+def test_threads_do_not_mix_runs(double: NodeDataset, factory: type[nn.Module]) -> None:
     assert_agrees(factory, double, threads=2)
 
 
@@ -564,7 +564,7 @@ HOOKS = [
 
 
 @pytest.mark.parametrize("factory", HOOKS)
-def test_hooks_act(double: Dataset, factory: type[nn.Module]) -> None:
+def test_hooks_act(double: NodeDataset, factory: type[nn.Module]) -> None:
     assert_agrees(factory, double)
 
 
@@ -578,7 +578,7 @@ class DropoutAgain(BackwardHook):
         return Linear.forward(self, checkpoint(hidden, self.first(x), use_reentrant=True), edge_index)
 
 
-def test_random_numbers_in_the_backward_pass_are_refused(double: Dataset) -> None:
+def test_random_numbers_in_the_backward_pass_are_refused(double: NodeDataset) -> None:
     with pytest.raises(NotImplementedError, match="dropout in the backward pass is random"):
         train_replicas(DropoutAgain, double, [Replica(dropout=0.0)], 2, 2)
 
@@ -588,7 +588,7 @@ def test_random_numbers_in_the_backward_pass_are_refused(double: Dataset) -> Non
 
 @pytest.mark.parametrize("factory", [Schedule, Anchored])
 def test_a_run_that_remembers_starts_again_after_an_interruption(
-    double: Dataset, tmp_path: Path, factory: type[nn.Module]
+    double: NodeDataset, tmp_path: Path, factory: type[nn.Module]
 ) -> None:
     replicas = [Replica(split=seed % 2, seed=seed, lr=0.1, dropout=0.0) for seed in range(3)]
     settings: dict[str, Any] = {"max_epochs": EPOCHS, "patience": PATIENCE}
@@ -604,7 +604,7 @@ def test_a_run_that_remembers_starts_again_after_an_interruption(
     assert list(map(facts, train_replicas(factory, double, replicas, **settings, **saves))) == list(map(facts, whole))
 
 
-def test_rungs_do_not_mix_runs(double: Dataset) -> None:
+def test_rungs_do_not_mix_runs(double: NodeDataset) -> None:
     replicas = [Replica(seed=seed, lr=0.1, dropout=0.0) for seed in range(3)]
     whole = train_replicas(Schedule, double, replicas, EPOCHS, PATIENCE)
     dropped = train_replicas(
@@ -619,7 +619,7 @@ def test_rungs_do_not_mix_runs(double: Dataset) -> None:
     assert list(map(facts, dropped)) == list(map(facts, whole))
 
 
-def test_the_state_of_the_best_epoch_is_that_of_a_plain_loop(double: Dataset) -> None:
+def test_the_state_of_the_best_epoch_is_that_of_a_plain_loop(double: NodeDataset) -> None:
     replica = Replica(lr=0.1, dropout=0.0)
     (run,) = train_replicas(Running, double, [replica], EPOCHS, PATIENCE, keep_state=True)
     torch.manual_seed(0)
@@ -636,7 +636,7 @@ def test_the_state_of_the_best_epoch_is_that_of_a_plain_loop(double: Dataset) ->
     torch.testing.assert_close(dict(model.state_dict()), run.state, rtol=1e-6, atol=1e-9)
 
 
-def of_several_graphs() -> Dataset:
+def of_several_graphs() -> NodeDataset:
     """Three graphs: one to train on, one to validate, one to test."""
     parts = [dimensions(40, degree=4, splits=1, seed=seed) for seed in range(3)]
     edges = torch.cat([part.graph.edge_index + 40 * k for k, part in enumerate(parts)], 1)
@@ -645,7 +645,7 @@ def of_several_graphs() -> Dataset:
     x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
     split = Split(batch == 0, batch == 1, batch == 2)
     first = parts[0]
-    return Dataset("three", graph, x.double(), y, first.num_classes, "accuracy", first.feature_names, [split])
+    return NodeDataset("three", graph, x.double(), y, first.num_classes, "accuracy", first.feature_names, [split])
 
 
 @pytest.mark.parametrize("factory", [Schedule, Running])
@@ -752,7 +752,7 @@ SHARING = [
 
 
 @pytest.mark.parametrize(("factory", "message"), SHARING)
-def test_what_all_models_share_stays_as_it_is(double: Dataset, factory: type[nn.Module], message: str) -> None:
+def test_what_all_models_share_stays_as_it_is(double: NodeDataset, factory: type[nn.Module], message: str) -> None:
     def shared() -> list[Any]:
         return [
             *(torch.get_default_dtype(), torch.is_grad_enabled(), torch.are_deterministic_algorithms_enabled()),
@@ -776,7 +776,7 @@ class Cached(nn.Module):
         return self.conv(x, edge_index)
 
 
-def test_a_cache_is_that_of_each_dataset(double: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cache_is_that_of_each_dataset(double: NodeDataset, caplog: pytest.LogCaptureFixture) -> None:
     other = dimensions(50, degree=6, splits=2, seed=2)
     with caplog.at_level("INFO", "gfgn"):
         for data in (double, replace(other, x=other.x.double(), graph=other.graph.to(torch.float64))):
@@ -811,7 +811,7 @@ class Opaque(Linear):
     ],
 )
 def test_why_a_model_trains_one_run_at_a_time_is_said(
-    double: Dataset, factory: type[nn.Module], reason: str, caplog: pytest.LogCaptureFixture
+    double: NodeDataset, factory: type[nn.Module], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     messages._logged.clear()
     with caplog.at_level("INFO", "gfgn"):

@@ -17,8 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, GFGNConv, Graph, Nodes
-from gfgn.data import read
-from gfgn.data.io.stream import pack_tables
+from gfgn.data import ReadOptions, pack_tables, read
 from gfgn.estimator.inputs import build_graph
 
 N = 30  # the last two nodes have no edges
@@ -259,12 +258,12 @@ def test_predictions_do_not_depend_on_the_file(tmp_path: Path, fitted: GFGNClass
     edges, weight = arrays_of(rows, weighted)
     folder, undirected = write_tables(tmp_path / "tables", rows, weighted), not fitted.directed
     np.savez(tmp_path / "a.npz", edge_index=edges, x=X, **{} if weight is None else {"edge_weight": weight})
-    tables = [folder / "nodes.csv", folder / "edges.csv"]
+    options = ReadOptions(undirected=undirected)
     graphs = {
         "CSV": read(folder, undirected=undirected).graph,
         "npz": read(tmp_path / "a.npz", undirected=undirected).graph,
         "Data": read(data_form(rows, weighted, False)[0], undirected=undirected).graph,
-        "store": pack_tables(*tables, tmp_path / "store", undirected=undirected).dataset().graph,
+        "store": pack_tables(folder, tmp_path / "store", options).dataset().graph,
     }
     for name, graph in graphs.items():
         p = fitted.predict_proba(X, graph)

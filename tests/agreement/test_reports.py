@@ -20,7 +20,7 @@ from torch import Tensor
 from gfgn import GFGNClassifier
 from gfgn.cli.reading import ReadOptions
 from gfgn.cli.train import _finish
-from gfgn.data import Dataset, contextual_sbm, random_splits
+from gfgn.data import NodeDataset, contextual_sbm, random_splits
 from gfgn.estimator.classifier import LEVELS, as_input
 from gfgn.estimator.report import headline
 from gfgn.report import write_report
@@ -34,7 +34,7 @@ from gfgn.runs.verdict import headline as compared
 QUICK: dict[str, Any] = {"max_epochs": 5, "hidden_channels": 8, "heads": 2, "device": "cpu", "random_state": 0}
 
 
-def graph(metric: str = "accuracy") -> Dataset:
+def graph(metric: str = "accuracy") -> NodeDataset:
     """60 nodes with features whose means are far from 0, so that their gates are far from λ / 2."""
     data = contextual_sbm(60, classes=2, features=6, degree=4, homophily=0.9, signal=3.0, splits=1, seed=3)
     return as_input(replace(data, metric=metric))
@@ -49,7 +49,7 @@ class Trained(NamedTuple):
     result: dict[str, Any]
 
 
-def train(folder: Path, data: Dataset | None = None, **parameters: Any) -> Trained:
+def train(folder: Path, data: NodeDataset | None = None, **parameters: Any) -> Trained:
     data = data or graph()
     classifier = GFGNClassifier(**QUICK | {"metric": data.metric} | parameters)
     classifier._fit_dataset(data, np.array(["a", "b"]), 0)
@@ -96,7 +96,7 @@ def test_gates_of_a_comparison_have_its_λ() -> None:
         assert gates == pytest.approx(gates_by_dimension(data, level, lam=2.0).tolist(), abs=1e-4)
 
 
-def gates_of_weights(folder: Path, data: Dataset) -> Tensor:
+def gates_of_weights(folder: Path, data: NodeDataset) -> Tensor:
     """`[N]` or `[E]`: the gates of the first layer of the first network, by their formula from what is saved."""
     content = json.loads((folder / "model.json").read_text())["network"]
     state = {name: value[0].double() for name, value in load_file(folder / "model.safetensors").items()}

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import gfgn.data
 from gfgn.cli import app
-from gfgn.data import Dataset, dimensions, load
+from gfgn.data import NodeDataset, dimensions, load
 from gfgn.report.progress import RunProgress
 from gfgn.runs import Store
 from gfgn.runs.comparison import make_plan
@@ -117,7 +117,7 @@ def test_trials_are_random_configurations(tmp_path: Path) -> None:
 
 
 def test_another_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load_binary(name: str) -> Dataset:
+    def load_binary(name: str) -> NodeDataset:
         data = dimensions(120, degree=8, splits=2)
         return dataclasses.replace(data, name=name, metric="roc_auc", num_classes=2, y=data.y % 2)
 

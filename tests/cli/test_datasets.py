@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import gfgn.data
 from gfgn.cli import app
-from gfgn.data import DATASETS, Dataset, GraphStore, Split, dimensions
+from gfgn.data import DATASETS, NodeDataset, OnDiskGraph, Split, dimensions
 from gfgn.graph import Graph
 from gfgn.nn.registry import MODELS
 from gfgn.train.catalog import CLASSICAL
@@ -64,7 +64,7 @@ def test_describe_draws_the_histograms(tmp_path: Path) -> None:
 
 
 def test_describe_several_labels_and_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str) -> Dataset:
+    def load(name: str) -> NodeDataset:
         data = dimensions(120, degree=8, splits=1)
         batch = (torch.arange(120) >= 60).long()
         inside = batch[data.graph.edge_index[0]] == batch[data.graph.edge_index[1]]
@@ -110,10 +110,12 @@ def test_pack_writes_a_store(tmp_path: Path, stream: bool) -> None:
     (tmp_path / "given" / "nodes.csv").write_text("id,label,f\n" + "".join(f"{k},{k % 3},{k}.5\n" for k in range(9)))
     (tmp_path / "given" / "edges.csv").write_text("source,target\n0,1\n1,2\n2,0\n2,2\n")
     arguments = ["datasets", "pack", str(tmp_path / "given"), str(tmp_path / "store")]
-    result = CliRunner().invoke(app, [*arguments, *(["--stream", "--edges-in-memory", "3"] if stream else [])])
+    result = CliRunner().invoke(app, [*arguments, *(["--stream", "--memory", "100MB"] if stream else [])])
     assert result.exit_code == 0, result.output
     assert "num_nodes=9, num_edges=6, num_features=1, num_classes=3" in result.output
-    assert GraphStore.open(tmp_path / "store").idx.tolist() == [1, 2, 0, 2, 0, 1]
+    assert "1 self-loop dropped" in result.output
+    assert "3 opposite edges added" in result.output
+    assert OnDiskGraph.open(tmp_path / "store").idx.tolist() == [1, 2, 0, 2, 0, 1]
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 2
     assert "expected a new or an empty folder" in again.output.replace("\n", " ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -104,8 +106,36 @@ def test_options_of_a_named_dataset(arguments: tuple[str, ...], message: str) ->
 def test_bad_options(folder: Path) -> None:
     both = run("compare", str(folder), "--check", *NAMES, "--normalize", "--scale", "none", code=2).stderr
     assert both == "gfgn: --normalize is short for --scale row, got it with --scale none\n"
-    assert "nodes.csv has no column 'id', only node, pet" in run("compare", str(folder), "--check", code=2).stderr
+    wrong = run("compare", str(folder), "--check", "--id", "name", code=2).stderr
+    assert "nodes.csv has no column 'name', only node, pet" in wrong
     assert "no such file" in run("datasets", "describe", str(folder / "nowhere"), code=2).stderr
+
+
+def test_what_people_have_and_what_was_guessed(folder: Path) -> None:
+    edges = pd.read_csv(folder / "edges.csv").rename(columns={"source": "one", "target": "two"}).assign(kind=1)
+    edges.loc[SIZE] = [0, 999, 1]
+    edges.to_csv(folder / "edges.csv", index=False, sep=";", encoding="utf-16")
+    (folder / "nodes.csv").write_text((folder / "nodes.csv").read_text().replace(",", "\t"))
+    options = (*NAMES, "--source", "one", "--target", "two", "--skip-unknown", "--check")
+    text = run("compare", str(folder), *options).stdout
+    for words in ("separated by ';'", "separated by '\\t'", "read as utf-16", "1 edge with an unknown id skipped"):
+        assert words in text
+    (folder / "edges.csv").write_bytes(edges.to_csv(index=False, sep=";").encode())
+    given = run("compare", str(folder), *options, "--sep", ";", code=2).stderr
+    assert "nodes.csv" in given  # which has tabs
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "advise"])
+def test_an_input_error_comes_before_pytorch(folder: Path, command: str) -> None:
+    code = (
+        "import sys; from gfgn.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    )
+    arguments = [sys.executable, "-c", code, command, str(folder), "--id", "name"]
+    result = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert "nodes.csv has no column 'name'" in result.stderr
+    assert result.stdout.split() == ["2", "False"]
 
 
 def test_metric_of_a_named_dataset() -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gfgn import GFGNClassifier
 from gfgn.cli import app
-from gfgn.data import Dataset, GraphStore, dimensions, pack
+from gfgn.data import NodeDataset, OnDiskGraph, dimensions, pack
 from gfgn.data.mapped import MappedGraph, is_mapped
 from gfgn.estimator.classifier import as_input
 
@@ -29,7 +29,7 @@ def run(*arguments: object, code: int = 0) -> Any:
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     given = dimensions(150, splits=1)
     y = given.y.clone()
     y[~(given.splits[0].train | given.splits[0].val | given.splits[0].test)] = -1
@@ -37,7 +37,7 @@ def data() -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def folder(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(data: NodeDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the graph in `store` and the model `model`, trained on samples of it."""
     folder = tmp_path_factory.mktemp("stores")
     pack(data, folder / "store")
@@ -49,14 +49,14 @@ def folder(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fitted(data: Dataset, **options: Any) -> GFGNClassifier:
+def fitted(data: NodeDataset, **options: Any) -> GFGNClassifier:
     """The model of the graph in memory."""
     classifier = GFGNClassifier(level="pair", replicas=2, max_epochs=6, device="cpu", random_state=0, **options)
     assert data.class_names is not None
     return classifier._fit_dataset(as_input(data), np.array(data.class_names), 0)
 
 
-def test_samples_of_a_store_train_the_model_of_the_graph_in_memory(data: Dataset, folder: Path) -> None:
+def test_samples_of_a_store_train_the_model_of_the_graph_in_memory(data: NodeDataset, folder: Path) -> None:
     expected, found = fitted(data, batch_size=64), GFGNClassifier.load(folder / "model")
     for history, known in zip(found.history_, expected.history_, strict=True):
         assert history["train_loss"] == pytest.approx(known["train_loss"], rel=1e-5)
@@ -68,7 +68,7 @@ def test_samples_of_a_store_train_the_model_of_the_graph_in_memory(data: Dataset
     assert "Nodes and edges" not in (folder / "model" / "report.html").read_text()
 
 
-def test_predictions_of_a_store_are_those_of_the_graph_in_memory(data: Dataset, folder: Path) -> None:
+def test_predictions_of_a_store_are_those_of_the_graph_in_memory(data: NodeDataset, folder: Path) -> None:
     found, classifier = pd.read_csv(folder / "predictions.csv"), GFGNClassifier.load(folder / "model")
     expected = classifier._probabilities(data)
     assert found["id"].tolist() == list(range(data.num_nodes))
@@ -76,7 +76,7 @@ def test_predictions_of_a_store_are_those_of_the_graph_in_memory(data: Dataset, 
     assert found["prediction"].tolist() == classifier._decide(expected).tolist()
 
 
-def test_a_small_store_is_taken_whole(data: Dataset, folder: Path, tmp_path: Path) -> None:
+def test_a_small_store_is_taken_whole(data: NodeDataset, folder: Path, tmp_path: Path) -> None:
     said = run("train", folder / "store", "--out", tmp_path / "model", *QUICK)
     assert "every step takes the whole graph" in said.stderr
     expected, found = fitted(data), GFGNClassifier.load(tmp_path / "model")
@@ -87,23 +87,23 @@ def test_gfgn_plus_reads_the_whole_of_a_store(folder: Path, tmp_path: Path) -> N
     """It is not computed layer by layer."""
     run("train", folder / "store", "--model", "gfgn-plus", "--out", tmp_path / "model", *QUICK)
     run("predict", tmp_path / "model", folder / "store", "--out", tmp_path / "predictions.csv", "--all")
-    store = GraphStore.open(folder / "store").dataset()
+    store = OnDiskGraph.open(folder / "store").dataset()
     expected = GFGNClassifier.load(tmp_path / "model")._probabilities(replace(store, graph=store.graph.whole))
     found = pd.read_csv(tmp_path / "predictions.csv").filter(like="p_")
     np.testing.assert_allclose(found.to_numpy(), expected, atol=1e-5)
 
 
-def test_a_store_without_splits_gets_one(data: Dataset, tmp_path: Path) -> None:
+def test_a_store_without_splits_gets_one(data: NodeDataset, tmp_path: Path) -> None:
     pack(replace(data, splits=[]), tmp_path / "store")
     result = run("train", tmp_path / "store", "--out", tmp_path / "model", *QUICK, *SAMPLES, "--json")
     facts = json.loads(result.stdout)
     assert facts["part_nodes"] == pytest.approx(0.2 * int((data.y >= 0).sum()), abs=1)
 
 
-def test_a_mapped_graph_is_the_graph(data: Dataset, folder: Path) -> None:
-    from gfgn.data import GraphStore
+def test_a_mapped_graph_is_the_graph(data: NodeDataset, folder: Path) -> None:
+    from gfgn.data import OnDiskGraph
 
-    dataset = GraphStore.open(folder / "store").dataset()
+    dataset = OnDiskGraph.open(folder / "store").dataset()
     assert dataset.fingerprint == data.fingerprint
     assert is_mapped(dataset.graph)
     changed = replace(dataset.graph, num_seeds=3)
@@ -116,7 +116,7 @@ def test_a_mapped_graph_is_the_graph(data: Dataset, folder: Path) -> None:
 def test_what_does_not_fit_a_store_is_named(folder: Path, tmp_path: Path) -> None:
     error = run("train", folder / "store", "--label", "y", code=2).stderr
     assert "--label is for tables, got the graph store" in error
-    assert "GraphStore('dimensions'" in run("train", folder / "store", "--check").stdout
+    assert "OnDiskGraph('dimensions'" in run("train", folder / "store", "--check").stdout
     write_tables(tmp_path / "own")
     run("train", tmp_path / "own", "--out", tmp_path / "model", *QUICK)
     error = run("predict", tmp_path / "model", folder / "store", code=2).stderr

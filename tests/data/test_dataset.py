@@ -1,4 +1,4 @@
-"""`Dataset` validates its fields, and its fingerprints depend on the contents alone."""
+"""`NodeDataset` validates its fields, and its fingerprints depend on the contents alone."""
 
 import dataclasses
 from typing import Any
@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from gfgn import Graph
-from gfgn.data import Dataset, Split, load
+from gfgn.data import NodeDataset, Split, load
 from gfgn.data.dataset import default_metric
 
 
-def small(**changes: Any) -> Dataset:
+def small(**changes: Any) -> NodeDataset:
     node = torch.arange(6)
     fields: dict[str, Any] = {
         "name": "small",
@@ -24,7 +24,7 @@ def small(**changes: Any) -> Dataset:
         "feature_names": ["a", "b", "c"],
         "splits": [Split(node < 2, (node >= 2) & (node < 4), node == 4)],
     }
-    return Dataset(**{**fields, **changes})
+    return NodeDataset(**{**fields, **changes})
 
 
 def test_sizes() -> None:
@@ -61,7 +61,7 @@ def test_to_moves_all_tensors() -> None:
 NODE = torch.arange(6)
 
 
-def in_batches(sizes: list[int], split: Split) -> Dataset:
+def in_batches(sizes: list[int], split: Split) -> NodeDataset:
     batch = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     edges = torch.empty(2, 0, dtype=torch.int64)
     graph = Graph.from_edge_index(edges, num_nodes=6, batch=batch, batch_size=len(sizes))

@@ -14,7 +14,7 @@ from torch import Tensor
 import gfgn.data.diagnosis as diagnosis
 from gfgn import Graph
 from gfgn.data import (
-    Dataset,
+    NodeDataset,
     adjusted_homophily,
     degree_profile,
     describe,
@@ -92,7 +92,7 @@ def test_describe_multilabel_data_and_several_graphs() -> None:
     y = torch.tensor([[1, 0, 1], [1, 0, 0], [0, 0, 0], [1, 0, 1]], dtype=torch.bool)
     edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     graph = Graph.from_edge_index(edges, num_nodes=4, batch=torch.tensor([0, 0, 1, 1]))
-    result = describe(Dataset("two", graph, torch.rand(4, 2), y, 3, "micro_f1", ["a", "b"], []))
+    result = describe(NodeDataset("two", graph, torch.rand(4, 2), y, 3, "micro_f1", ["a", "b"], []))
     assert result.classes == [3, 0, 2]
     assert (result.unlabelled, result.num_graphs, result.num_edges) == (0, 2, 2)
     assert result.edge_homophily == 0.25

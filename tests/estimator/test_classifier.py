@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, Graph, Nodes
-from gfgn.data import Dataset, contextual_sbm
+from gfgn.data import NodeDataset, contextual_sbm
 from gfgn.estimator.inputs import unpack
 from gfgn.estimator.labels import read_labels, read_validation
 from gfgn.estimator.members import fit_confidence, fit_temperature, map_confidence, temper
@@ -267,8 +267,8 @@ BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "full mask": ({}, {"val_mask": np.ones(120, dtype=bool)}, r"val_mask must leave labelled nodes outside"),
     "frame": (
         {},
-        {"edge_index": pd.DataFrame({"a": [0], "b": [1]})},
-        r"must have the columns source and target, got a, b",
+        {"edge_index": pd.DataFrame({"a": [0], "b": [1], "c": [2]})},
+        r"edge_index has no column 'source', only a, b, c",
     ),
 }
 
@@ -278,6 +278,20 @@ def test_bad_input_is_named(case: str) -> None:
     parameters, arguments, message = BAD[case]
     with pytest.raises((ValueError, TypeError), match=message):
         GFGNClassifier(**QUICK | parameters).fit(X, **{"y": LABELS, "edge_index": EDGES} | arguments)
+
+
+def test_columns_and_ids_of_data_frames() -> None:
+    """Columns are matched by name and ids must be unique, as in tables."""
+    frame = pd.DataFrame(X, index=[f"n{k}" for k in range(len(X))]).rename(columns=lambda k: f"f{k}")
+    edges = pd.DataFrame({"from": frame.index[EDGES[0]], "to": frame.index[EDGES[1]]})
+    fitted = GFGNClassifier("pair", max_epochs=5, device="cpu").fit(frame, LABELS, edge_index=edges)
+    expected = fitted.predict_proba(frame, edge_index=edges)
+    np.testing.assert_array_equal(fitted.predict_proba(frame[frame.columns[::-1]], edge_index=edges), expected)
+    twice = frame.rename(index={"n7": "n3"})
+    with pytest.raises(
+        ValueError, match="index of X must hold every id once, got 'n3' more than once, in rows 3 and 7"
+    ):
+        fitted.predict_proba(twice, edge_index=edges)
 
 
 def test_prediction_needs_the_edges_and_the_columns(fitted: GFGNClassifier) -> None:
@@ -317,7 +331,7 @@ def test_every_network_has_its_own_validation_nodes(monkeypatch: pytest.MonkeyPa
     seen: dict[str, Any] = {}
     original = GFGNClassifier._fit_dataset
 
-    def _fit_dataset(self: GFGNClassifier, dataset: Dataset, *arguments: Any) -> GFGNClassifier:
+    def _fit_dataset(self: GFGNClassifier, dataset: NodeDataset, *arguments: Any) -> GFGNClassifier:
         seen["splits"] = dataset.splits
         return original(self, dataset, *arguments)
 

@@ -12,7 +12,12 @@ MINUS_ONE = "the check has a class −1, which marks nodes without a label, as i
 GRAPH_GATE = (
     "the gate of the graph level is one for the whole graph: it depends on all nodes that are predicted together"
 )
-CONTRADICTIONS = {"check_classifiers_classes": MINUS_ONE, "check_methods_subset_invariance": GRAPH_GATE}
+BY_NAME = "columns of a data frame in another order are matched by name, as those of tables are"
+CONTRADICTIONS = {
+    "check_classifiers_classes": MINUS_ONE,
+    "check_methods_subset_invariance": GRAPH_GATE,
+    "check_dataframe_column_names_consistency": BY_NAME,
+}
 """The checks that fail, and why."""
 ESTIMATOR = GFGNClassifier(max_epochs=30, lr=0.05, hidden_channels=16, device="cpu")
 

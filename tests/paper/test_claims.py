@@ -10,7 +10,7 @@ import pytest
 import torch
 from runs.stores import row
 
-from gfgn.data.datasets.catalog import DATASETS
+from gfgn.data.named.catalog import DATASETS
 from gfgn.paper.claims import CLAIMS, FAILS, HOLDS, OPEN, UNDECIDED, Verdict, effort, first_edition, judge, page, write
 from gfgn.paper.evidence import LEVELS, RAW, CellKey, Draws, Evidence, Missing, read_evidence, read_rows
 from gfgn.paper.rules.finding import ASSORTATIVE, BASELINES, DISASSORTATIVE, NINE, PPI_BASELINES, SCORED, WITHOUT_GEOM

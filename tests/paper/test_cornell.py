@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from gfgn.data import DATASETS, Dataset, load
+from gfgn.data import DATASETS, NodeDataset, load
 from gfgn.data.diagnosis import edge_homophily
 from gfgn.graph import Graph
 from gfgn.paper import cornell
@@ -38,7 +38,7 @@ def needs_files() -> None:
 # --- evidence ---------------------------------------------------------------------------------------------------------
 
 
-def paired(linked: bool, size: int = 60) -> Dataset:
+def paired(linked: bool, size: int = 60) -> NodeDataset:
     """Twins with the same features and class, each linked with its twin, or with the next node of another pair."""
     pair = torch.arange(size) // 2
     x = torch.randn(size // 2, 20, generator=torch.Generator().manual_seed(0))[pair]

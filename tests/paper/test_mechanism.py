@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.graph import Graph
 from gfgn.paper.mechanism import (
@@ -39,7 +39,7 @@ SETTINGS: dict[str, Any] = {"max_epochs": 3, "patience": 3, "splits": 2}
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(80, degree=6, splits=2)
 
 
@@ -98,12 +98,12 @@ def test_label_part() -> None:
     assert label_part(z, y).tolist() == [[2, 3], [2, 3], [5, 7], [0, 0]]
 
 
-def trained(data: Dataset, model: str, **options: object) -> Run:
+def trained(data: NodeDataset, model: str, **options: object) -> Run:
     replica = Replica(**CONFIGURATION, options=tuple(options.items()))
     return train_replicas(model, data, [replica], max_epochs=2, keep_state=True)[0]
 
 
-def test_planted_gates_are_found(data: Dataset) -> None:
+def test_planted_gates_are_found(data: NodeDataset) -> None:
     """Every hidden dimension is one feature; gates are large where the feature is smooth by construction, and nearly
     so where the measured smoothness is."""
     run = trained(data, "gfgn-graph", hidden=36, heads=4, gate_bias=0.0)
@@ -131,7 +131,7 @@ def test_planted_gates_are_found(data: Dataset) -> None:
 
 
 @pytest.mark.parametrize("model", LEVELS)
-def test_networks_are_independent_and_the_configuration_is_selected(model: str, data: Dataset) -> None:
+def test_networks_are_independent_and_the_configuration_is_selected(model: str, data: NodeDataset) -> None:
     choices = grid(lr=(1e-6, 0.05), weight_decay=5e-4, dropout=0.5, lam=1.0)
     settings = SETTINGS | {"max_epochs": 15, "patience": 15}
     configuration, made = train_and_correlate(model, data, grid=choices, **settings)
@@ -150,7 +150,7 @@ texas,gfgn-graph,scalar,0.005,5e-05,0.8,1.5,gate_form=scalar,0.9,0.01,10,1
 """
 
 
-def test_files(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files(data: NodeDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gfgn.data.load", lambda name, root: dataclasses.replace(data, name=name))
     out, lines = tmp_path / "thesis", list[str]()
     arguments: dict[str, Any] = {"root": None, "device": "cpu", "progress": lines.append}

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.graph import Graph
 from gfgn.paper.outputs import read_csv
@@ -38,14 +38,14 @@ CONFIGURATION = {"lr": 0.05, "weight_decay": 5e-4, "dropout": 0.5, "lam": 2.0}
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     made = dimensions(80, degree=6, splits=2)
     graph = Graph.from_edge_index(made.graph.edge_index, made.num_nodes)  # no duplicates, no self-loops
     return dataclasses.replace(made, name="cora", graph=graph)
 
 
 @pytest.fixture(scope="module")
-def trained(data: Dataset) -> dict[str, Run]:
+def trained(data: NodeDataset) -> dict[str, Run]:
     """One run per level."""
     return {
         model: train_replicas(model, data, [Replica(**CONFIGURATION)], max_epochs=3, keep_state=True)[0]
@@ -54,7 +54,7 @@ def trained(data: Dataset) -> dict[str, Run]:
 
 
 @pytest.mark.parametrize("model", LEVELS)
-def test_scores_are_those_of_the_trained_network(model: str, data: Dataset, trained: dict[str, Run]) -> None:
+def test_scores_are_those_of_the_trained_network(model: str, data: NodeDataset, trained: dict[str, Run]) -> None:
     run = trained[model]
     scores = first_layer_scores(data, run)
     rows = {"gfgn-graph": 1, "gfgn-neighbor": data.num_nodes, "gfgn-pair": data.graph.num_edges}[model]
@@ -66,7 +66,7 @@ def test_scores_are_those_of_the_trained_network(model: str, data: Dataset, trai
     assert torch.allclose(scores, expected_scores(model, data, run), atol=1e-5)
 
 
-def expected_scores(model: str, data: Dataset, run: Run) -> Tensor:
+def expected_scores(model: str, data: NodeDataset, run: Run) -> Tensor:
     """`λ σ(inputs W_s)` of the first layer, from the weights of a run."""
     assert run.state is not None
     weight, gate = run.state["convs.0.lin.weight"], run.state["convs.0.gate"]
@@ -82,7 +82,7 @@ def expected_scores(model: str, data: Dataset, run: Run) -> Tensor:
     return CONFIGURATION["lam"] * torch.sigmoid(torch.einsum("nki,kio->nko", inputs, gate)).flatten(1)
 
 
-def test_duplicate_edges_and_self_loops_do_not_count(data: Dataset, trained: dict[str, Run]) -> None:
+def test_duplicate_edges_and_self_loops_do_not_count(data: NodeDataset, trained: dict[str, Run]) -> None:
     edges = data.graph.edge_index
     messy = torch.cat([torch.tensor([[3], [3]]), edges, edges[:, :10], torch.tensor([[5], [5]])], dim=1)
     other = dataclasses.replace(data, graph=Graph.from_edge_index(messy, data.num_nodes))
@@ -90,7 +90,7 @@ def test_duplicate_edges_and_self_loops_do_not_count(data: Dataset, trained: dic
     assert torch.equal(first_layer_scores(other, run), first_layer_scores(data, run))
 
 
-def test_summaries_by_dimension(data: Dataset, trained: dict[str, Run]) -> None:
+def test_summaries_by_dimension(data: NodeDataset, trained: dict[str, Run]) -> None:
     run = trained["gfgn-pair"]
     values, scores = first_layer_scores(data, run).double().numpy(), summarize(data, run)
     assert scores.mean == pytest.approx(values.mean(axis=0))
@@ -107,14 +107,14 @@ def test_summaries_by_dimension(data: Dataset, trained: dict[str, Run]) -> None:
     assert scores.box == pytest.approx(np.subtract(*np.quantile(values, [0.75, 0.25], axis=0)).mean())
 
 
-def test_at_graph_level_a_dimension_has_one_score(data: Dataset) -> None:
+def test_at_graph_level_a_dimension_has_one_score(data: NodeDataset) -> None:
     scores = train_scores("gfgn-graph", data, CONFIGURATION, **SETTINGS)
     assert [each.run.replica.split for each in scores] == [0, 1]
     assert all(each.box == 0 for each in scores)
     assert all((each.std == 0).all() for each in scores)
 
 
-def test_scores_of_dimensions_without_weights_are_half_of_lambda(data: Dataset, trained: dict[str, Run]) -> None:
+def test_scores_of_dimensions_without_weights_are_half_of_lambda(data: NodeDataset, trained: dict[str, Run]) -> None:
     run = trained["gfgn-graph"]
     assert run.state is not None
     weight = run.state["convs.0.lin.weight"].clone()
@@ -124,14 +124,14 @@ def test_scores_of_dimensions_without_weights_are_half_of_lambda(data: Dataset, 
     assert scores.mean[8:16] == pytest.approx(1.0)  # λ is 2
 
 
-def test_without_a_configuration_validation_selects_one(data: Dataset) -> None:
+def test_without_a_configuration_validation_selects_one(data: NodeDataset) -> None:
     choices = grid(lr=(1e-6, 0.05), weight_decay=5e-4, dropout=0.5, lam=1.0)
     settings = SETTINGS | {"max_epochs": 30, "patience": 30}
     scores = train_scores("gfgn-graph", data, grid=choices, **settings)
     assert {each.run.replica.lr for each in scores} == {0.05}  # the other one is too small to learn
 
 
-def test_bad_arguments(data: Dataset) -> None:
+def test_bad_arguments(data: NodeDataset) -> None:
     with pytest.raises(ValueError, match="model must be one with gates, got 'gcn'"):
         train_scores("gcn", data, CONFIGURATION)
     with pytest.raises(ValueError, match="splits must be 1 to 2 for 'cora', got 3"):
@@ -159,7 +159,7 @@ def test_read_chosen(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def settings(data: Dataset) -> Iterator[dict[str, Any]]:
+def settings(data: NodeDataset) -> Iterator[dict[str, Any]]:
     """Arguments of `analyze`; without row normalization, the features are three times as large."""
     raw = dataclasses.replace(data, x=3 * data.x)
     with pytest.MonkeyPatch.context() as patch:

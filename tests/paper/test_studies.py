@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gfgn.data.datasets.catalog import DATASETS
+from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.registry import MODELS
 from gfgn.paper.page import make_page
 from gfgn.paper.studies import load_study, study_names

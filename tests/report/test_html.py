@@ -11,7 +11,7 @@ import pytest
 import torch
 from report.pages import Page, with_classes, with_explanation, with_features, with_record, write
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.report import write_report
 from gfgn.report.charts import padded, stack, ticks
 from gfgn.runs import Comparison, Store, compare, explain, grid, read_comparisons
@@ -20,7 +20,7 @@ from gfgn.runs.text import interval
 HOSTILE = "</script><script>alert(1)</script><!-- <b>&\"'"
 
 
-def explained(data: Dataset, models: list[str], splits: int = 2, **settings: Any) -> Comparison:
+def explained(data: NodeDataset, models: list[str], splits: int = 2, **settings: Any) -> Comparison:
     with Store(":memory:") as store:
         explain(store, data, compare(data, models, splits=splits, store=store, max_epochs=5, **settings))
         return read_comparisons(store)[0]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import Store, budget
 from gfgn.runs.budget import halving_epochs, plan_in_time
@@ -15,7 +15,7 @@ MODELS = ("majority", "mlp", "gfgn-graph")
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60, degree=6, splits=2)
 
 
@@ -24,7 +24,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """Seconds of an epoch on one split by model, instead of measured ones; 0.5 s for a fit of the majority class."""
     costs, measured = {"mlp": 0.01, "gfgn-graph": 0.03}, []
 
-    def measure(dataset: Dataset, plan: Any, model: str, device: str) -> Any:
+    def measure(dataset: NodeDataset, plan: Any, model: str, device: str) -> Any:
         measured.append(model)
         return budget._Cost(costs.get(model, 0.5), epochs=model != "majority")
 
@@ -40,7 +40,7 @@ def test_epochs_of_a_search() -> None:
     assert halving_epochs(3, 8) == 24  # too short to stop any
 
 
-def test_the_estimate_is_an_upper_bound(data: Dataset) -> None:
+def test_the_estimate_is_an_upper_bound(data: NodeDataset) -> None:
     """No search trains more epochs than estimated."""
     from gfgn.runs.search import SPACE, sample
     from gfgn.train import TrainConfig
@@ -51,7 +51,7 @@ def test_the_estimate_is_an_upper_bound(data: Dataset) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "trials"), [(0.001, 1), (1.0, 2), (1.3, 4), (2.0, 16), (1000.0, 256)])
-def test_the_largest_number_that_fits(minutes: float, trials: int, data: Dataset, costs: dict[str, float]) -> None:
+def test_the_largest_number_that_fits(minutes: float, trials: int, data: NodeDataset, costs: dict[str, float]) -> None:
     with Store(":memory:") as store:
         plan, chosen = plan_in_time(store, data, minutes, models=MODELS, splits=2, max_epochs=400)
     assert chosen.trials == trials
@@ -64,7 +64,7 @@ def test_the_largest_number_that_fits(minutes: float, trials: int, data: Dataset
         assert 0.08 * halving_epochs(2 * trials, 400) + 1.0 > 0.9 * 60 * minutes - 0.5
 
 
-def test_the_choice_is_kept(data: Dataset, costs: dict[str, Any]) -> None:
+def test_the_choice_is_kept(data: NodeDataset, costs: dict[str, Any]) -> None:
     settings: dict[str, Any] = {"models": MODELS, "splits": 1, "max_epochs": 20}
     with Store(":memory:") as store:
         plan, chosen = plan_in_time(store, data, 0.05, **settings)
@@ -80,7 +80,7 @@ def test_the_choice_is_kept(data: Dataset, costs: dict[str, Any]) -> None:
         assert (other.trials, other.fits) == (1, False)
 
 
-def test_costs_are_measured(data: Dataset) -> None:
+def test_costs_are_measured(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         models = ("majority", "mlp", "graphsaint")
         plan, chosen = plan_in_time(store, data, 1e-4, models=models, splits=1, max_epochs=30)

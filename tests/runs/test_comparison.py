@@ -10,7 +10,7 @@ import pytest
 from runs.stores import Recorder
 from scipy.stats import ttest_rel
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.nn import MODELS
 from gfgn.runs import Choice, Store, compare, explain, grid, read_comparisons
@@ -21,7 +21,7 @@ QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(150, degree=10, splits=3)
 
 
@@ -38,7 +38,7 @@ def test_gfgn_outperforms_mlp_and_gcn_by_more_than_the_spread() -> None:
         assert gain.mean > 0
 
 
-def test_baseline_gain_and_settings(data: Dataset) -> None:
+def test_baseline_gain_and_settings(data: NodeDataset) -> None:
     comparison = compare(data, ["gcn", "mlp", "gfgn-graph"], splits=3, seeds=2, **QUICK)
     summary = comparison.summary()
     best = comparison.best_baseline
@@ -65,7 +65,7 @@ def test_baseline_gain_and_settings(data: Dataset) -> None:
     assert compare(data, ["gfgn-graph"], splits=1, **QUICK).gain("gfgn-graph") is None
 
 
-def test_no_run_is_trained_twice(data: Dataset) -> None:
+def test_no_run_is_trained_twice(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         first, second = Recorder(), Recorder()
         small = compare(data, ["mlp"], splits=2, store=store, callback=first, **QUICK)
@@ -83,7 +83,7 @@ def test_no_run_is_trained_twice(data: Dataset) -> None:
         assert again.rows == []
 
 
-def test_finished_runs_survive_an_interruption(data: Dataset) -> None:
+def test_finished_runs_survive_an_interruption(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         with pytest.raises(KeyboardInterrupt):
             compare(data, ["mlp", "gcn"], splits=3, store=store, callback=Recorder(stop=3), **QUICK)
@@ -102,7 +102,7 @@ def test_finished_runs_survive_an_interruption(data: Dataset) -> None:
 CHOICES = grid(lr=(1e-4, 0.05), lam=(1.0, 2.0))
 
 
-def test_every_model_is_tuned_on_validation_scores(data: Dataset) -> None:
+def test_every_model_is_tuned_on_validation_scores(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         recorder = Recorder()
         settings: dict[str, Any] = {"grid": CHOICES, "max_epochs": 20}
@@ -128,7 +128,7 @@ def test_every_model_is_tuned_on_validation_scores(data: Dataset) -> None:
         assert again.rows == []
 
 
-def test_unfinished_tuning_is_incomplete(data: Dataset) -> None:
+def test_unfinished_tuning_is_incomplete(data: NodeDataset) -> None:
     plan = make_plan(data, ["gfgn-graph"], 2, 2, grid=CHOICES, **QUICK)
     with Store(":memory:") as store:
         run_comparison(store, data, plan)
@@ -143,7 +143,7 @@ def test_unfinished_tuning_is_incomplete(data: Dataset) -> None:
                 assert comparison.incomplete == {"gfgn-graph": (have, 10)}
 
 
-def test_trials_tune_every_model_by_successive_halving(data: Dataset) -> None:
+def test_trials_tune_every_model_by_successive_halving(data: NodeDataset) -> None:
     models, settings = ["mlp", "gfgn-graph"], {"trials": 4, "max_epochs": 40}
     with Store(":memory:") as store:
         recorder = Recorder()
@@ -167,7 +167,7 @@ def test_trials_tune_every_model_by_successive_halving(data: Dataset) -> None:
         assert len(recorder.rows) == 20
 
 
-def test_how_trials_are_drawn(data: Dataset) -> None:
+def test_how_trials_are_drawn(data: NodeDataset) -> None:
     plan = make_plan(data, ["mlp"], 1, trials=3, space={"hidden": Choice((8, 16))}, **QUICK)
     assert {tuple(configuration) for configuration in plan.configurations} == {("hidden",)}
     few, many = (make_plan(data, ["mlp", "graphsaint"], 1, trials=trials) for trials in (3, 5))
@@ -180,7 +180,7 @@ def test_how_trials_are_drawn(data: Dataset) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"grid": CHOICES}, {"trials": 3}])
-def test_a_plan_survives_json(settings: dict[str, Any], data: Dataset) -> None:
+def test_a_plan_survives_json(settings: dict[str, Any], data: NodeDataset) -> None:
     plan = make_plan(data, ["mlp"], 2, **settings, **QUICK)
     content = json.loads(json.dumps(dataclasses.asdict(plan)))
     assert ComparisonPlan.from_json(content) == plan
@@ -189,7 +189,7 @@ def test_a_plan_survives_json(settings: dict[str, Any], data: Dataset) -> None:
     assert ComparisonPlan.from_json(content).dataset == dataclasses.replace(plan.dataset, test_share=None)
 
 
-def test_the_last_comparison_of_each_dataset_is_read(data: Dataset) -> None:
+def test_the_last_comparison_of_each_dataset_is_read(data: NodeDataset) -> None:
     other = dataclasses.replace(data, name="other")
     with Store(":memory:") as store:
         compare(data, ["mlp"], splits=2, store=store, **QUICK)
@@ -202,7 +202,7 @@ def test_the_last_comparison_of_each_dataset_is_read(data: Dataset) -> None:
         assert sum(ranks.values()) == pytest.approx(3)
 
 
-def test_changed_data_is_other_data(data: Dataset) -> None:
+def test_changed_data_is_other_data(data: NodeDataset) -> None:
     changed = dataclasses.replace(data, x=data.x + 1)
     with Store(":memory:") as store:
         explain(store, data, compare(data, ["mlp"], splits=1, store=store, **QUICK))
@@ -227,27 +227,27 @@ def test_changed_data_is_other_data(data: Dataset) -> None:
         ({"splits": 1, "lr": -1.0}, "lr must be a finite number above 0, got -1"),
     ],
 )
-def test_bad_arguments(data: Dataset, arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments(data: NodeDataset, arguments: dict[str, Any], message: str) -> None:
     with Store(":memory:") as store:
         with pytest.raises(ValueError, match=message):
             compare(data, **arguments, store=store)
         assert store.notes("comparison") == {}
 
 
-def test_unsuitable_models_are_refused_before_training(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsuitable_models_are_refused_before_training(data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "gcn", dataclasses.replace(MODELS["gcn"], inductive=False))
     monkeypatch.setitem(data.__dict__, "inductive", True)
     with pytest.raises(ValueError, match="models must run on unseen graphs for 'dimensions', got gcn"):
         make_plan(data, ["mlp", "gcn"], 1)
 
 
-def test_models_that_train_on_samples(data: Dataset) -> None:
+def test_models_that_train_on_samples(data: NodeDataset) -> None:
     comparison = compare(data, ["gcn", "vr-gcn", "graphsaint"], 2, max_epochs=2)
     assert {model: len(rows) for model, rows in comparison.rows.items()} == {"gcn": 2, "vr-gcn": 2, "graphsaint": 2}
     assert all(0 <= row.test <= 1 for rows in comparison.rows.values() for row in rows)
 
 
-def test_the_shared_configuration(data: Dataset) -> None:
+def test_the_shared_configuration(data: NodeDataset) -> None:
     plan = make_plan(data, ["gfgn-graph", "mlp"], 1, lr=0.1, lam=2.0)
     assert plan.plan("gfgn-graph").final(plan.configurations[0]) == [Replica(lr=0.1, lam=2.0)]
     assert plan.plan("mlp").final(plan.configurations[0]) == [Replica(lr=0.1)]
@@ -269,7 +269,7 @@ def test_features_and_input_dropout_are_settings_of_all_models() -> None:
         compare(data, **settings, features="raw")
 
 
-def test_the_depth_of_gfgn_plus_is_chosen_on_validation(data: Dataset) -> None:
+def test_the_depth_of_gfgn_plus_is_chosen_on_validation(data: NodeDataset) -> None:
     """Between its variants without tuning, as one of the drawn options with trials, and not if it is given."""
     with Store(":memory:") as store:
         comparison = compare(data, ["mlp", "gfgn-plus"], splits=2, store=store, **QUICK)

@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import confusion_matrix
 
 import gfgn.runs.explanation as module
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.data.encoder import FeatureEncoder, raw_features
 from gfgn.runs import Comparison, Store, compare, explain, smoothness
 from gfgn.runs.comparison import read_comparisons
@@ -22,22 +22,22 @@ QUICK: dict[str, Any] = {"splits": 2, "max_epochs": 30}
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(240, degree=10, splits=2)
 
 
 @pytest.fixture(scope="module")
-def store(data: Dataset) -> Store:
+def store(data: NodeDataset) -> Store:
     return Store(":memory:")
 
 
 @pytest.fixture(scope="module")
-def comparison(data: Dataset, store: Store) -> Comparison:
+def comparison(data: NodeDataset, store: Store) -> Comparison:
     return compare(data, ["mlp", "gfgn-graph", "gfgn-pair"], store=store, **QUICK)
 
 
 @pytest.fixture(scope="module")
-def note(data: Dataset, store: Store, comparison: Comparison) -> dict[str, Any]:
+def note(data: NodeDataset, store: Store, comparison: Comparison) -> dict[str, Any]:
     result = explain(store, data, comparison)
     assert result is not None
     return result
@@ -64,7 +64,7 @@ def test_the_run_is_chosen_by_validation_score(comparison: Comparison) -> None:
     assert row.model == "gfgn-graph"
 
 
-def test_models_that_cannot_be_explained_are_skipped(data: Dataset) -> None:
+def test_models_that_cannot_be_explained_are_skipped(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         able = compare(data, ["majority", "graphsaint"], splits=1, store=store, max_epochs=1)
         assert explain(store, data, able) is None
@@ -80,7 +80,7 @@ def test_the_run_trained_again_is_the_run_of_the_store(note: dict[str, Any], com
     assert run["configuration"] == row.replica.configuration
 
 
-def test_classes_are_those_of_the_test_nodes(data: Dataset, note: dict[str, Any], comparison: Comparison) -> None:
+def test_classes_are_those_of_the_test_nodes(data: NodeDataset, note: dict[str, Any], comparison: Comparison) -> None:
     explained = Again.of(comparison.rows[note["run"]["model"]][0], data, "cpu")
     mask = data.splits[0].test
     with torch.no_grad():
@@ -91,7 +91,7 @@ def test_classes_are_those_of_the_test_nodes(data: Dataset, note: dict[str, Any]
     assert right / int(mask.sum()) == pytest.approx(note["run"]["test"], abs=1e-5)
 
 
-def test_curves_are_thinned_and_keep_the_best_epoch(comparison: Comparison, data: Dataset) -> None:
+def test_curves_are_thinned_and_keep_the_best_epoch(comparison: Comparison, data: NodeDataset) -> None:
     run = Again.of(comparison.rows["mlp"][0], data, "cpu").run
     whole = module.thinned(run.history, run.epoch)
     assert whole["epoch"] == list(range(run.epochs))
@@ -105,7 +105,7 @@ def test_curves_are_thinned_and_keep_the_best_epoch(comparison: Comparison, data
     assert thin["val"][-1] == 4999
 
 
-def test_features(data: Dataset, note: dict[str, Any]) -> None:
+def test_features(data: NodeDataset, note: dict[str, Any]) -> None:
     features = note["features"]
     assert features["model"].startswith("gfgn-")
     assert features["names"] == data.feature_names
@@ -146,7 +146,7 @@ def test_permuted_columns_are_the_same_dense_and_sparse() -> None:
     assert torch.equal(x, before)
 
 
-def test_columns_of_one_source_are_permuted_together(data: Dataset) -> None:
+def test_columns_of_one_source_are_permuted_together(data: NodeDataset) -> None:
     city = np.array(["Bonn", "Kiel", "Ulm"])[data.y.numpy() // 2]
     raw, columns = raw_features(pd.DataFrame({"city": city, "size": data.x[:, 0].numpy()}))
     encoder = FeatureEncoder.fit(raw, columns)
@@ -164,7 +164,7 @@ def test_columns_of_one_source_are_permuted_together(data: Dataset) -> None:
 
 
 def test_wide_data_has_candidates_only(
-    data: Dataset, comparison: Comparison, store: Store, monkeypatch: pytest.MonkeyPatch
+    data: NodeDataset, comparison: Comparison, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_DIMENSIONS", 20)
     monkeypatch.setattr(module, "CANDIDATES", 10)
@@ -180,7 +180,7 @@ def test_wide_data_has_candidates_only(
     assert torch.allclose(module._variance(sparse.x), data.x.var(0, correction=0), atol=1e-4)
 
 
-def test_extreme_edges_are_those_of_the_gates(data: Dataset, comparison: Comparison) -> None:
+def test_extreme_edges_are_those_of_the_gates(data: NodeDataset, comparison: Comparison) -> None:
     explained = Again.of(comparison.rows["gfgn-pair"][0], data, "cpu")
     named = dataclasses.replace(data, node_ids=np.array([f"n{k}" for k in range(240)]), class_names=list("abcdef"))
     found = find_extremes(explained, named)
@@ -196,7 +196,7 @@ def test_extreme_edges_are_those_of_the_gates(data: Dataset, comparison: Compari
     assert found["most"][0]["nodes"][1]["id"] == f"n{target}"
 
 
-def test_extreme_nodes(data: Dataset) -> None:
+def test_extreme_nodes(data: NodeDataset) -> None:
     edges = data.graph.edge_index
     isolated = type(data.graph).from_edge_index(edges[:, (edges != 5).all(0)], data.num_nodes)
     data = dataclasses.replace(data, graph=isolated)
@@ -214,7 +214,7 @@ def test_extreme_nodes(data: Dataset) -> None:
 
 
 def test_it_is_computed_once_and_read_with_the_comparison(
-    data: Dataset, store: Store, comparison: Comparison, note: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    data: NodeDataset, store: Store, comparison: Comparison, note: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert json.loads(json.dumps(note, allow_nan=False)) == note
     monkeypatch.setattr(module, "train_replicas", None)
@@ -227,7 +227,7 @@ def test_it_is_computed_once_and_read_with_the_comparison(
         assert only.explanation is None
 
 
-def test_without_a_gfgn_there_are_no_gates(data: Dataset) -> None:
+def test_without_a_gfgn_there_are_no_gates(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         note = explain(store, data, compare(data, ["mlp"], splits=1, store=store, max_epochs=3))
     assert note is not None
@@ -237,7 +237,7 @@ def test_without_a_gfgn_there_are_no_gates(data: Dataset) -> None:
     assert note["features"]["model"] == "mlp"
 
 
-def test_multilabel_data(data: Dataset) -> None:
+def test_multilabel_data(data: NodeDataset) -> None:
     labels = torch.stack([data.y % 2 == 0, data.y > 2], 1)
     several = dataclasses.replace(data, y=labels, num_classes=2, metric="micro_f1", class_names=["even", "large"])
     with Store(":memory:") as store:
@@ -248,7 +248,7 @@ def test_multilabel_data(data: Dataset) -> None:
 
 
 @pytest.mark.parametrize(("model", "kind"), [("gfgn-plus", "nodes"), ("gfgn-plus-pair", "edges")])
-def test_gates_of_gfgn_plus_are_explained(data: Dataset, model: str, kind: str) -> None:
+def test_gates_of_gfgn_plus_are_explained(data: NodeDataset, model: str, kind: str) -> None:
     with Store(":memory:") as store:
         note = explain(store, data, compare(data, [model], splits=1, store=store, max_epochs=3))
     assert note is not None

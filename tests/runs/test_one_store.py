@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.report import write_report
 from gfgn.runs import Store, compare, read_comparisons
 
@@ -13,11 +13,11 @@ QUICK = {"splits": 2, "max_epochs": 3}
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60, degree=6, splits=2)
 
 
-def test_models_of_an_earlier_call_are_in_the_report(data: Dataset, tmp_path: Path) -> None:
+def test_models_of_an_earlier_call_are_in_the_report(data: NodeDataset, tmp_path: Path) -> None:
     with Store(":memory:") as store:
         compare(data, ["mlp"], options={"mlp": {"hidden": 8}}, store=store, **QUICK)
         second = compare(data, ["gcn"], store=store, **QUICK)
@@ -30,7 +30,7 @@ def test_models_of_an_earlier_call_are_in_the_report(data: Dataset, tmp_path: Pa
     assert ">mlp<" in page
 
 
-def test_runs_with_other_settings_are_named(data: Dataset, tmp_path: Path) -> None:
+def test_runs_with_other_settings_are_named(data: NodeDataset, tmp_path: Path) -> None:
     with Store(":memory:") as store:
         compare(data, ["mlp", "gcn"], store=store, **QUICK)
         compare(data, ["gcn"], store=store, **QUICK | {"max_epochs": 4})
@@ -40,7 +40,7 @@ def test_runs_with_other_settings_are_named(data: Dataset, tmp_path: Path) -> No
     assert "Also in the store, trained with other settings: gcn (2 runs), mlp (2 runs)." in page
 
 
-def test_two_graphs_of_one_name_are_told_apart(data: Dataset, tmp_path: Path) -> None:
+def test_two_graphs_of_one_name_are_told_apart(data: NodeDataset, tmp_path: Path) -> None:
     other = replace(data, x=data.x + 1)
     with Store(tmp_path / "runs.sqlite") as store:
         for graph in (data, other, data):

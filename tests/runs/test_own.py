@@ -7,7 +7,7 @@ import nets
 import pytest
 from runs.small_studies import read_csv, run, write_study
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.nn import find_model
 from gfgn.runs import Store, grid, read_comparisons
 from gfgn.runs.comparison import compare, in_words
@@ -21,7 +21,7 @@ from gfgn.train import TrainConfig
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60, degree=6, splits=2, seed=1)
 
 
@@ -41,7 +41,7 @@ class StopAfter(ProgressCallback):
             raise Stop
 
 
-def test_models_that_can_and_cannot_be_batched_share_a_store_and_resume(data: Dataset) -> None:
+def test_models_that_can_and_cannot_be_batched_share_a_store_and_resume(data: NodeDataset) -> None:
     models = ("gcn", "nets:Net", "nets:Branching")
     settings: dict[str, Any] = {
         "splits": 2,
@@ -64,7 +64,7 @@ def test_models_that_can_and_cannot_be_batched_share_a_store_and_resume(data: Da
         assert compare(data, models, store=store, **settings).rows == comparison.rows
 
 
-def test_another_version_of_the_code_has_other_runs(data: Dataset, tmp_path: Path, monkeypatch: Any) -> None:
+def test_another_version_of_the_code_has_other_runs(data: NodeDataset, tmp_path: Path, monkeypatch: Any) -> None:
     import importlib
     import sys
 
@@ -84,7 +84,7 @@ def test_another_version_of_the_code_has_other_runs(data: Dataset, tmp_path: Pat
         assert read.models == ("edited_net:Net",)
 
 
-def test_a_dropout_rate_that_a_model_does_not_take_is_not_varied(data: Dataset) -> None:
+def test_a_dropout_rate_that_a_model_does_not_take_is_not_varied(data: NodeDataset) -> None:
     configurations = grid(lr=[0.01, 0.02], dropout=[0.2, 0.5, 0.8])
     assert len(make_replicas("nets:Normalized", configurations, [0])) == 2
     assert len(make_replicas("nets:Net", configurations, [0])) == 6

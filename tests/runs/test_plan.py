@@ -10,7 +10,7 @@ import pytest
 import torch
 from runs.stores import Recorder, needs_fork, row, start_process
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import Plan, Store, grid, make_replicas, run_plans, train_missing
 from gfgn.runs import training as module
@@ -21,7 +21,7 @@ QUICK = TrainConfig(4, 4)
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60, degree=6, splits=3)
 
 
@@ -57,13 +57,13 @@ def test_results_of_incomplete_plans() -> None:
     assert (result().have, result().selection, result().mean) == (3, None, None)
 
 
-def test_plans_of_one_model_train_together(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_of_one_model_train_together(data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = [Plan("gfgn-graph", tuple(grid(lr=(0.02, 0.05), lam=lam)), 2, 2, QUICK) for lam in (0.5, 1.0)]
     plans.append(Plan("mlp", ({},), 2, 2, QUICK))
     calls: list[int] = []
     train = module.train_runs
 
-    def count(model: str, dataset: Dataset, replicas: list[Replica], *arguments: Any, **settings: Any) -> Any:
+    def count(model: str, dataset: NodeDataset, replicas: list[Replica], *arguments: Any, **settings: Any) -> Any:
         calls.append(len(replicas))
         return train(model, dataset, replicas, *arguments, **settings)
 
@@ -83,7 +83,7 @@ def test_plans_of_one_model_train_together(data: Dataset, monkeypatch: pytest.Mo
 # --- training what is missing -----------------------------------------------------------------------------------------
 
 
-def test_only_missing_runs_are_trained(data: Dataset) -> None:
+def test_only_missing_runs_are_trained(data: NodeDataset) -> None:
     recorder = Recorder()
     with Store(":memory:") as store:
         few = make_replicas("gfgn-graph", [{}], [1])
@@ -99,7 +99,7 @@ def test_only_missing_runs_are_trained(data: Dataset) -> None:
         assert len(recorder.rows) == 3
 
 
-def test_a_row_describes_its_run(data: Dataset) -> None:
+def test_a_row_describes_its_run(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         (made,) = train_missing(store, data, "gfgn-neighbor", [Replica(1, 2, lr=0.05, lam=2.0)], QUICK)
     assert (made.dataset, made.dataset_fingerprint) == ("dimensions", data.fingerprint)
@@ -111,7 +111,7 @@ def test_a_row_describes_its_run(data: Dataset) -> None:
     assert 0 <= made.gates["min"] <= made.gates["mean"] <= made.gates["max"] <= 2
 
 
-def test_models_without_gates_do_not_run_twice(data: Dataset) -> None:
+def test_models_without_gates_do_not_run_twice(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         replicas = [Replica(0, lam=1.0), Replica(0, lam=2.0)]
         one, two = train_missing(store, data, "mlp", replicas, QUICK)
@@ -121,7 +121,7 @@ def test_models_without_gates_do_not_run_twice(data: Dataset) -> None:
         assert len(store) == 3
 
 
-def test_other_data_and_other_training_are_other_runs(data: Dataset) -> None:
+def test_other_data_and_other_training_are_other_runs(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         train_missing(store, data, "mlp", [Replica()], QUICK)
         train_missing(store, dimensions(60, degree=6, splits=3, seed=1), "mlp", [Replica()], QUICK)
@@ -129,7 +129,7 @@ def test_other_data_and_other_training_are_other_runs(data: Dataset) -> None:
         assert len(store) == 3
 
 
-def test_finished_runs_survive_an_interruption(data: Dataset) -> None:
+def test_finished_runs_survive_an_interruption(data: NodeDataset) -> None:
     replicas, recorder = make_replicas("mlp", [{}], range(3)), Recorder(stop=2)
     with Store(":memory:") as store:
         with pytest.raises(KeyboardInterrupt):

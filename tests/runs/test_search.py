@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from runs.stores import Recorder
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import (
     SPACE,
@@ -30,7 +30,7 @@ QUICK = TrainConfig(6, 6)
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60, degree=6, splits=3)
 
 
@@ -79,7 +79,7 @@ def test_bad_spaces(make: object, message: str) -> None:
         make()  # type: ignore[operator]
 
 
-def test_random_search_trains_what_is_missing(data: Dataset) -> None:
+def test_random_search_trains_what_is_missing(data: NodeDataset) -> None:
     recorder = Recorder()
     space = {"lr": LogUniform(1e-3, 1e-1), "dropout": Choice((0.0, 0.5))}
     with Store(":memory:") as store:
@@ -122,7 +122,7 @@ def test_a_race_stops_whole_configurations_by_their_means() -> None:
     assert race(40, left[2:], [0.7]) == [True]  # the last one is never stopped
 
 
-def test_halving_keeps_the_best_and_records_what_it_stopped(data: Dataset) -> None:
+def test_halving_keeps_the_best_and_records_what_it_stopped(data: NodeDataset) -> None:
     configurations = grid(lr=(1e-5, 1e-4, 0.02, 0.05))
     config, recorder = TrainConfig(40, 40), Recorder()
     with Store(":memory:") as store:
@@ -143,7 +143,7 @@ def test_halving_keeps_the_best_and_records_what_it_stopped(data: Dataset) -> No
         assert [(row.key, row.val, row.test) for row in store.rows()] == [(row.key, row.val, row.test) for row in whole]
 
 
-def test_a_finished_search_is_read_and_an_interrupted_one_starts_again(data: Dataset) -> None:
+def test_a_finished_search_is_read_and_an_interrupted_one_starts_again(data: NodeDataset) -> None:
     configurations = grid(lr=(1e-4, 0.02, 0.05))
 
     def search(store: Store, recorder: Recorder) -> list[float]:
@@ -166,7 +166,7 @@ def test_a_finished_search_is_read_and_an_interrupted_one_starts_again(data: Dat
         assert search(store, recorder) == first
 
 
-def test_halving_checks_its_arguments(data: Dataset) -> None:
+def test_halving_checks_its_arguments(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         with pytest.raises(ValueError, match="must hold at least one each"):
             successive_halving(store, data, "mlp", grid(lr=(0.1, 0.2)), [])

@@ -17,7 +17,7 @@ from runs.fake_trackers import Memory, MlflowClient, Table, WandbRun, fake_mlflo
 from runs.small_studies import ALL_RUNS, run, write_study
 from runs.stores import Recorder, row
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import (
     CallbackList,
@@ -44,7 +44,7 @@ CURVES = ("train_loss", "val_loss", "val")
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60, degree=6, splits=3)
 
 
@@ -57,7 +57,7 @@ def store() -> Iterator[Store]:
 # --- what is sent -----------------------------------------------------------------------------------------------------
 
 
-def test_a_run_with_its_curves(data: Dataset, store: Store) -> None:
+def test_a_run_with_its_curves(data: NodeDataset, store: Store) -> None:
     replica = Replica(1, 2, lr=0.05, options=(("heads", 4),))
     with Memory() as tracker:
         (kept,) = train_missing(store, data, "gfgn-pair", [replica], QUICK, callback=tracker)
@@ -85,7 +85,7 @@ def test_a_stopped_and_a_diverged_run() -> None:
     np.testing.assert_equal(diverged.curves, {"history/val": [0.5, math.nan]})
 
 
-def test_a_configuration(data: Dataset, store: Store) -> None:
+def test_a_configuration(data: NodeDataset, store: Store) -> None:
     plan = Plan("gfgn-graph", tuple(grid(lr=(0.02, 0.2))), 2, 2, QUICK)
     with Memory("configuration") as tracker:
         run_plans(store, data, [plan], callback=tracker)
@@ -122,7 +122,7 @@ def test_the_mean_curve_ends_with_the_shortest_run() -> None:
     assert describe_configuration([(row(), {}), (row(1), {})]).curves == {}
 
 
-def test_models_without_a_network_and_on_samples(data: Dataset, store: Store) -> None:
+def test_models_without_a_network_and_on_samples(data: NodeDataset, store: Store) -> None:
     with Memory() as tracker:
         train_missing(store, data, "majority", [Replica()], callback=tracker)
         train_missing(store, data, "graphsaint", [Replica()], QUICK, callback=tracker)
@@ -134,7 +134,7 @@ def test_models_without_a_network_and_on_samples(data: Dataset, store: Store) ->
 # --- once, and nothing more -------------------------------------------------------------------------------------------
 
 
-def test_only_runs_that_were_trained_are_sent(data: Dataset, store: Store) -> None:
+def test_only_runs_that_were_trained_are_sent(data: NodeDataset, store: Store) -> None:
     arguments: dict[str, Any] = {"models": ["majority", "mlp"], "store": store, "max_epochs": 2}
     first, second, third = Memory(), Memory(), Memory()
     with pytest.raises(KeyboardInterrupt):
@@ -151,7 +151,7 @@ def test_only_runs_that_were_trained_are_sent(data: Dataset, store: Store) -> No
     assert len(set(keys)) == len(keys)
 
 
-def test_an_interrupted_search_is_tracked_once(data: Dataset, store: Store) -> None:
+def test_an_interrupted_search_is_tracked_once(data: NodeDataset, store: Store) -> None:
     arguments: Any = (store, data, "mlp", grid(lr=(0.01, 0.02, 0.05, 0.1)), [0, 1])
     first, second = Memory(), Memory()
     interrupted = CallbackList(first, Recorder(stop=3))
@@ -166,7 +166,7 @@ def test_an_interrupted_search_is_tracked_once(data: Dataset, store: Store) -> N
     assert any(each.facts["search"] for each in second.runs)
 
 
-def test_what_was_finished_is_sent_after_an_interruption(data: Dataset, store: Store) -> None:
+def test_what_was_finished_is_sent_after_an_interruption(data: NodeDataset, store: Store) -> None:
     tracker = Memory("configuration")
     with pytest.raises(KeyboardInterrupt), tracker:
         compare(data, ["mlp"], 3, store=store, max_epochs=2, callback=CallbackList(Recorder(stop=3), tracker))
@@ -174,7 +174,7 @@ def test_what_was_finished_is_sent_after_an_interruption(data: Dataset, store: S
     assert tracked.scores["num_runs"] == len(tracked.table) == 2
 
 
-def test_histories_are_kept_only_on_request(data: Dataset, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_histories_are_kept_only_on_request(data: NodeDataset, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     train = training.train_runs
 
@@ -197,7 +197,7 @@ def test_histories_are_kept_only_on_request(data: Dataset, store: Store, monkeyp
     assert len(recorder.rows) == len(tracker.runs) == 1
 
 
-def test_a_list_passes_every_event_on(data: Dataset, store: Store) -> None:
+def test_a_list_passes_every_event_on(data: NodeDataset, store: Store) -> None:
     one, two = Recorder(), Recorder()
     compare(data, ["mlp"], 2, store=store, max_epochs=2, callback=CallbackList(one, two))
     assert one.events == two.events == [("begin", "dimensions", "mlp", 2, 0), ("end", "dimensions", "mlp")]
@@ -206,7 +206,7 @@ def test_a_list_passes_every_event_on(data: Dataset, store: Store) -> None:
 
 
 def test_a_failure_is_said_once_and_loses_nothing(
-    data: Dataset, store: Store, caplog: pytest.LogCaptureFixture
+    data: NodeDataset, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     plain = compare(data, ["mlp"], 3, max_epochs=3)
     with caplog.at_level(logging.INFO, "gfgn.runs.tracking"), Memory(good=1) as broken, Memory() as working:
@@ -275,7 +275,7 @@ def test_packages_are_imported_only_when_used() -> None:
 
 
 @pytest.fixture(scope="module")
-def tracked(data: Dataset) -> dict[str, list[TrackedRun]]:
+def tracked(data: NodeDataset) -> dict[str, list[TrackedRun]]:
     """What two runs and their configuration are sent as."""
     sent = {}
     for per in ("run", "configuration"):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from runs.stores import RECORD, row
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.runs import compare
 from gfgn.runs.advice import MODELS, suited_models
@@ -198,7 +198,7 @@ def test_a_random_ranking_is_no_signal(seed: int) -> None:
 
 
 def test_models_that_suit_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    data: Dataset = dimensions(60, degree=6, splits=1)
+    data: NodeDataset = dimensions(60, degree=6, splits=1)
     assert suited_models(data) == MODELS
     monkeypatch.setitem(data.__dict__, "inductive", True)
     assert set(MODELS) - set(suited_models(data)) == {"label-propagation"}

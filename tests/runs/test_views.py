@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gfgn.data import Split, load, random_splits
-from gfgn.data.datasets.catalog import DATASETS
 from gfgn.data.diagnosis import connected_components
+from gfgn.data.named.catalog import DATASETS
 from gfgn.runs.record import DatasetRecord, is_standin, measure_test_share
 from gfgn.runs.views import TEST_SHARES, View, data_name, known_test_share, load_view
 

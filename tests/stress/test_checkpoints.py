@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from stress.cases import FACTOR, cases, change, damaged
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.train import Replica, train_replicas
 from gfgn.train.checkpoint import CheckpointError, _digest
 
@@ -21,17 +21,17 @@ class Stop(Exception):
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60, degree=6, splits=1)
 
 
-def train(data: Dataset, folder: Path, **settings: Any) -> Any:
+def train(data: NodeDataset, folder: Path, **settings: Any) -> Any:
     options: dict[str, Any] = {"checkpoint": folder, "checkpoint_every": 1, "patience": 2, "keep_state": True}
     return train_replicas("mlp", data, REPLICAS, 4, **options, **settings)
 
 
 @pytest.fixture(scope="module")
-def interrupted(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def interrupted(data: NodeDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the checkpoint of training that was interrupted after two epochs."""
     folder, seen = tmp_path_factory.mktemp("interrupted"), []
 
@@ -47,7 +47,7 @@ def interrupted(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 def test_a_damaged_checkpoint_names_file_and_cure(
-    data: Dataset, interrupted: Path, tmp_path: Path, suffix: str
+    data: NodeDataset, interrupted: Path, tmp_path: Path, suffix: str
 ) -> None:
     refused, damaged_ones, whole = 0, cases(30), train(data, tmp_path / "whole")
     for seed in damaged_ones:
@@ -62,7 +62,7 @@ def test_a_damaged_checkpoint_names_file_and_cure(
     assert refused > 0.9 * len(damaged_ones)
 
 
-def test_a_forged_checkpoint_is_used_or_refused(data: Dataset, interrupted: Path, tmp_path: Path) -> None:
+def test_a_forged_checkpoint_is_used_or_refused(data: NodeDataset, interrupted: Path, tmp_path: Path) -> None:
     """Values of other types or sizes, with a digest that fits; of training that was interrupted, and that ended."""
     train(data, tmp_path / "ended")
     used = 0
@@ -88,7 +88,7 @@ def test_a_forged_checkpoint_is_used_or_refused(data: Dataset, interrupted: Path
     assert 0 < used < 60 * FACTOR
 
 
-def refusal(data: Dataset, folder: Path, whole: Any) -> str | None:
+def refusal(data: NodeDataset, folder: Path, whole: Any) -> str | None:
     """The message with which a checkpoint is refused; `None` if training resumed and has the whole result."""
     try:
         runs = train(data, folder)
@@ -98,7 +98,7 @@ def refusal(data: Dataset, folder: Path, whole: Any) -> str | None:
     return None
 
 
-def test_a_checkpoint_reads_no_file_outside_its_folder(data: Dataset, interrupted: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_reads_no_file_outside_its_folder(data: NodeDataset, interrupted: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(interrupted, folder)
     [tensors], [main] = folder.glob("*.safetensors"), folder.glob("*.json")

@@ -7,7 +7,7 @@ import torch
 from nets import Branching, Net, Normalized
 from torch import nn
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.ops.thread_count import num_threads
 from gfgn.train import Replica, Run, train_replicas
 from gfgn.train.config import TrainConfig
@@ -16,7 +16,7 @@ from gfgn.train.loop import train_runs
 Call = Callable[[], list[Run]]
 
 
-def make_calls(data: Dataset, count: int, device: str = "cpu") -> dict[str, Call]:
+def make_calls(data: NodeDataset, count: int, device: str = "cpu") -> dict[str, Call]:
     """Calls with `count` of PyTorch's threads.
 
     Registered models, one that trains on samples, one without a network, and models of the user's own.

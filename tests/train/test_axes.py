@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.nn.registry import MODELS
 from gfgn.ops.features import row_normalize, sparse_if_smaller
 from gfgn.train import Replica, TrainConfig, train_replicas
@@ -18,7 +18,7 @@ TRAINED = [name for name, entry in MODELS.items() if entry.replicas]
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(48, degree=4, splits=2, seed=1)
 
 
@@ -27,7 +27,7 @@ def small(name: str) -> tuple[tuple[str, int], ...]:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_the_rate_of_the_layers_is_the_default(name: str, data: Dataset) -> None:
+def test_the_rate_of_the_layers_is_the_default(name: str, data: NodeDataset) -> None:
     """Without a rate of its own, the input is dropped as before there was one: bit for bit."""
     replicas = [Replica(seed=1, dropout=0.4, options=small(name), input_dropout=rate) for rate in (None, 0.4, 0.1)]
     first, same, other = (run.history["val_loss"] for run in train_replicas(name, data, replicas, max_epochs=3))
@@ -35,7 +35,7 @@ def test_the_rate_of_the_layers_is_the_default(name: str, data: Dataset) -> None
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_input_dropout_drops_features_and_nothing_else_does(name: str, data: Dataset) -> None:
+def test_input_dropout_drops_features_and_nothing_else_does(name: str, data: NodeDataset) -> None:
     """A dropped feature has no gradient; dropout of the layers leaves every gradient as it is, up to its size."""
     entry, dropped = MODELS[name], {}
     settings = dict(small(name)) | dict.fromkeys(entry.needs, data.num_nodes)
@@ -54,7 +54,7 @@ def test_input_dropout_drops_features_and_nothing_else_does(name: str, data: Dat
 
 @pytest.mark.parametrize("model", ["mlp", "gcn", "gat", "gfgn-pair", "linkx"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_normalized_features_are_those_of_a_normalized_dataset(model: str, sparse: bool, data: Dataset) -> None:
+def test_normalized_features_are_those_of_a_normalized_dataset(model: str, sparse: bool, data: NodeDataset) -> None:
     """The option gives the same bits as a dataset whose rows were normalized before; both kinds train in one call."""
     kept = torch.rand(data.x.shape, generator=torch.Generator().manual_seed(0)) > 0.9
     given = replace(data, x=data.x * kept) if sparse else data
@@ -72,14 +72,14 @@ def test_normalized_features_are_those_of_a_normalized_dataset(model: str, spars
         assert plain.history == same.history != normalized.history
 
 
-def test_normalized_rows_sum_to_one(data: Dataset) -> None:
+def test_normalized_rows_sum_to_one(data: NodeDataset) -> None:
     x = with_features(data, "normalized").x
     torch.testing.assert_close(x.abs().sum(1), torch.ones(len(x)))
     torch.testing.assert_close(x * data.x.abs().sum(1, keepdim=True), data.x)
     assert with_features(data, "given") is data
 
 
-def test_models_that_train_on_samples_have_both(data: Dataset) -> None:
+def test_models_that_train_on_samples_have_both(data: NodeDataset) -> None:
     options = (("batch_size", 16),)
     replicas = [
         Replica(options=options),
@@ -107,7 +107,7 @@ class OwnNet(nn.Module):
         return out
 
 
-def test_a_model_of_ones_own_may_take_the_rate(data: Dataset) -> None:
+def test_a_model_of_ones_own_may_take_the_rate(data: NodeDataset) -> None:
     replicas = [Replica(dropout=0.5, input_dropout=rate) for rate in (None, 0.5, 0.0)]
     normalized = Replica(dropout=0.5, options=(("features", "normalized"),))
     runs = train_replicas(OwnNet, data, [*replicas, normalized], max_epochs=3)
@@ -127,6 +127,6 @@ def test_a_model_of_ones_own_may_take_the_rate(data: Dataset) -> None:
         (lambda: Replica(options=(("features", 1),)), "option 'features' of gcn must be of type str, got 1"),
     ],
 )
-def test_errors_name_the_value(replica: object, message: str, data: Dataset) -> None:
+def test_errors_name_the_value(replica: object, message: str, data: NodeDataset) -> None:
     with pytest.raises(ValueError, match=message):
         train_replicas("gcn", data, [replica()], max_epochs=1)  # type: ignore[operator]

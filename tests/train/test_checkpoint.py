@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.train import Replica, Run, Status, train_replicas
 
 REPLICAS = [Replica(split=k % 2, seed=k, lr=0.005 * 3**k, dropout=0.2 * k) for k in range(4)]
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(150, degree=10, splits=2, seed=1)
 
 
@@ -41,7 +41,7 @@ def same(runs: list[Run], others: list[Run]) -> bool:
 
 @pytest.mark.parametrize(("model", "moments"), [("gcn", (1,)), ("gcn", (7, 3)), ("gfgn-neighbor", (12, 12, 12, 40))])
 def test_resumed_training_has_the_uninterrupted_result(
-    tmp_path: Path, data: Dataset, model: str, moments: tuple[int, ...]
+    tmp_path: Path, data: NodeDataset, model: str, moments: tuple[int, ...]
 ) -> None:
     settings: dict[str, Any] = {"max_epochs": 40, "patience": 6, "batch_size": 3, "keep_state": True}
     whole = train_replicas(model, data, REPLICAS, **settings)
@@ -65,7 +65,7 @@ def test_resumed_training_has_the_uninterrupted_result(
     assert len(seen) == len(REPLICAS)
 
 
-def test_a_checkpoint_is_used_by_the_same_call_only(tmp_path: Path, data: Dataset) -> None:
+def test_a_checkpoint_is_used_by_the_same_call_only(tmp_path: Path, data: NodeDataset) -> None:
     saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 1}
     first = train_replicas("mlp", data, REPLICAS, 5, **saves)
     for model, replicas, epochs in (("gcn", REPLICAS, 5), ("mlp", REPLICAS[::-1], 5), ("mlp", REPLICAS, 6)):
@@ -74,7 +74,7 @@ def test_a_checkpoint_is_used_by_the_same_call_only(tmp_path: Path, data: Datase
         assert not any(a.history == b.history for a, b in zip(first, runs, strict=True))
 
 
-def test_checkpoints_are_safetensors_and_json(tmp_path: Path, data: Dataset) -> None:
+def test_checkpoints_are_safetensors_and_json(tmp_path: Path, data: NodeDataset) -> None:
     train_replicas("mlp", data, REPLICAS, 5, checkpoint=tmp_path, checkpoint_every=1, batch_size=2)
     assert {path.suffix for path in tmp_path.iterdir()} == {".safetensors", ".json"}
     assert len(list(tmp_path.glob("*.json"))) == 2
@@ -83,7 +83,7 @@ def test_checkpoints_are_safetensors_and_json(tmp_path: Path, data: Dataset) -> 
 
 
 @pytest.mark.parametrize("option", ["history", "keep_state", "gates"])
-def test_what_is_kept_of_a_run_is_part_of_the_call(tmp_path: Path, data: Dataset, option: str) -> None:
+def test_what_is_kept_of_a_run_is_part_of_the_call(tmp_path: Path, data: NodeDataset, option: str) -> None:
     saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 1}
     for value in (False, True):
         [run] = train_replicas("gfgn-graph", data, REPLICAS[:1], 3, **saves, **{option: value})
@@ -91,12 +91,12 @@ def test_what_is_kept_of_a_run_is_part_of_the_call(tmp_path: Path, data: Dataset
         assert found[option] is value
 
 
-def test_a_search_has_no_checkpoints(tmp_path: Path, data: Dataset) -> None:
+def test_a_search_has_no_checkpoints(tmp_path: Path, data: NodeDataset) -> None:
     with pytest.raises(ValueError, match="checkpoint must be None with prune"):
         train_replicas("mlp", data, REPLICAS, 5, checkpoint=tmp_path, rungs=(2,), prune=lambda *_: [True] * 4)
 
 
-def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, data: Dataset) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, data: NodeDataset) -> None:
     train_replicas("mlp", data, REPLICAS, 3, checkpoint=tmp_path, checkpoint_every=1)
     [path] = tmp_path.glob("*.json")
     (tmp_path / f".{path.name}.abc.part").write_text("half of a checkp")

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from gfgn.data import Dataset, Split, dimensions
+from gfgn.data import NodeDataset, Split, dimensions
 from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.graph import Graph
 from gfgn.runs import Store, compare, make_replicas
@@ -19,16 +19,16 @@ from gfgn.train.classical import ALPHAS, PENALTIES, PRIOR, STEPS, fit_classical,
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return contextual_sbm(200, classes=3, features=5, degree=6, splits=3)
 
 
-def multilabel(data: Dataset) -> Dataset:
+def multilabel(data: NodeDataset) -> NodeDataset:
     labels = torch.stack([data.y == 0, data.y != 1, torch.ones_like(data.y) > 0], dim=1)
     return dataclasses.replace(data, y=labels, metric="micro_f1")
 
 
-def inductive(data: Dataset) -> Dataset:
+def inductive(data: NodeDataset) -> NodeDataset:
     """Three separate graphs: for training, validation and test."""
     part = torch.arange(data.num_nodes) * 3 // data.num_nodes
     edges = data.graph.edge_index
@@ -37,7 +37,7 @@ def inductive(data: Dataset) -> Dataset:
 
 
 @pytest.mark.parametrize("name", CLASSICAL)
-def test_probabilities(name: str, data: Dataset) -> None:
+def test_probabilities(name: str, data: NodeDataset) -> None:
     probabilities, parameters = fit_classical(name, data, data.splits[0])
     assert probabilities.shape == (200, 3)
     torch.testing.assert_close(probabilities.sum(1).double(), torch.ones(200).double())
@@ -46,7 +46,7 @@ def test_probabilities(name: str, data: Dataset) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSICAL)
-def test_labels_of_test_nodes_are_not_seen(name: str, data: Dataset) -> None:
+def test_labels_of_test_nodes_are_not_seen(name: str, data: NodeDataset) -> None:
     split = data.splits[0]
     changed = dataclasses.replace(data, y=torch.where(split.test, 0, data.y))
     for balanced in (False, True):
@@ -54,7 +54,7 @@ def test_labels_of_test_nodes_are_not_seen(name: str, data: Dataset) -> None:
         torch.testing.assert_close(one, two, rtol=0, atol=0)
 
 
-def test_majority(data: Dataset) -> None:
+def test_majority(data: NodeDataset) -> None:
     split = data.splits[1]
     probabilities, _ = fit_classical("majority", data, split)
     counts = np.bincount(data.y[split.train].numpy(), minlength=3)
@@ -63,7 +63,7 @@ def test_majority(data: Dataset) -> None:
     assert score(data, probabilities, split.test) == pytest.approx(expected)
 
 
-def test_logistic_regression_is_scikit_learns(data: Dataset) -> None:
+def test_logistic_regression_is_scikit_learns(data: NodeDataset) -> None:
     split, y, scores = data.splits[0], data.y.numpy(), {}
     train = split.train.numpy()
     x = StandardScaler().fit(data.x.double().numpy()[train]).transform(data.x.double().numpy())
@@ -98,7 +98,7 @@ def test_gradient_boosting_on_many_features() -> None:
     assert score(data, probabilities, data.splits[0].test) > 0.75
 
 
-def test_label_propagation_is_the_loop(data: Dataset) -> None:
+def test_label_propagation_is_the_loop(data: NodeDataset) -> None:
     split = data.splits[0]
     dense = np.zeros((200, 200))
     dense[data.graph.edge_index[1], data.graph.edge_index[0]] = 1
@@ -121,7 +121,7 @@ def test_label_propagation_is_the_loop(data: Dataset) -> None:
     np.testing.assert_allclose(found.numpy(), best[1], rtol=1e-4, atol=1e-5)
 
 
-def test_a_class_without_training_nodes(data: Dataset) -> None:
+def test_a_class_without_training_nodes(data: NodeDataset) -> None:
     split = data.splits[0]
     missing = split.train & (data.y == 2)
     few = Split(split.train & ~missing, split.val, split.test)
@@ -141,7 +141,7 @@ def test_class_weights_help_a_rare_class() -> None:
         assert balanced[:, 1].mean() > 2 * plain[:, 1].mean()
 
 
-def test_multilabel(data: Dataset) -> None:
+def test_multilabel(data: NodeDataset) -> None:
     data = multilabel(data)
     for name in ("majority", "logistic-regression"):
         (run,) = train_runs(name, data, [Replica()], TrainConfig())
@@ -152,7 +152,7 @@ def test_multilabel(data: Dataset) -> None:
         train_runs("label-propagation", data, [Replica()], TrainConfig())
 
 
-def test_graphs_that_training_does_not_see(data: Dataset) -> None:
+def test_graphs_that_training_does_not_see(data: NodeDataset) -> None:
     data = inductive(data)
     assert data.inductive
     (run,) = train_runs("gradient-boosting", data, [Replica()], TrainConfig())
@@ -164,7 +164,7 @@ def test_graphs_that_training_does_not_see(data: Dataset) -> None:
 # --- in the engine ----------------------------------------------------------------------------------------------------
 
 
-def test_runs(data: Dataset) -> None:
+def test_runs(data: NodeDataset) -> None:
     replicas = [Replica(1, 0), Replica(0, 0), Replica(1, 5)]
     events: list[int] = []
     runs = train_runs(

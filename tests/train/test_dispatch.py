@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.train import Replica, Run, Status, TrainConfig, train_replicas, train_runs
 from gfgn.train.minibatch import is_sampled
 
@@ -14,7 +14,7 @@ SAGE = Replica(1, 2, lr=0.01, options=(("batch_size", 16), ("hidden", 8)))
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(80, degree=6, splits=2)
 
 
@@ -31,7 +31,7 @@ def test_which_runs_train_on_samples() -> None:
 
 
 @pytest.mark.parametrize("model", ["graphsage", "vr-gcn", "graphsaint"])
-def test_a_run_depends_on_its_replica_only(model: str, data: Dataset) -> None:
+def test_a_run_depends_on_its_replica_only(model: str, data: NodeDataset) -> None:
     options = (("batch_size", 16),) if model == "graphsage" else ()
     replicas = [Replica(split, seed, options=options) for split in (0, 1) for seed in (0, 1)]
     seen: list[Run] = []
@@ -53,7 +53,7 @@ def test_a_run_depends_on_its_replica_only(model: str, data: Dataset) -> None:
         assert run.num_parameters > 0
 
 
-def test_settings_of_the_model_and_of_the_sampler(data: Dataset) -> None:
+def test_settings_of_the_model_and_of_the_sampler(data: NodeDataset) -> None:
     (small,) = train_runs("graphsage", data, [SAGE], QUICK)
     (large,) = train_runs("graphsage", data, [replace(SAGE, options=(("batch_size", 16), ("hidden", 16)))], QUICK)
     assert small.num_parameters < large.num_parameters
@@ -62,7 +62,7 @@ def test_settings_of_the_model_and_of_the_sampler(data: Dataset) -> None:
     assert run.num_parameters > small.num_parameters
 
 
-def test_other_models_train_in_batches_of_replicas(data: Dataset) -> None:
+def test_other_models_train_in_batches_of_replicas(data: NodeDataset) -> None:
     replicas = [Replica(split, lr=0.05) for split in (0, 1)]
     runs = train_runs("gcn", data, replicas, QUICK)
     expected = train_replicas("gcn", data, replicas, 4, 4, history=False)
@@ -73,12 +73,12 @@ def test_other_models_train_in_batches_of_replicas(data: Dataset) -> None:
 
 
 @pytest.mark.parametrize("metric", ["roc_auc", "average_precision", "balanced_accuracy", "macro_f1", "log_loss"])
-def test_samples_are_measured_by_every_metric(data: Dataset, metric: str) -> None:
+def test_samples_are_measured_by_every_metric(data: NodeDataset, metric: str) -> None:
     (run,) = train_runs("graphsage", replace(data, metric=metric), [SAGE], QUICK)
     assert run.test < 0 if metric == "log_loss" else 0 <= run.test <= 1
 
 
-def test_unsupported_configurations(data: Dataset) -> None:
+def test_unsupported_configurations(data: NodeDataset) -> None:
     with pytest.raises(ValueError, match="config must have the default clip, class_weights and best for vr-gcn"):
         train_runs("vr-gcn", data, [Replica()], TrainConfig(4, 4, clip=1.0))
     with pytest.raises(ValueError, match="vr-gcn must be among hidden, layers, concat, features, got 'alpha'"):

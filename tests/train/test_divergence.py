@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.runs import Store, compare, select
 from gfgn.train import Replica, TrainConfig, train_replicas
 from gfgn.train.config import initial_best, update_best_
@@ -16,12 +16,12 @@ HEALTHY, WILD = Replica(seed=1), Replica(seed=1, lr=1e25)
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(80, degree=6, splits=2, seed=1)
 
 
 @pytest.mark.parametrize("model", ["mlp", "gcn", "gat", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
-def test_a_learning_rate_of_1e25(data: Dataset, model: str) -> None:
+def test_a_learning_rate_of_1e25(data: NodeDataset, model: str) -> None:
     wild, healthy = train_replicas(model, data, [WILD, HEALTHY], max_epochs=8, patience=4, keep_state=True)
     assert wild.diverged
     assert math.isnan(wild.test)
@@ -31,14 +31,14 @@ def test_a_learning_rate_of_1e25(data: Dataset, model: str) -> None:
     assert (healthy.val, healthy.test, healthy.epoch) == (alone.val, alone.test, alone.epoch)
 
 
-def test_training_on_samples(data: Dataset) -> None:
+def test_training_on_samples(data: NodeDataset) -> None:
     [run] = train_runs("graphsaint", data, [WILD], TrainConfig(4, 4))
     assert run.diverged
     assert math.isnan(run.test)
     assert run.epoch == -1
 
 
-def test_huge_features(data: Dataset) -> None:
+def test_huge_features(data: NodeDataset) -> None:
     huge = replace(data, x=torch.full_like(data.x, 3e38))
     [run] = train_replicas("mlp", huge, [HEALTHY], max_epochs=3)
     assert run.diverged
@@ -53,7 +53,7 @@ def test_only_finite_epochs_can_be_the_best(best: str) -> None:
     assert state["best_epoch"].tolist() == [1, 0, -1]
 
 
-def test_selection_ignores_configurations_that_diverged(data: Dataset) -> None:
+def test_selection_ignores_configurations_that_diverged(data: NodeDataset) -> None:
     replicas = [Replica(split, 0, lr) for lr in (1e25, 0.02) for split in range(2)]
     runs = train_replicas("mlp", data, replicas, max_epochs=5)
     selection = select(runs)
@@ -68,7 +68,7 @@ def test_selection_ignores_configurations_that_diverged(data: Dataset) -> None:
         assert tuned.scored == ("mlp",)
 
 
-def test_a_comparison_says_how_many_runs_diverged(data: Dataset) -> None:
+def test_a_comparison_says_how_many_runs_diverged(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         options = {"gcn": {"lr": 1e25}, "gfgn-graph": {"lr": 1e25}}
         models = ["majority", "mlp", "gcn", "gfgn-graph", "gfgn-pair"]

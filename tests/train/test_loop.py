@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
 from gfgn import Graph
-from gfgn.data import Dataset, Split, dimensions
+from gfgn.data import NodeDataset, Split, dimensions
 from gfgn.data.dataset import METRICS
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.keys import GOLDEN, keyed, mix
@@ -30,7 +30,7 @@ BATCHED = [name for name, model in MODELS.items() if model.replicas]
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(150, degree=10, splits=3, seed=1)
 
 
@@ -41,7 +41,7 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def precise(data: Dataset) -> Dataset:
+def precise(data: NodeDataset) -> NodeDataset:
     """The dataset in float64, where rounding errors stay small over the epochs of a test."""
     return dataclasses.replace(data, x=data.x.double(), graph=data.graph.to(torch.float64))
 
@@ -55,7 +55,7 @@ def key_of(replica: Replica, step: int) -> torch.Tensor:
     return mix(seed + mix(torch.tensor(step + 1)) * GOLDEN)
 
 
-def plain_loop(model: str, data: Dataset, replica: Replica, max_epochs: int, patience: int, clip: float | None = None,
+def plain_loop(model: str, data: NodeDataset, replica: Replica, max_epochs: int, patience: int, clip: float | None = None,
                schedule: Any = None) -> dict[str, Any]:  # fmt: skip
     """What `train_replicas` must do, for one run: all epochs are trained and scored on all parts, and the stopping rule
     is applied to the complete record."""
@@ -108,7 +108,7 @@ def check_against_plain(run: Run, expected: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("model", ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
-def test_against_a_plain_loop(data: Dataset, model: str) -> None:
+def test_against_a_plain_loop(data: NodeDataset, model: str) -> None:
     """Early stopping, the best epoch, its parameters and its test score; with dropout, for replicas that stop at
     different times and are removed from the batch."""
     replicas = [Replica(split=1, seed=4, lr=0.02), Replica(seed=5, lr=0.1, dropout=0.2, lam=0.5, weight_decay=0.01)]
@@ -119,7 +119,7 @@ def test_against_a_plain_loop(data: Dataset, model: str) -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_clipping_and_schedules_against_a_plain_loop(data: Dataset) -> None:
+def test_clipping_and_schedules_against_a_plain_loop(data: NodeDataset) -> None:
     replica = Replica(lr=0.05)
     cosine = lambda epoch: (1 + math.cos(math.pi * epoch / 20)) / 2  # noqa: E731
     thirds = lambda epoch: 0.1 ** math.floor(epoch / 20 * 3)  # noqa: E731
@@ -140,7 +140,7 @@ def test_precision_of_products_is_set_and_restored() -> None:
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_criteria_of_the_best_epoch(data: Dataset) -> None:
+def test_criteria_of_the_best_epoch(data: NodeDataset) -> None:
     replicas = [Replica(seed=seed, lr=0.1) for seed in range(3)]
     for best, patience in (("score", 10), ("loss", 10), ("last", 1)):
         for run in train_replicas("gfgn-graph", data, replicas, max_epochs=40, patience=patience, best=best):
@@ -157,7 +157,7 @@ def test_criteria_of_the_best_epoch(data: Dataset) -> None:
         train_replicas("mlp", data, replicas, best="luck")
 
 
-def test_patience_and_the_epoch_limit_both_end_a_run(data: Dataset) -> None:
+def test_patience_and_the_epoch_limit_both_end_a_run(data: NodeDataset) -> None:
     [stopped] = train_replicas("mlp", data, [Replica()], max_epochs=300, patience=5)
     assert len(stopped.history["val"]) == stopped.epochs == stopped.epoch + 6 < 300
     [limited] = train_replicas("mlp", data, [Replica()], max_epochs=4, patience=100)
@@ -194,7 +194,7 @@ def test_replicas_are_independent(model: str) -> None:
     assert len({tuple(run.history["val_loss"]) for run in few}) == 5
 
 
-def test_the_seed_matters_and_the_global_state_is_not_changed(data: Dataset) -> None:
+def test_the_seed_matters_and_the_global_state_is_not_changed(data: NodeDataset) -> None:
     torch.manual_seed(7)
     before, threads = torch.get_rng_state(), torch.get_num_threads()
     runs = train_replicas("gfgn-pair", data, [Replica(seed=0), Replica(seed=1)], max_epochs=3)
@@ -206,13 +206,13 @@ def test_the_seed_matters_and_the_global_state_is_not_changed(data: Dataset) -> 
 @pytest.mark.parametrize(
     "field", ["lr", "weight_decay", "dropout", "input_dropout", "lam", "gate_decay", "split", "seed"]
 )
-def test_every_field_of_a_replica_has_an_effect(data: Dataset, field: str) -> None:
+def test_every_field_of_a_replica_has_an_effect(data: NodeDataset, field: str) -> None:
     changed = dataclasses.replace(Replica(), **{field: {"dropout": 0.1, "split": 1, "seed": 1}.get(field, 0.3)})
     runs = train_replicas("gfgn-pair", data, [Replica(), changed], max_epochs=3)
     assert runs[0].history["val_loss"] != runs[1].history["val_loss"]
 
 
-def test_options_are_grouped_into_batches(data: Dataset) -> None:
+def test_options_are_grouped_into_batches(data: NodeDataset) -> None:
     replicas = [
         Replica(options=(("hidden", 16),)),
         Replica(),
@@ -228,7 +228,7 @@ def test_options_are_grouped_into_batches(data: Dataset) -> None:
         assert run.history == single.history
 
 
-def test_small_batches_give_the_result_of_a_large_one(data: Dataset) -> None:
+def test_small_batches_give_the_result_of_a_large_one(data: NodeDataset) -> None:
     replicas = [Replica(seed=k) for k in range(5)]
     whole = train_replicas("gfgn-graph", data, replicas, max_epochs=5, batch_size=5)
     cut = train_replicas("gfgn-graph", data, replicas, max_epochs=5, batch_size=2)
@@ -236,7 +236,7 @@ def test_small_batches_give_the_result_of_a_large_one(data: Dataset) -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_batches_get_smaller_when_memory_runs_out(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_get_smaller_when_memory_runs_out(data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
 
     def run(self: Batch, epochs: int) -> None:
@@ -256,7 +256,7 @@ def test_batches_get_smaller_when_memory_runs_out(data: Dataset, monkeypatch: py
         train_replicas("mlp", data, replicas, max_epochs=1)
 
 
-def test_batches_in_threads(data: Dataset, one_thread: None) -> None:
+def test_batches_in_threads(data: NodeDataset, one_thread: None) -> None:
     replicas = [Replica(seed=k, split=k % 3, dropout=0.1 * k) for k in range(6)]
     alone = train_replicas("gfgn-neighbor", precise(data), replicas, 5, batch_size=2)
     torch.set_num_threads(3)
@@ -291,7 +291,7 @@ def test_threads_get_even_batches(count: int, size: int, threads: int, sizes: li
     assert [index for batch in batches for index in batch] == list(range(count))
 
 
-def test_test_labels_do_not_affect_training(data: Dataset) -> None:
+def test_test_labels_do_not_affect_training(data: NodeDataset) -> None:
     y = torch.where(data.splits[0].test, (data.y + 1) % data.num_classes, data.y)
     [run] = train_replicas("gfgn-graph", data, [Replica()], max_epochs=10)
     [other] = train_replicas("gfgn-graph", dataclasses.replace(data, y=y), [Replica()], max_epochs=10)
@@ -300,7 +300,7 @@ def test_test_labels_do_not_affect_training(data: Dataset) -> None:
 
 
 @pytest.mark.parametrize("model", ["mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
-def test_sparse_features_give_the_dense_result(data: Dataset, model: str) -> None:
+def test_sparse_features_give_the_dense_result(data: NodeDataset, model: str) -> None:
     x = data.x.repeat(1, 4) * (torch.arange(4 * data.num_features) % 7 == 0)
     names = [str(k) for k in range(x.size(1))]
     dense = dataclasses.replace(data, x=x, feature_names=names, smooth_dimensions=None)
@@ -322,7 +322,7 @@ def test_the_remaining_time_is_estimated_after_a_fifth_of_the_runs() -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_progress_and_status(data: Dataset) -> None:
+def test_progress_and_status(data: NodeDataset) -> None:
     seen: list[Run] = []
     statuses: list[Status] = []
     replicas = [Replica(seed=2), Replica(seed=1), Replica(seed=3)]
@@ -341,7 +341,7 @@ def test_progress_and_status(data: Dataset) -> None:
     assert all(status.replicas == 3 for status in statuses)
 
 
-def test_gates_are_summarized_at_the_best_epoch(data: Dataset) -> None:
+def test_gates_are_summarized_at_the_best_epoch(data: NodeDataset) -> None:
     from gfgn.nn import GFGN
 
     loops = torch.arange(data.num_nodes).expand(2, -1)
@@ -360,7 +360,7 @@ def test_gates_are_summarized_at_the_best_epoch(data: Dataset) -> None:
     assert train_replicas("mlp", data, [Replica()], max_epochs=1)[0].gates is None
 
 
-def test_pruning(data: Dataset) -> None:
+def test_pruning(data: NodeDataset) -> None:
     asked: list[tuple[int, int]] = []
 
     def prune(epoch: int, replicas: list[Replica], scores: list[float]) -> list[bool]:
@@ -387,7 +387,7 @@ def test_pruning(data: Dataset) -> None:
         train_replicas("mlp", data, replicas, 5, rungs=(1,))
 
 
-def test_class_weights_balance_the_loss(data: Dataset) -> None:
+def test_class_weights_balance_the_loss(data: NodeDataset) -> None:
     rare = dataclasses.replace(data, y=(data.y == 0).long(), num_classes=2)
     [plain] = train_replicas("mlp", rare, [Replica()], max_epochs=1)
     [balanced] = train_replicas("mlp", rare, [Replica()], max_epochs=1, class_weights=True)
@@ -402,7 +402,7 @@ def test_class_weights_balance_the_loss(data: Dataset) -> None:
     assert plain.history["train_loss"][0] == pytest.approx(float(cross_entropy(logits, y)), rel=1e-5)
 
 
-def many_graphs(labels: int = 4) -> Dataset:
+def many_graphs(labels: int = 4) -> NodeDataset:
     """Six small graphs with multi-label nodes, four of them for training; labels follow from features."""
     generator = torch.Generator().manual_seed(0)
     nodes, batch = 90, torch.arange(90) // 15
@@ -412,7 +412,7 @@ def many_graphs(labels: int = 4) -> Dataset:
     graph = Graph.from_edge_index(edges, nodes, batch=batch)
     y = (x[:, :labels] > 0.3) | (x[:, 4 : 4 + labels] > 1)
     split = Split(batch < 4, batch == 4, batch == 5)
-    return Dataset("graphs", graph, x, y, labels, "micro_f1", [str(k) for k in range(8)], [split])
+    return NodeDataset("graphs", graph, x, y, labels, "micro_f1", [str(k) for k in range(8)], [split])
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -455,7 +455,7 @@ def test_one_graph_per_step_makes_several_steps() -> None:
 
 @pytest.mark.parametrize("class_weights", [False, True])
 @pytest.mark.parametrize("metric", [name for name in METRICS if name != "micro_f1"])
-def test_validation_by_every_metric(data: Dataset, metric: str, class_weights: bool) -> None:
+def test_validation_by_every_metric(data: NodeDataset, metric: str, class_weights: bool) -> None:
     measured = dataclasses.replace(data, metric=metric)
     replicas = [Replica(split) for split in (0, 1)]
     for run in train_replicas("gfgn-graph", measured, replicas, max_epochs=20, class_weights=class_weights):
@@ -464,7 +464,7 @@ def test_validation_by_every_metric(data: Dataset, metric: str, class_weights: b
         assert run.history["val"][run.epoch] == run.val
 
 
-def test_class_weights_help_a_rare_class(data: Dataset) -> None:
+def test_class_weights_help_a_rare_class(data: NodeDataset) -> None:
     """With equal weights, a class of 10% of the nodes counts as much as the other."""
     torch.manual_seed(0)
     rare = (data.y == 0) & (torch.rand(data.num_nodes) < 0.6)
@@ -478,7 +478,7 @@ def test_class_weights_help_a_rare_class(data: Dataset) -> None:
 
 
 @pytest.mark.parametrize("metric", ["roc_auc", "average_precision"])
-def test_a_split_on_which_the_metric_is_not_defined(data: Dataset, metric: str) -> None:
+def test_a_split_on_which_the_metric_is_not_defined(data: NodeDataset, metric: str) -> None:
     one_sided = dataclasses.replace(data, y=torch.where(data.splits[0].test, 0, data.y), metric=metric)
     message = f"split 0 of 'dimensions' must have test nodes of two or more classes for {metric}, got 30 of one class"
     with pytest.raises(ValueError, match=message):
@@ -506,7 +506,7 @@ def test_bad_replicas(fields: dict[str, Any], message: str) -> None:
         Replica(**fields)
 
 
-def test_bad_arguments(data: Dataset) -> None:
+def test_bad_arguments(data: NodeDataset) -> None:
     for options, message in (
         ({"patience": 0}, "patience must be 1 or larger, got 0"),
         ({"max_epochs": 0}, "max_epochs must be 1 or larger, got 0"),

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import ChebConv, GATConv, GINConv, SAGEConv
 
 from gfgn import Graph
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.nn import find_model
 from gfgn.ops import batched_functions
 from gfgn.ops.batched_functions import Gathered
@@ -30,11 +30,11 @@ REPLICAS = [Replica(split=k % 2, seed=k, lr=0.01 * (k + 1), dropout=0.5) for k i
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60, degree=6, splits=2, seed=1)
 
 
-def textbook(factory: Callable[..., nn.Module], data: Dataset, replica: Replica, epochs: int) -> list[float]:
+def textbook(factory: Callable[..., nn.Module], data: NodeDataset, replica: Replica, epochs: int) -> list[float]:
     """The validation losses of a plain loop."""
     torch.manual_seed(replica.seed)
     model = find_model(factory).build(data.num_features, data.num_classes, replica.dropout)
@@ -54,7 +54,7 @@ def textbook(factory: Callable[..., nn.Module], data: Dataset, replica: Replica,
 
 
 @pytest.mark.parametrize("factory", [nets.Net, nets.Branching, nets.Changing, nets.Counting])
-def test_training_without_dropout_is_that_of_a_textbook_loop(data: Dataset, factory: Any) -> None:
+def test_training_without_dropout_is_that_of_a_textbook_loop(data: NodeDataset, factory: Any) -> None:
     replicas = [Replica(split=k % 2, seed=k, lr=0.02, dropout=0.0) for k in range(3)]
     runs = train_replicas(factory, data, replicas, 8, 8)
     for run in runs:
@@ -72,7 +72,7 @@ def _normalized(module: nets.Normalized, x: Tensor, edge_index: Tensor) -> Tenso
     return out
 
 
-def test_buffers_and_frozen_parameters_are_those_of_a_textbook_loop(data: Dataset) -> None:
+def test_buffers_and_frozen_parameters_are_those_of_a_textbook_loop(data: NodeDataset) -> None:
     replica = Replica(seed=3, lr=0.05)
     (run,) = train_replicas(without_dropout, data, [replica], 6, 6, keep_state=True)
     assert run.history["val_loss"] == pytest.approx(textbook(without_dropout, data, replica, 6), rel=1e-4)
@@ -90,20 +90,20 @@ def test_buffers_and_frozen_parameters_are_those_of_a_textbook_loop(data: Datase
 
 
 @pytest.mark.parametrize("factory", [nets.Net, nets.Normalized, nets.Gated, nets.Branching, nets.Counting])
-def test_a_replica_is_independent_of_its_company(data: Dataset, factory: Any) -> None:
+def test_a_replica_is_independent_of_its_company(data: NodeDataset, factory: Any) -> None:
     together = train_replicas(factory, data, REPLICAS, 6, 6)
     (alone,) = train_replicas(factory, data, REPLICAS[2:3], 6, 6)
     assert alone.history["val_loss"] == pytest.approx(together[2].history["val_loss"], rel=1e-4)
     assert alone.history["train_loss"] == pytest.approx(together[2].history["train_loss"], rel=1e-4)
 
 
-def test_dropout_differs_between_seeds_and_rates(data: Dataset) -> None:
+def test_dropout_differs_between_seeds_and_rates(data: NodeDataset) -> None:
     replicas = [Replica(seed=0, dropout=rate) for rate in (0.0, 0.5, 0.8)]
     losses = [run.history["train_loss"] for run in train_replicas(nets.Net, data, replicas, 3, 3)]
     assert losses[0] != losses[1] != losses[2]
 
 
-def mode_of(factory: Any, data: Dataset) -> Mode:
+def mode_of(factory: Any, data: NodeDataset) -> Mode:
     model = find_model(factory)
     settings = model.settings("net", [], {"num_nodes": data.num_nodes})
     given = (model, settings, data, torch.device("cpu"), {"dropout": 0.5}, Given())
@@ -135,7 +135,7 @@ CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_convolutions_of_pyg_are_batched_with_constants(data: Dataset, name: str) -> None:
+def test_convolutions_of_pyg_are_batched_with_constants(data: NodeDataset, name: str) -> None:
     def network(in_channels: int, out_channels: int) -> nn.Module:
         return Convolution(CONVOLUTIONS[name](in_channels, out_channels))
 
@@ -152,11 +152,11 @@ def test_convolutions_of_pyg_are_batched_with_constants(data: Dataset, name: str
         (nets.Counting, Mode.SEQUENTIAL),
     ],
 )
-def test_the_mode_is_the_fastest_with_the_results_of_each_alone(data: Dataset, factory: Any, mode: Mode) -> None:
+def test_the_mode_is_the_fastest_with_the_results_of_each_alone(data: NodeDataset, factory: Any, mode: Mode) -> None:
     assert mode_of(factory, data) is mode
 
 
-def test_the_reason_is_logged_once(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_is_logged_once(data: NodeDataset, caplog: pytest.LogCaptureFixture) -> None:
     messages._logged.clear()
     with caplog.at_level(logging.INFO, "gfgn"):
         for _ in range(2):
@@ -166,17 +166,19 @@ def test_the_reason_is_logged_once(data: Dataset, caplog: pytest.LogCaptureFixtu
     assert "control flow" in message
 
 
-def test_errors_of_a_model_are_raised(data: Dataset) -> None:
+def test_errors_of_a_model_are_raised(data: NodeDataset) -> None:
     with pytest.raises(ValueError, match=r"forward of WrongShape must return shape \[60, \d\], nodes by classes, got"):
         train_replicas(nets.WrongShape, data, REPLICAS, 2, 2)
     with pytest.raises(ValueError, match=r"options of nets:Net must be among hidden_channels, features, got 'hidden'"):
         train_replicas("nets:Net", data, [Replica(options=(("hidden", 3),))], 2, 2)
 
 
-def test_sparse_features_are_given_as_dense_ones(data: Dataset) -> None:
+def test_sparse_features_are_given_as_dense_ones(data: NodeDataset) -> None:
     x = torch.where(torch.rand(60, 40) < 0.1, 1.0, 0.0)
-    dense = Dataset("d", data.graph, x, data.y, data.num_classes, "accuracy", [str(k) for k in range(40)], data.splits)
-    sparse = Dataset(
+    dense = NodeDataset(
+        "d", data.graph, x, data.y, data.num_classes, "accuracy", [str(k) for k in range(40)], data.splits
+    )
+    sparse = NodeDataset(
         "s", data.graph, x.to_sparse_csr(), data.y, data.num_classes, "accuracy", dense.feature_names, data.splits
     )
     runs = [train_replicas(nets.Net, each, REPLICAS[:2], 4, 4) for each in (dense, sparse)]
@@ -187,10 +189,10 @@ def test_sparse_features_are_given_as_dense_ones(data: Dataset) -> None:
     assert run.history["val_loss"] == pytest.approx(textbook(nets.Net, dense, replica, 4), rel=1e-4)
 
 
-def test_weights_of_edges_reach_a_model_that_takes_them(data: Dataset) -> None:
+def test_weights_of_edges_reach_a_model_that_takes_them(data: NodeDataset) -> None:
     weight = torch.rand(data.graph.num_edges) + 0.5
     graph = Graph.from_edge_index(data.graph.edge_index, 60, weight)
-    weighted = Dataset("w", graph, data.x, data.y, data.num_classes, data.metric, data.feature_names, data.splits)
+    weighted = NodeDataset("w", graph, data.x, data.y, data.num_classes, data.metric, data.feature_names, data.splits)
     losses = [train_replicas(nets.Normalized, each, REPLICAS[:1], 3, 3)[0].history for each in (data, weighted)]
     assert losses[0] != losses[1]
 
@@ -200,7 +202,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("factory", [nets.Normalized, nets.Branching])
-def test_checkpoints_hold_buffers(data: Dataset, tmp_path: Path, factory: Any) -> None:
+def test_checkpoints_hold_buffers(data: NodeDataset, tmp_path: Path, factory: Any) -> None:
     calls = iter(range(5))
 
     def interrupt(_: Any) -> None:
@@ -223,7 +225,9 @@ def test_checkpoints_hold_buffers(data: Dataset, tmp_path: Path, factory: Any) -
 # --- constants --------------------------------------------------------------------------------------------------------
 
 
-def test_constants_are_computed_once_and_messages_not_at_all(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constants_are_computed_once_and_messages_not_at_all(
+    data: NodeDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Gathered, "compute", lambda self: pytest.fail("a tensor of messages was computed"))
     net, x, edge_index = nets.Net(data.num_features, 3, dropout=0.0), data.x, data.graph.edge_index
     expected = net(x, edge_index)

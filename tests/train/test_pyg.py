@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch_geometric.nn.conv
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.train import Replica, Run, train_replicas
 
 with pytest.MonkeyPatch.context() as patch:
@@ -36,13 +36,13 @@ EPOCHS = 3
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     """A tiny dataset in float64, where rounding errors stay small."""
     data = dimensions(40, degree=4, splits=2, seed=1)
     return dataclasses.replace(data, x=data.x.double(), graph=data.graph.to(torch.float64))
 
 
-def train(name: str, data: Dataset, chosen: list[Replica]) -> list[Run]:
+def train(name: str, data: NodeDataset, chosen: list[Replica]) -> list[Run]:
     return train_replicas(networks.factory(name), data, chosen, max_epochs=EPOCHS)
 
 
@@ -55,7 +55,7 @@ REPLICAS = [Replica(split=k % 2, seed=k, lr=0.02, dropout=0.5) for k in range(3)
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [*BATCHED, *SEQUENTIAL])
-def test_alone_as_among_others(name: str, data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+def test_alone_as_among_others(name: str, data: NodeDataset, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "gfgn"):
         among = train(name, data, REPLICAS)
     assert ("cannot be batched" in caplog.text) == (name in SEQUENTIAL), caplog.text

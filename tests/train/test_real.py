@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gfgn.data import Dataset, load
+from gfgn.data import NodeDataset, load
 from gfgn.nn.registry import MODELS
 from gfgn.train import Replica, train_replicas
 from gfgn.train.settings import num_threads
@@ -18,7 +18,7 @@ FEW_LAYERS = {"gcnii": (("layers", 4),)}
 
 
 @pytest.fixture(scope="module", params=["texas", "cora"])
-def real(request: pytest.FixtureRequest) -> Dataset:
+def real(request: pytest.FixtureRequest) -> NodeDataset:
     root = os.environ.get("GFGN_DATA", "")
     if not root or not any((Path(root) / folder).is_dir() for folder in (request.param, request.param.title())):
         pytest.skip(f"GFGN_DATA does not name a folder with {request.param}")
@@ -26,7 +26,7 @@ def real(request: pytest.FixtureRequest) -> Dataset:
 
 
 @pytest.mark.parametrize("model", [name for name, model in MODELS.items() if model.replicas])
-def test_training(model: str, real: Dataset) -> None:
+def test_training(model: str, real: NodeDataset) -> None:
     replicas = [dataclasses.replace(replica, options=FEW_LAYERS.get(model, ())) for replica in REPLICAS]
     with num_threads(1):
         runs = train_replicas(model, real, replicas, max_epochs=2, keep_state=True)

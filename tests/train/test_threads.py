@@ -10,7 +10,7 @@ from nets import Net, Normalized
 from torch import Tensor, nn
 from train.concurrent_calls import Seeding, assert_results_of_calls_alone, facts, make_calls
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators import dimensions
 from gfgn.nn import own
 from gfgn.nn.registry import find_model
@@ -19,7 +19,7 @@ from gfgn.train.program import seeded_module
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(60)
 
 
@@ -32,12 +32,12 @@ def untouched() -> Iterator[None]:
     assert torch.get_num_threads() == count
 
 
-def test_threads_train_at_the_same_time(data: Dataset, untouched: None) -> None:
+def test_threads_train_at_the_same_time(data: NodeDataset, untouched: None) -> None:
     assert_results_of_calls_alone(make_calls(data, 2), threads=3, rounds=1)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_threads_share_a_gpu(data: Dataset, untouched: None) -> None:
+def test_threads_share_a_gpu(data: NodeDataset, untouched: None) -> None:
     before = torch.cuda.get_rng_state()
     calls = make_calls(data, 1, "cuda")
     del calls["Branching"]  # not batched, and PyTorch's sums over edges have no fixed order on a GPU
@@ -45,7 +45,7 @@ def test_threads_share_a_gpu(data: Dataset, untouched: None) -> None:
     assert torch.equal(torch.cuda.get_rng_state(), before)
 
 
-def test_another_thread_draws_and_seeds(data: Dataset) -> None:
+def test_another_thread_draws_and_seeds(data: NodeDataset) -> None:
     """A program may use PyTorch's global generator while this library trains."""
     calls = make_calls(data, 1)
     expected = {name: facts(calls[name]()) for name in ("gfgn-pair", "graphsaint", "Net")}
@@ -71,7 +71,7 @@ def initial(model: nn.Module) -> Tensor:
 
 
 @pytest.mark.parametrize("model", ["gfgn-pair", "gat", Net, Normalized])
-def test_initial_parameters_are_those_of_manual_seed(data: Dataset, model: str | type[nn.Module]) -> None:
+def test_initial_parameters_are_those_of_manual_seed(data: NodeDataset, model: str | type[nn.Module]) -> None:
     entry = find_model(model)
     settings = entry.settings("model", {"hidden_channels": 8}.items() if model is Normalized else (), {})
     module = seeded_module(entry, data, settings, seed=7)
@@ -81,7 +81,7 @@ def test_initial_parameters_are_those_of_manual_seed(data: Dataset, model: str |
     assert torch.equal(initial(module), initial(expected))
 
 
-def test_a_constructor_that_seeds(data: Dataset, caplog: pytest.LogCaptureFixture, untouched: None) -> None:
+def test_a_constructor_that_seeds(data: NodeDataset, caplog: pytest.LogCaptureFixture, untouched: None) -> None:
     """Its seed has no effect, and it is said once: runs with other seeds start from other parameters."""
     own._seeding.clear()
     replicas = [Replica(seed=0), Replica(seed=1)]
@@ -94,7 +94,7 @@ def test_a_constructor_that_seeds(data: Dataset, caplog: pytest.LogCaptureFixtur
 
 
 def test_a_constructor_that_seeds_leaves_the_gpus(
-    data: Dataset, monkeypatch: pytest.MonkeyPatch, untouched: None
+    data: NodeDataset, monkeypatch: pytest.MonkeyPatch, untouched: None
 ) -> None:
     states = {0: "before", 1: "before"}
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

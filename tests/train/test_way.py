@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.estimator import GFGNClassifier, members
 from gfgn.estimator.classifier import as_input
@@ -16,7 +16,7 @@ LINUX = Path("/proc/self/status").exists()
 
 
 @pytest.fixture(scope="module")
-def data() -> Dataset:
+def data() -> NodeDataset:
     return dimensions(3000, degree=6, splits=1)
 
 
@@ -33,14 +33,14 @@ def test_memory_of_tensors() -> None:
 
 
 @pytest.mark.parametrize("model", ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
-def test_parts_predict_the_memory_of_the_whole(model: str, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_predict_the_memory_of_the_whole(model: str, data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "NODES", 500)
     whole = memory._measure(model, data, Replica(), "cpu")
     assert memory.epoch_memory(model, data, Replica(), "cpu") == pytest.approx(whole, rel=0.15)
     assert whole > 6 * 4 * 64 * data.num_nodes  # layers keep several hidden vectors per node
 
 
-def test_the_way_and_its_reason(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_way_and_its_reason(data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     way = memory.choose_way("gfgn-pair", data, Replica(), "cpu")
     assert (way.sampled, way.reason) == (False, f"{data.name}: every step takes the whole graph, which is small")
     monkeypatch.setattr(memory, "NODES", 500)
@@ -68,7 +68,7 @@ def test_a_limit_of_the_process() -> None:
 
 
 def test_a_classifier_trains_on_samples_where_memory_is_short(
-    data: Dataset, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    data: NodeDataset, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(memory, "NODES", 500)
     monkeypatch.setattr(memory, "free_memory", lambda _: 2**20)
@@ -87,7 +87,9 @@ def test_a_classifier_trains_on_samples_where_memory_is_short(
 
 
 @pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
-def test_large_graphs_are_predicted_layer_by_layer(level: str, data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_graphs_are_predicted_layer_by_layer(
+    level: str, data: NodeDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     classes = torch.arange(data.num_classes).numpy()
     fitted = GFGNClassifier(level, 2, max_epochs=2, device="cpu")._fit_dataset(as_input(data), classes, 0)
     expected = fitted._probabilities(data)

@@ -19,7 +19,7 @@ from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gfgn.data import Dataset
+    from gfgn.data import NodeDataset
     from gfgn.runs import Comparison, Store, Tracker
     from gfgn.runs.training import Engine
 
@@ -115,7 +115,7 @@ class Outcome:
 
 
 def train_and_report(
-    datasets: Sequence[Dataset],
+    datasets: Sequence[NodeDataset],
     requests: Sequence[dict[str, Any]],
     out: Path,
     device: str,
@@ -159,7 +159,7 @@ def train_and_report(
 
 def _plans_in_time(
     store: Store,
-    datasets: Sequence[Dataset],
+    datasets: Sequence[NodeDataset],
     requests: Sequence[dict[str, Any]],
     minutes: float,
     device: str,
@@ -184,7 +184,7 @@ def _plans_in_time(
 
 def _train(
     store: Store,
-    datasets: Sequence[Dataset],
+    datasets: Sequence[NodeDataset],
     plans: list[Any],
     device: str,
     console: Console,
@@ -251,6 +251,6 @@ def _configurations(grid: Grid) -> Any:
     return PAPER_GRID if grid is Grid.paper else None
 
 
-def default_splits(dataset: Dataset, splits: int | None, default: int) -> int:
+def default_splits(dataset: NodeDataset, splits: int | None, default: int) -> int:
     """The number of splits: as given, or the default, or all if there are fewer."""
     return min(default, max(len(dataset.splits), 1)) if splits is None else splits

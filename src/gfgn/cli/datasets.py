@@ -1,12 +1,12 @@
 """`gfgn datasets`: lists the named datasets; `describe` describes one, or a user's graph; `pack` stores it."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from gfgn.cli.app import app, echo, print_table, user_errors
-from gfgn.cli.reading import ReadOptions, open_data, takes_graph
+from gfgn.cli.reading import ReadOptions, open_data, print_notes, takes_graph
 
 datasets = typer.Typer(help="List the named datasets; describe or pack one of them, or a graph of your own.")
 app.add_typer(datasets, name="datasets")
@@ -17,7 +17,7 @@ def list_datasets(context: typer.Context) -> None:
     """List the named datasets."""
     if context.invoked_subcommand is not None:
         return
-    from gfgn.data.datasets.catalog import DATASETS
+    from gfgn.data.named.catalog import DATASETS
 
     rows = [
         (name, entry.description, f"{entry.statistics.nodes:,}", str(entry.statistics.classes), entry.kind)
@@ -62,22 +62,34 @@ def pack(
     stream: Annotated[
         bool, typer.Option("--stream", help="Read the tables in batches: numeric features only, not scaled.")
     ] = False,
-    edges_in_memory: Annotated[int, typer.Option(help="With --stream: edges that are sorted at a time.")] = 2**24,
+    memory: Annotated[str, typer.Option(help="With --stream: memory for sorting edges.")] = "1GB",
 ) -> None:
     """Write a graph into a folder of memory-mapped arrays, for training on samples of graphs larger than memory."""
     from rich.console import Console
+    from rich.progress import Progress
 
-    from gfgn.data.store import pack as pack_dataset
+    console = Console(stderr=True)
+    with user_errors(ImportError):
+        if stream:
+            from gfgn.data import ReadOptions as Options
+            from gfgn.data import pack_tables
 
-    with user_errors():
-        if not stream:
-            store = pack_dataset(open_data(data, reading, Console(stderr=True)), folder)
+            options, notes = Options(**reading.arguments()), list[str]()
+            with Progress(console=console, transient=True) as bar:
+                task = bar.add_task("reading edges", total=None)
+                store = pack_tables(
+                    data,
+                    folder,
+                    options,
+                    memory=memory,
+                    progress=lambda done, total: bar.update(task, completed=done, total=total),
+                    notes=notes,
+                )
+            print_notes(data, notes, console)
         else:
-            from gfgn.data.io.read import find_tables
-            from gfgn.data.io.stream import pack_tables
+            from gfgn.data.on_disk import pack as pack_dataset
 
-            nodes, edges = find_tables(Path(data))
-            options: dict[str, Any] = {name: getattr(reading, name) for name in ("id", "label", "split", "drop")}
-            options |= {"undirected": not reading.directed, "edges_in_memory": edges_in_memory}
-            store = pack_tables(nodes, edges, folder, **options)
+            dataset = open_data(data, reading, console)
+            with console.status(f"writing {folder}"):
+                store = pack_dataset(dataset, folder)
     echo(f"{folder}: {store}")

@@ -10,14 +10,14 @@ import typer
 
 from gfgn.cli import options
 from gfgn.cli.app import Device, app, echo, notes, user_errors
-from gfgn.cli.reading import is_store
+from gfgn.cli.reading import ReadOptions, is_store, print_notes
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
     from torch import Tensor
 
-    from gfgn.data import Dataset
+    from gfgn.data import NodeDataset
     from gfgn.estimator import GFGNClassifier
 
 FORMATS = (".csv", ".parquet")
@@ -34,6 +34,11 @@ def predict(
     ] = False,
     id: Annotated[str | None, typer.Option(help="Column of ids.", show_default="as in training")] = None,
     label: Annotated[str | None, typer.Option(help="Column of labels.", show_default="as in training")] = None,
+    source: Annotated[str | None, typer.Option(help="Column of sources.", show_default="as in training")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of targets.", show_default="as in training")] = None,
+    sep: Annotated[str | None, typer.Option(help="Separator of CSV files.", show_default="as in training")] = None,
+    encoding: Annotated[str | None, typer.Option(help="Their encoding.", show_default="as in training")] = None,
+    skip_unknown: Annotated[bool, typer.Option("--skip-unknown", help="Leave out edges with an unknown id.")] = False,
     device: Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -52,7 +57,10 @@ def predict(
         classifier.device = device
         if classifier._members.multilabel:
             raise ValueError(f"MODEL must predict one class per node, got {model}, which predicts several labels")
-        given = {name: value for name, value in (("id", id), ("label", label)) if value is not None}
+        options_given = ReadOptions(
+            id=id, label=label, source=source, target=target, sep=sep, encoding=encoding, skip_unknown=skip_unknown
+        )
+        given = {name: value for name, value in options_given.columns().items() if value}
         dataset = _open(data, classifier, given, console)
         chosen = (dataset.y < 0) if not all_nodes and bool((dataset.y < 0).any()) else dataset.y > -2
         frame = _predict(classifier, dataset, chosen)
@@ -73,7 +81,7 @@ def predict(
     echo(f"mean confidence {result['mean_confidence']:.2f}; {seconds:.1f} s in all; predictions: {out}")
 
 
-def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], console: Console) -> Dataset:
+def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], console: Console) -> NodeDataset:
     """The graph, encoded as the model expects; what differs from its columns and classes is an error."""
     from gfgn.data import DATASETS, load, read_with_notes
     from gfgn.literal import literal
@@ -92,18 +100,17 @@ def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], consol
         found = read_with_notes(
             source, **reading, undirected=not classifier.directed, encoder=classifier.encoder_, class_names=classes
         )
-    for note in found.notes:
-        console.print(literal(f"{source}: {note}"), soft_wrap=True)
+    print_notes(source, found.notes, console)
     return found.dataset
 
 
-def _open_store(path: Path, classifier: GFGNClassifier, classes: list[str]) -> Dataset:
+def _open_store(path: Path, classifier: GFGNClassifier, classes: list[str]) -> NodeDataset:
     """A graph store, whose features are as the model reads them: its encoder must change nothing."""
-    from gfgn.data import GraphStore
+    from gfgn.data import OnDiskGraph
 
     if classifier.encoder_.scale != "none":
         raise ValueError(f"DATA must be tables, whose columns MODEL encodes, got the graph store {str(path)!r}")
-    store = GraphStore.open(path)
+    store = OnDiskGraph.open(path)
     _check_features(str(path), store.feature_names, classifier.encoder_.feature_names)
     if store.num_classes and (store.class_names or list(map(str, range(store.num_classes)))) != classes:
         raise ValueError(f"DATA must have the classes of MODEL ({', '.join(classes)}), got {store.class_names}")
@@ -116,7 +123,7 @@ def _check_features(source: str, names: list[str], expected: list[str]) -> None:
         raise ValueError(f"DATA must have the features of the model ({known}), got {source!r} with {got}")
 
 
-def _predict(classifier: GFGNClassifier, dataset: Dataset, chosen: Tensor) -> pd.DataFrame:
+def _predict(classifier: GFGNClassifier, dataset: NodeDataset, chosen: Tensor) -> pd.DataFrame:
     """One row per chosen node."""
     import numpy as np
     import pandas as pd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from gfgn.cli.app import echo
+from gfgn.cli.app import echo, user_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gfgn.data import Dataset
+    from gfgn.data import NodeDataset
+    from gfgn.data.raw import RawGraph
+    from gfgn.data.reading import ReadKeywords
 
 PANEL = "A graph of your own"
 Scale = StrEnum("Scale", ["standard", "row", "none"])
@@ -36,6 +38,11 @@ class ReadOptions:
     drop: Annotated[list[str], _option("Column to leave out; repeat it for several.", "--drop")] = field(
         default_factory=list
     )
+    source: Annotated[str | None, _option("Column of sources in the edge table.", "--source")] = None
+    target: Annotated[str | None, _option("Column of targets in the edge table.", "--target")] = None
+    sep: Annotated[str | None, _option("Separator of CSV files; guessed by default.", "--sep")] = None
+    encoding: Annotated[str | None, _option("Encoding of CSV files; guessed by default.", "--encoding")] = None
+    skip_unknown: Annotated[bool, _option("Leave out edges with an unknown id.", "--skip-unknown")] = False
     directed: Annotated[bool, _option("Keep the direction of edges.", "--directed")] = False
     scale: Annotated[
         Scale | None,
@@ -45,13 +52,31 @@ class ReadOptions:
     stratify: Annotated[bool, _option("Random splits keep the proportions of the classes.", "--stratify")] = False
     metric: Annotated[str | None, _option("What to measure, such as accuracy or roc_auc.", "--metric")] = None
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> ReadKeywords:
         """The arguments of `gfgn.data.read`."""
         if self.normalize and self.scale not in (None, Scale.row):
             raise ValueError(f"--normalize is short for --scale row, got it with --scale {self.scale}")
-        names = ("id", "label", "split", "drop", "stratify", "metric")
-        scale = "row" if self.normalize else str(self.scale or "standard")
-        return {name: getattr(self, name) for name in names} | {"undirected": not self.directed, "scale": scale}
+        return {
+            **self.columns(),
+            "undirected": not self.directed,
+            "scale": "row" if self.normalize else str(self.scale or "standard"),
+            "stratify": self.stratify,
+            "metric": self.metric,
+        }
+
+    def columns(self) -> ReadKeywords:
+        """The arguments of `gfgn.data.read` that say what is where in the tables."""
+        return {
+            "id": self.id,
+            "label": self.label,
+            "split": self.split,
+            "drop": self.drop,
+            "source_column": self.source,
+            "target_column": self.target,
+            "sep": self.sep and self.sep.encode().decode("unicode_escape"),  # a shell has no tab
+            "encoding": self.encoding,
+            "skip_unknown": self.skip_unknown,
+        }
 
 
 def takes_graph(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,8 +90,11 @@ def takes_graph(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     def run(**arguments: Any) -> None:
-        options = {name: arguments.pop(name) for name in defaults}
-        command(**arguments, reading=ReadOptions(**options))
+        options = ReadOptions(**{name: arguments.pop(name) for name in defaults})
+        if not arguments.get("write_config") and not arguments.get("stream"):
+            given = arguments["data"] or ()
+            read_early([given] if isinstance(given, str) else given, options)
+        command(**arguments, reading=options)
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
@@ -74,12 +102,37 @@ def takes_graph(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def open_data(source: str, options: ReadOptions, console: Console, check: bool = False, **more: Any) -> Dataset:
+_early: dict[tuple[str, str], tuple[str, RawGraph]] = {}
+
+
+def read_early(sources: Sequence[str], options: ReadOptions) -> None:
+    """Reads tables before a command imports PyTorch and models, so that what is wrong with them is said at once."""
+    from gfgn.data.named.catalog import DATASETS
+    from gfgn.data.raw import ReadOptions as Options
+    from gfgn.data.reading import read_raw
+
+    with user_errors():
+        for source in sources:
+            path = Path(source)
+            if source.lower() not in DATASETS and path.exists() and not is_store(path):
+                _early[source, repr(options)] = read_raw(source, Options(**options.arguments()))
+
+
+def open_data(
+    source: str,
+    options: ReadOptions,
+    console: Console,
+    check: bool = False,
+    num_splits: int = 10,
+    fractions: tuple[float, float] = (0.48, 0.32),
+) -> NodeDataset:
     """Loads the dataset of that name or reads the graph at that path; with `check`, prints how it was read.
 
-    `more` are further arguments of `gfgn.data.read`, which do not matter to a dataset with a name.
+    `num_splits` and `fractions` are those of random splits, which do not matter to a dataset with a name.
     """
-    from gfgn.data import DATASETS, describe_reading, read_with_notes
+    from gfgn.data import DATASETS, describe_reading
+    from gfgn.data.raw import ReadOptions as Options
+    from gfgn.data.reading import assemble, read_raw
     from gfgn.literal import literal
 
     path = Path(source)
@@ -88,15 +141,24 @@ def open_data(source: str, options: ReadOptions, console: Console, check: bool =
             raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
         return _load_named(source, options, check)
     if is_store(path):
-        return _open_store(path, options, check, **more)
+        return _open_store(path, options, check, num_splits, fractions)
     with console.status(literal(f"reading {source}")):
-        reading = read_with_notes(source, **options.arguments(), **more)
+        arguments = options.arguments()
+        arguments["num_splits"], arguments["fractions"] = num_splits, fractions
+        chosen = Options(**arguments)
+        reading = assemble(*(_early.pop((source, repr(options)), None) or read_raw(source, chosen)), chosen)
     if check:
         echo(describe_reading(reading))
     else:
-        for note in reading.notes:
-            console.print(literal(f"{source}: {note}"), soft_wrap=True)
+        print_notes(source, reading.notes, console)
     return reading.dataset
+
+
+def print_notes(source: str, notes: Sequence[str], console: Console) -> None:
+    from gfgn.literal import literal
+
+    for note in notes:
+        console.print(literal(f"{source}: {note}"), soft_wrap=True)
 
 
 def is_store(path: Path) -> bool:
@@ -104,31 +166,32 @@ def is_store(path: Path) -> bool:
     return (path / "store.json").is_file()
 
 
-def _open_store(path: Path, options: ReadOptions, check: bool, **more: Any) -> Dataset:
-    """A graph store; without a split of its own, of which `more` has the number and sizes, it gets random ones."""
-    from gfgn.data import GraphStore
+def _open_store(
+    path: Path, options: ReadOptions, check: bool, num_splits: int, fractions: tuple[float, float]
+) -> NodeDataset:
+    """A graph on disk; without splits it gets random ones."""
+    from gfgn.data import OnDiskGraph
     from gfgn.data.mapped import mapped
     from gfgn.data.splits import labelled_splits
 
     for option in _used(options):
         raise ValueError(f"{option} is for tables, got the graph store {str(path)!r}")
-    store = GraphStore.open(path)
+    store = OnDiskGraph.open(path)
     if check:
         echo(str(store))
     splits = None
     if not len(store.parts) and store.num_classes:
-        sizes = more.get("num_splits", 10), more.get("fractions", (0.48, 0.32))
-        splits = labelled_splits(mapped(store.y), *sizes)
+        splits = labelled_splits(mapped(store.y), num_splits, fractions)
     dataset = store.dataset(splits)
     return dataset if options.metric is None else replace(dataset, metric=options.metric)
 
 
 def _used(options: ReadOptions) -> list[str]:
     """The options that were given, but for the metric, which every dataset takes."""
-    return [f"--{option}" for option, value in asdict(options).items() if value and option != "metric"]
+    return [f"--{name.replace('_', '-')}" for name, value in asdict(options).items() if value and name != "metric"]
 
 
-def _load_named(name: str, options: ReadOptions, check: bool) -> Dataset:
+def _load_named(name: str, options: ReadOptions, check: bool) -> NodeDataset:
     """A dataset of the registry, of which only the metric can be chosen."""
     from gfgn.data import load
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +19,7 @@ from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gfgn.data import Dataset
+    from gfgn.data import NodeDataset
     from gfgn.estimator import GFGNClassifier
     from gfgn.runs import ProgressCallback, Tracker
     from gfgn.train import Status
@@ -127,7 +126,7 @@ def _parameters(given: list[str]) -> dict[str, Any]:
 
 
 def _train(
-    dataset: Dataset,
+    dataset: NodeDataset,
     parameters: dict[str, Any],
     minutes: float | None,
     console: Console,
@@ -183,7 +182,7 @@ def _make_progress(console: Console, spinner: Any) -> ProgressCallback:
 
 
 def _trials_in_time(
-    dataset: Dataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
+    dataset: NodeDataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
 ) -> int | None:
     """The number of trials per level that fits."""
     from gfgn.estimator.classifier import model_name
@@ -202,14 +201,14 @@ def _trials_in_time(
     return budget.trials if budget.trials > 1 else None
 
 
-def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, out: Path) -> dict[str, Any]:
+def _finish(classifier: GFGNClassifier, dataset: NodeDataset, reading: ReadOptions, out: Path) -> dict[str, Any]:
     """Scores the classifier on the test nodes, writes all files and returns what `--json` prints."""
     from gfgn.estimator.card import natural
     from gfgn.estimator.evaluation import evaluate
     from gfgn.estimator.report import write_model_report
 
-    names = ("id", "label", "split", "drop")
-    columns = {name: value for name, value in asdict(reading).items() if name in names and value}
+    columns = {name: value for name, value in reading.columns().items() if value}
+    columns |= {"directed": True} if reading.directed else {}
     evaluation = evaluate(classifier, dataset)
     classifier._describe(name=dataset.name, reading=columns, **evaluation.facts())
     classifier.save(out)
@@ -227,7 +226,7 @@ def _finish(classifier: GFGNClassifier, dataset: Dataset, reading: ReadOptions, 
 
 
 def _print(result: dict[str, Any], classifier: GFGNClassifier, data: str, seconds: float) -> None:
-    from gfgn.data.datasets.catalog import DATASETS
+    from gfgn.data.named.catalog import DATASETS
     from gfgn.estimator.report import headline, score_rows
 
     echo(headline(classifier))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gfgn.data.datasets.catalog import DATASETS
 from gfgn.data.messages import DataError
+from gfgn.data.named.catalog import DATASETS
 from gfgn.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from gfgn.data.dataset import Dataset
-    from gfgn.data.datasets.registry import load
+    from gfgn.data.dataset import NodeDataset
     from gfgn.data.diagnosis import (
         adjusted_homophily,
         degree_profile,
@@ -26,16 +25,19 @@ if TYPE_CHECKING:
         dimensions,
         remove_random_edges,
     )
-    from gfgn.data.io.read import Reading, describe_reading, read, read_with_notes
-    from gfgn.data.io.stream import pack_tables
+    from gfgn.data.named.registry import load
+    from gfgn.data.on_disk import OnDiskGraph, pack
+    from gfgn.data.packing import pack_tables
+    from gfgn.data.raw import ReadOptions
+    from gfgn.data.reading import Reading, describe_reading, read, read_with_notes
     from gfgn.data.splits import Split, random_splits
-    from gfgn.data.store import GraphStore, pack
 
 __all__ = [
     "DATASETS",
     "DataError",
-    "Dataset",
-    "GraphStore",
+    "NodeDataset",
+    "OnDiskGraph",
+    "ReadOptions",
     "Reading",
     "Split",
     "add_feature_noise",
@@ -61,13 +63,15 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "gfgn.data.dataset": "Dataset",
-        "gfgn.data.datasets.registry": "load",
+        "gfgn.data.dataset": "NodeDataset",
         "gfgn.data.diagnosis": "adjusted_homophily degree_profile describe edge_homophily node_homophily smoothness",
         "gfgn.data.generators": "add_feature_noise add_random_edges contextual_sbm dimensions remove_random_edges",
-        "gfgn.data.io.read": "Reading describe_reading read read_with_notes",
-        "gfgn.data.io.stream": "pack_tables",
+        "gfgn.data.named.registry": "load",
+        "gfgn.data.on_disk": "OnDiskGraph pack",
+        "gfgn.data.packing": "pack_tables",
+        "gfgn.data.raw": "ReadOptions",
+        "gfgn.data.reading": "Reading describe_reading read read_with_notes",
         "gfgn.data.splits": "Split random_splits",
-        "gfgn.data.store": "GraphStore pack",
     },
+    deprecated={"Dataset": "NodeDataset", "GraphStore": "OnDiskGraph"},
 )

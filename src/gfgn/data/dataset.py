@@ -1,16 +1,15 @@
-"""`Dataset`: a graph with features, labels and splits, validated on construction."""
+"""`NodeDataset`: a graph with features, labels and splits, validated on construction."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.columns import Array
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
 from gfgn.data.mapped import is_mapped
@@ -29,7 +28,7 @@ def default_metric(y: Tensor, num_classes: int) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
+class NodeDataset:
     """Node classification on one graph, or on several graphs that `graph.batch` tells apart.
 
     Attributes:
@@ -56,7 +55,7 @@ class Dataset:
     description: str = ""
     smooth_dimensions: Tensor | None = None
     class_names: list[str] | None = None
-    node_ids: NDArray[Any] | None = None
+    node_ids: Array | None = None
     encoder: FeatureEncoder | None = None
 
     def __post_init__(self) -> None:
@@ -124,7 +123,7 @@ class Dataset:
             raise IndexError(f"k must be the index of a split, 0 to {len(self.splits) - 1}, got {k}")
         return fingerprint_of_split(self.splits[k])
 
-    def to(self, device: torch.device | str) -> Dataset:
+    def to(self, device: torch.device | str) -> NodeDataset:
         """The dataset on another device; cached properties are kept."""
         if self.x.device == torch.device(device):
             return self
@@ -143,7 +142,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         return (
-            f"Dataset({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.graph.num_edges}, "
+            f"NodeDataset({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.graph.num_edges}, "
             f"num_features={self.num_features}, num_classes={self.num_classes}, splits={len(self.splits)})"
         )
 
@@ -194,3 +193,6 @@ def _check_split(k: int, split: Split, y: Tensor) -> None:
     shared = int(((train & val) | (train & test) | (val & test)).sum())
     if shared:
         raise ValueError(f"splits[{k}] must be disjoint, got {shared} nodes in more than one part")
+
+
+Dataset = NodeDataset  # its name in gfgn 0.2

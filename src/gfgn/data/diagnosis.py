@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ import torch
 from scipy.sparse import csgraph
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.ops import propagate
 
@@ -101,7 +100,7 @@ def degree_profile(graph: Graph) -> DegreeProfile:
     )
 
 
-def smoothness(dataset: Dataset) -> Tensor:
+def smoothness(dataset: NodeDataset) -> Tensor:
     """`[F]`: the Rayleigh quotient `fᵀLf / fᵀf` of each centered feature dimension, with `L = I − Â`.
 
     0 is smooth, 1 is the value of noise, 2 the maximum. Dimensions are centered because a constant is smooth, carries
@@ -160,7 +159,7 @@ class Description:
         return counts.long(), edges
 
 
-def describe(dataset: Dataset) -> Description:
+def describe(dataset: NodeDataset) -> Description:
     """Sizes, homophily, degrees and smoothness of a dataset."""
     graph, x, y = dataset.graph, dataset.x, dataset.y
     source, target = graph.edge_index
@@ -188,7 +187,7 @@ def describe(dataset: Dataset) -> Description:
     )
 
 
-def undirected_adjacency(graph: Graph) -> Any:
+def undirected_adjacency(graph: Graph) -> scipy.sparse.csr_array:
     """The unweighted adjacency with both directions of every edge, as a SciPy CSR array."""
     source, target = graph.edge_index.cpu().numpy()
     both = np.concatenate([source, target]), np.concatenate([target, source])

@@ -1,12 +1,13 @@
-"""`FeatureEncoder`: the columns of a user's table as features, scaled by statistics of the training nodes only."""
+"""`FeatureEncoder`: the columns of a user's table as features, fitted on the training nodes only."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import TypedDict, cast
 
 import numpy as np
 import scipy.sparse
@@ -14,14 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.columns import Array, Column, Matrix, as_matrix, first_indices, raw_features, row_blocks
+from gfgn.data.columns import KINDS, Array, Column, RawFeatures, profile_of, raw_features, refine, row_blocks
 from gfgn.data.messages import DataError, counted, listed
 from gfgn.ops.features import row_normalize, sparse_csr
 
-__all__ = ["SCALES", "Column", "FeatureEncoder", "raw_features"]
+__all__ = ["SCALES", "Column", "FeatureEncoder", "RawFeatures", "raw_features"]
 
 SCALES = ("none", "standard", "row")
-SCALED = ("numeric", "date")  # kinds that scale "standard" changes
 
 logger = logging.getLogger(__name__)
 
@@ -30,17 +30,20 @@ logger = logging.getLogger(__name__)
 class FeatureEncoder:
     """Turns raw features, as `raw_features` returns them, into the features of a model.
 
-    - Missing values are replaced by the mean over the training nodes. A column with missing values when fitted gets an
-      indicator feature, `name missing`. A missing category has zeros in all its features.
+    Everything that depends on values is fitted on the training nodes: kinds, categories, means and standard deviations.
+
+    - Missing values are replaced by the mean. A column with missing values among the training nodes gets an indicator
+      feature, `name missing`. A missing category has zeros in all its features, and so has one that no training node
+      has.
     - Scale `"standard"` gives numeric and date columns mean 0 and standard deviation 1 over the training nodes; sparse
       numeric columns are divided by their standard deviation only, so that they stay sparse. Binary, bag-of-words and
       one-hot features are left as they are.
     - Scale `"row"` divides each row by the sum of its absolute values, `"none"` changes nothing.
 
     Attributes:
-        mean: One value per column, over the training nodes; 0 for a category column, or if no value is known.
+        mean: One value per column; 0 for a category column, or if no value is known.
         std: One value per column, 1 for a category column or a column that does not vary.
-        missing: Number of missing values in each column of all nodes when fitted.
+        missing: Number of missing values in each column.
         nodes: Number of training nodes.
     """
 
@@ -61,70 +64,90 @@ class FeatureEncoder:
 
     @classmethod
     def fit(
-        cls,
-        raw: Matrix | Tensor,
-        columns: Sequence[Column],
-        train: NDArray[np.bool_] | Tensor | None = None,
-        scale: str = "standard",
+        cls, raw: RawFeatures, train: NDArray[np.bool_] | Tensor | None = None, scale: str = "standard"
     ) -> FeatureEncoder:
-        """Computes the statistics in double precision over the nodes in the mask `train`, by default all nodes."""
-        matrix = as_matrix(raw, sum(column.width for column in columns))
-        count = matrix.shape[0]
+        """Fits the columns over the nodes in the mask `train`, by default all nodes; statistics in double precision."""
+        count = raw.values.shape[0]
         rows = np.ones(count, dtype=bool) if train is None else np.asarray(train)
         if rows.shape != (count,) or rows.dtype != np.bool_:
             raise ValueError(f"train must be [{count}] of bool, got {list(rows.shape)} of {rows.dtype}")
-        mean, std, missing = (values[first_indices(columns)] for values in _statistics(matrix, rows))
-        category = [column.kind == "category" for column in columns]
-        mean, std = np.where(category, 0, mean), np.where(category, 1, std)
+        profile = profile_of(raw.values, rows)
+        columns = refine(raw, rows, profile)
+        text = [KINDS[column.kind].holds == "text" for column in columns]
         return cls(
-            columns=tuple(columns),
+            columns=columns,
             scale=scale,
-            mean=tuple(mean.tolist()),
-            std=tuple(std.tolist()),
-            missing=tuple(missing.tolist()),
+            mean=tuple(np.where(text, 0, profile.mean).tolist()),
+            std=tuple(np.where(text, 1, profile.std).tolist()),
+            missing=tuple(profile.missing.tolist()),
             nodes=int(rows.sum()),
-            sparse=not isinstance(matrix, np.ndarray),
+            sparse=not isinstance(raw.values, np.ndarray),
         )
 
-    def transform(self, raw: Matrix | Tensor, notes: list[str] | None = None) -> Tensor:
+    def transform(self, raw: RawFeatures, notes: list[str] | None = None) -> Tensor:
         """The features: dense float32, or sparse CSR if `raw` is sparse.
 
         A missing value in a column that had none when fitted is replaced by the mean too. `notes` gets one sentence
-        per such column; without `notes`, it is logged.
+        per such column, and per column with unknown categories; without `notes`, it is logged.
         """
-        matrix = as_matrix(raw, sum(column.width for column in self.columns))
+        if raw.values.ndim != 2 or raw.values.shape[1] != len(self.columns):
+            raise ValueError(f"raw must have shape [N, {len(self.columns)}], got {list(raw.values.shape)}")
         found: list[str] = []
-        x = self._dense(matrix, found) if isinstance(matrix, np.ndarray) else self._sparse(matrix)
+        x = self._dense(raw, found) if isinstance(raw.values, np.ndarray) else self._sparse(raw.values)
         for note in found if notes is None else ():
             logger.warning(note)
         if notes is not None:
             notes += found
         return row_normalize(x) if self.scale == "row" else x
 
-    def _dense(self, raw: Array, notes: list[str]) -> Tensor:
-        fill, center, factor = self._vectors
-        first = first_indices(self.columns)
+    def _dense(self, raw: RawFeatures, notes: list[str]) -> Tensor:
+        values, features = np.asarray(raw.values), self._features
+        center, factor = self._shift
+        single = np.array([KINDS[column.kind].slots is None for column in self.columns], dtype=bool)
+        number = np.array([single[k] and not flag for _, k, flag in features], dtype=bool)
+        flag = np.array([flag for _, _, flag in features], dtype=bool)
         flagged = np.flatnonzero(self.missing)
-        is_flag = np.array([flag for _, _, flag in self._features], dtype=bool)
-        x = np.empty((raw.shape[0], is_flag.size), dtype=np.float32)
+        x = np.zeros((values.shape[0], len(features)), dtype=np.float32)
         missing = np.zeros(len(self.columns), dtype=np.int64)
         limit = np.finfo(np.float32).max
-        for rows in row_blocks(*raw.shape):
-            block = raw[rows].astype(np.float64)
-            absent = np.isnan(block)
-            missing += absent[:, first].sum(0)
-            block = (np.where(absent, fill, block) - center) / factor
-            x[rows, ~is_flag] = np.clip(block, -limit, limit)
-            x[rows, is_flag] = absent[:, first[flagged]]
+        mean, center, factor = np.array(self.mean)[single], center[single], factor[single]
+        for rows in row_blocks(*values.shape):
+            absent = np.isnan(values[rows])
+            missing += absent.sum(0)
+            block = values[rows].astype(np.float64)[:, single]
+            block = (np.where(absent[:, single], mean, block) - center) / factor
+            x[rows, number] = np.clip(block, -limit, limit)
+            x[rows, flag] = absent[:, flagged]
+        for k, column in enumerate(self.columns):
+            slots = KINDS[column.kind].slots
+            if slots is not None:
+                first = next((place for place, (_, source, _) in enumerate(features) if source == k), 0)
+                self._write_categories(
+                    x, first, values[:, k], raw.columns[k], slots(column, raw.columns[k].categories), notes
+                )
         for column, count, before in zip(self.columns, missing.tolist(), self.missing, strict=True):
             if count and not before:
-                values = f"column {column.name!r}: {counted(count, 'missing value')}"
-                instead = "none of its categories" if column.kind == "category" else "the mean over the training nodes"
-                notes.append(f"{values} replaced by {instead}, although there was none in training")
+                found = f"column {column.name!r}: {counted(count, 'missing value')}"
+                text = KINDS[column.kind].holds == "text"
+                instead = "none of its categories" if text else "the mean over the training nodes"
+                notes.append(f"{found} replaced by {instead}, although there was none in training")
         return torch.from_numpy(x)
 
+    def _write_categories(
+        self, x: Array, first: int, codes: Array, column: Column, slots: Sequence[int], notes: list[str]
+    ) -> None:
+        """Writes the features of one column, of which `first` is the first."""
+        rows = np.flatnonzero(~np.isnan(codes))
+        texts = codes[rows].astype(np.int64)
+        slot = np.array([*slots, -1], dtype=np.int64)[texts]
+        x[rows[slot >= 0], first + slot[slot >= 0]] = 1
+        counts = Counter(column.categories[text] for text in texts[slot < 0].tolist())
+        if counts:
+            shown = listed([f"{value!r} ({count:,})" for value, count in counts.items()])
+            notes.append(f"column {column.name!r}: unknown categories read as none: {shown}")
+
     def _sparse(self, raw: scipy.sparse.csr_array) -> Tensor:
-        _, center, factor = self._vectors
+        center, factor = self._shift
         if center.any() or any(self.missing):
             raise DataError("features are sparse, expected dense ones as in training, where columns were centered")
         values = (raw.data / factor[raw.indices]).astype(np.float32)
@@ -132,34 +155,32 @@ class FeatureEncoder:
         return sparse_csr(crow, col, torch.from_numpy(values), torch.Size(raw.shape))
 
     @cached_property
-    def _vectors(self) -> tuple[Array, Array, Array]:
-        """Per raw column: what replaces a missing value, what is subtracted, and the divisor."""
-        scaled = np.array([self.scale == "standard" and column.kind in SCALED for column in self.columns], dtype=bool)
+    def _shift(self) -> tuple[Array, Array]:
+        """Per column: what is subtracted, and the divisor."""
+        scaled = np.array(
+            [self.scale == "standard" and KINDS[column.kind].scaled for column in self.columns], dtype=bool
+        )
         mean, std = np.array(self.mean), np.array(self.std)
         center = np.zeros_like(mean) if self.sparse else np.where(scaled, mean, 0.0)
-        vectors = (mean, center, np.where(scaled, std, 1.0))
-        widths = [column.width for column in self.columns]
-        fill, center, factor = (np.repeat(vector, widths) for vector in vectors)
-        return fill, center, factor
+        return center, np.where(scaled, std, 1.0)
 
     @property
     def centered(self) -> bool:
         """Whether features are shifted to mean 0."""
-        return bool(self._vectors[1].any())
+        return bool(self._shift[0].any())
 
     @cached_property
     def _features(self) -> list[tuple[str, int, bool]]:
         """Name, index of the column and whether it is an indicator, for each feature."""
         features = []
         for k, (column, missing) in enumerate(zip(self.columns, self.missing, strict=True)):
-            names = [f"{column.name}={value}" for value in column.categories] or [column.name]
-            features += [(name, k, False) for name in names]
+            features += [(name, k, False) for name in KINDS[column.kind].names(column)]
             features += [(f"{column.name} missing", k, True)] if missing else []
         return features
 
     @property
     def feature_names(self) -> list[str]:
-        """`name`, `name=category` and `name missing`, in the order of the columns."""
+        """`name`, `name=category`, `name#slot` and `name missing`, in the order of the columns."""
         return [name for name, _, _ in self._features]
 
     @property
@@ -169,86 +190,70 @@ class FeatureEncoder:
 
     def notes(self) -> list[str]:
         """What is done to the columns, one sentence each."""
-        notes = [self._note(kind) for kind in ("numeric", "date", "binary", "bag", "category")]
+        notes = [self._note(kind) for kind in KINDS]
         holes = [(column, f"{column.name} ({n:,})") for column, n in zip(self.columns, self.missing, strict=True) if n]
-        for category, what in ((False, "values replaced by the training mean"), (True, "categories read as none")):
-            names = [shown for column, shown in holes if (column.kind == "category") == category]
+        for text, what in ((False, "values replaced by the training mean"), (True, "categories read as none")):
+            names = [shown for column, shown in holes if (KINDS[column.kind].holds == "text") == text]
             notes.append(f"missing {what}, with an indicator feature each: {listed(names)}" if names else "")
         if self.scale == "row":
             notes.append("rows of features divided by the sum of their absolute values")
         return [note for note in notes if note]
 
     def _note(self, kind: str) -> str:
-        columns = [column for column in self.columns if column.kind == kind]
+        columns, facts = [column for column in self.columns if column.kind == kind], KINDS[kind]
         if not columns:
             return ""
-        word = "bag-of-words" if kind == "bag" else kind
-        subject = f"{counted(len(columns), f'{word} column')}{' in days since 1970' if kind == 'date' else ''}"
-        if kind == "category":
-            return f"{subject} one-hot encoded: {listed([f'{c.name} ({c.width} categories)' for c in columns])}"
-        names = "" if kind == "bag" else f": {listed([column.name for column in columns])}"
-        if self.scale != "standard" or kind not in SCALED:
-            return f"{subject} left as {'it is' if len(columns) == 1 else 'they are'}{names}"
+        days = " in days since 1970" if facts.holds == "dates" else ""
+        subject = f"{counted(len(columns), f'{facts.word} column')}{days}"
+        words = [counted(len(column.categories), "category", "categories") for column in columns]
+        sizes = [f" ({word})" if kind == "category" else "" for word in words]
+        names = f": {listed([column.name + size for column, size in zip(columns, sizes, strict=True)])}"
+        if self.scale != "standard" or not facts.scaled:
+            return f"{subject} {facts.note.format(names=names, they='it is' if len(columns) == 1 else 'they are')}"
         nodes = counted(self.nodes, "training node")
         if self.sparse:
             return f"{subject} divided by the standard deviation of {nodes}, not centered to stay sparse{names}"
         return f"{subject} standardized by the mean and standard deviation of {nodes}{names}"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is computed when used
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> EncoderJson:
         """The encoder as JSON types."""
-        return asdict(self)
+        return cast(EncoderJson, asdict(self))
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> FeatureEncoder:
-        """The encoder that `to_json` returned."""
+    def from_json(cls, content: Mapping[str, object]) -> FeatureEncoder:
+        """The encoder that `to_json` returned, also one of gfgn 0.2."""
+        given = cast(EncoderJson, content)
         try:
-            columns = tuple(
-                Column(str(c["name"]), c["kind"], tuple(map(str, c["categories"]))) for c in content["columns"]
-            )
-            mean, std = (tuple(map(float, content[name])) for name in ("mean", "std"))
-            missing = tuple(map(int, content["missing"]))
-            return cls(columns, content["scale"], mean, std, missing, int(content["nodes"]), bool(content["sparse"]))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            columns = [
+                Column(str(c["name"]), str(c["kind"]), tuple(map(str, c["categories"])), str(c.get("format", "")))
+                for c in given["columns"]
+            ]
+            mean, std = tuple(map(float, given["mean"])), tuple(map(float, given["std"]))
+            missing, nodes = tuple(map(int, given["missing"])), int(given["nodes"])
+            return cls(tuple(columns), str(given["scale"]), mean, std, missing, nodes, bool(given["sparse"]))
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"content must be the JSON of a FeatureEncoder, got one with {error!r}") from error
 
 
-def _statistics(raw: Matrix, rows: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-    """Per raw column: mean and standard deviation over `rows`, and the number of missing values in all rows."""
-    return _dense_statistics(raw, rows) if isinstance(raw, np.ndarray) else _sparse_statistics(raw, rows)
+class ColumnJson(TypedDict, total=False):
+    """`Column` as JSON types."""
+
+    name: str
+    kind: str
+    categories: Sequence[str]
+    format: str
 
 
-def _dense_statistics(raw: Array, rows: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-    width = raw.shape[1]
-    total, square = np.zeros(width), np.zeros(width)
-    known, missing = np.zeros(width, dtype=np.int64), np.zeros(width, dtype=np.int64)
-    for part in row_blocks(*raw.shape):
-        block = raw[part]
-        missing += np.isnan(block).sum(0)
-        block = block[rows[part]].astype(np.float64)
-        known += (~np.isnan(block)).sum(0)
-        total += np.nansum(block, 0)
-    mean = total / np.maximum(known, 1)
-    for part in row_blocks(*raw.shape):
-        square += np.nansum((raw[part][rows[part]].astype(np.float64) - mean) ** 2, 0)
-    return mean, _standard_deviation(square, known, mean), missing
+class EncoderJson(TypedDict):
+    """`FeatureEncoder` as JSON types."""
 
-
-def _sparse_statistics(raw: scipy.sparse.csr_array, rows: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-    width, count = raw.shape[1], int(rows.sum())
-    kept = np.repeat(rows, np.diff(raw.indptr))
-    column, values = raw.indices[kept], raw.data[kept].astype(np.float64)
-    mean = np.bincount(column, values, minlength=width) / max(count, 1)
-    zeros = count - np.bincount(column, minlength=width)
-    square = np.bincount(column, (values - mean[column]) ** 2, minlength=width) + zeros * mean**2
-    return mean, _standard_deviation(square, np.full(width, count), mean), np.zeros(width, dtype=np.int64)
-
-
-def _standard_deviation(square: Array, known: Array, mean: Array) -> Array:
-    """1 for a column that varies by no more than the rounding of its mean, as in scikit-learn's `StandardScaler`."""
-    variance = square / np.maximum(known, 1)
-    rounding = known * np.finfo(np.float64).eps
-    varies = variance > rounding * variance + (rounding * mean) ** 2
-    return np.where(varies, np.sqrt(variance), 1.0)
+    columns: Sequence[ColumnJson]
+    scale: str
+    mean: Sequence[float]
+    std: Sequence[float]
+    missing: Sequence[int]
+    nodes: int
+    sparse: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import shutil
 import stat
@@ -12,12 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gfgn.data.messages import reason
+from gfgn.data.messages import DataError, reason
 
 if os.name == "posix":
     import fcntl
-
-LARGEST_YAML = 1 << 20  # bytes
 
 
 @contextmanager
@@ -64,6 +63,34 @@ def _move(temporary: Path, path: Path, device: bool) -> None:
         temporary.replace(path)
 
 
+@contextmanager
+def atomic_folder(folder: Path | str) -> Iterator[Path]:
+    """Yields a temporary folder, which becomes `folder` when the block ends without an exception; `folder` must be new
+    or empty. A process that is killed leaves nothing in the way: its folder is removed by the next one."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder} exists, expected a new or an empty folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.part"):
+        with suppress(OSError), (left / "lock").open("rb") as file:
+            if os.name == "posix":
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+    try:
+        with (unfinished / "lock").open("wb") as file:
+            if os.name == "posix":
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield unfinished
+        (unfinished / "lock").unlink()
+        unfinished.chmod(0o755)
+        if folder.exists():
+            folder.rmdir()
+        unfinished.replace(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
 def _create(folder: Path, name: str) -> tuple[int, Path]:
     """A new temporary file for `name`, locked as long as its handle is open."""
     while True:
@@ -102,8 +129,6 @@ def read_yaml(path: Path) -> Any:
     """The content of a small YAML file; anything that is wrong with it is a `ValueError` that names the file."""
     import yaml
 
-    if path.stat().st_size > LARGEST_YAML:
-        raise ValueError(f"{path} must be a YAML file of at most {LARGEST_YAML:,} bytes, got {path.stat().st_size:,}")
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError, TypeError, LookupError, OverflowError, RecursionError, AttributeError) as error:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.columns import Array
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 
@@ -22,7 +21,7 @@ VALUES = 2**22  # feature values hashed at a time; part of the definition of a f
 
 
 def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric: str) -> str:
-    """The hash behind `Dataset.fingerprint`."""
+    """The hash behind `NodeDataset.fingerprint`."""
     facts = {"nodes": graph.num_nodes, "graphs": graph.num_graphs, "features": x.size(1), "classes": num_classes}
     state = hashlib.blake2b("".join(f"{name}={value};" for name, value in facts.items()).encode(), digest_size=16)
     state.update(f"metric={metric};".encode())
@@ -42,14 +41,14 @@ def fingerprint_of(graph: Graph, x: Tensor, y: Tensor, num_classes: int, metric:
 
 
 def fingerprint_of_split(split: Split) -> str:
-    """The hash behind `Dataset.split_fingerprint`."""
+    """The hash behind `NodeDataset.split_fingerprint`."""
     state = hashlib.blake2b(f"nodes={split.train.numel()};".encode(), digest_size=16)
     for part, mask in split._asdict().items():
         _add(state, part, mask)
     return state.hexdigest()
 
 
-def _add(state: hashlib.blake2b, name: str, value: Tensor | NDArray[Any]) -> None:
+def _add(state: hashlib.blake2b, name: str, value: Tensor | Array) -> None:
     """Adds an array with its name, type and shape: booleans as bits, other numbers with 64 little-endian bits."""
     array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
     if array.dtype == np.bool_:
@@ -60,7 +59,7 @@ def _add(state: hashlib.blake2b, name: str, value: Tensor | NDArray[Any]) -> Non
     state.update(array.data)
 
 
-def _nonzero(x: Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _nonzero(x: Tensor) -> Iterator[tuple[Array, Array]]:
     """The mask and the values of the non-zero entries, a block of rows at a time; the same for both layouts."""
     rows = max(1, VALUES // max(1, x.size(1)))
     for low in range(0, x.size(0), rows):
@@ -71,7 +70,7 @@ def _nonzero(x: Tensor) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
             yield block != 0, block[block != 0]
 
 
-def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[Array, Array]:
     pointers = x.crow_indices()[low : high + 1].cpu().numpy()
     stored = slice(int(pointers[0]), int(pointers[-1]))
     column, value = x.col_indices()[stored].cpu().numpy(), x.values()[stored].detach().cpu().double().numpy()

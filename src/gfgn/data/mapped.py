@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.data.columns import Array
 from gfgn.graph import Graph
 from gfgn.ops.csr import CSR
 
@@ -37,8 +37,8 @@ class MappedGraph(Graph):
     transpose = _computed("transpose")
 
     @staticmethod
-    def of(ptr: NDArray[Any], idx: NDArray[Any], weight: NDArray[Any] | None) -> MappedGraph:
-        """The graph of these edges, see `gfgn.data.GraphStore`."""
+    def of(ptr: Array, idx: Array, weight: Array | None) -> MappedGraph:
+        """The graph of these edges, see `gfgn.data.OnDiskGraph`."""
         graph = object.__new__(MappedGraph)
         by_target = CSR.from_pointers(mapped(ptr), mapped(idx))
         fields = {"num_nodes": ptr.size - 1, "num_graphs": 1, "by_target": by_target, "given_order": None}
@@ -62,7 +62,7 @@ def is_mapped(graph: Graph) -> bool:
     return isinstance(graph, MappedGraph) and not {"whole", "norm"} & graph.__dict__.keys()
 
 
-def mapped(array: NDArray[Any]) -> Tensor:
+def mapped(array: Array) -> Tensor:
     """A tensor that shares the memory of an array, which may be read-only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ class Split(NamedTuple):
     test: Tensor
 
 
-def is_mask(values: Any, num_nodes: int) -> bool:
+def is_mask(values: Tensor | NDArray[np.generic], num_nodes: int) -> bool:
     """Whether an array or a tensor is a mask of the nodes: booleans, or 0 and 1 for each of more than two nodes, which
     as indices would repeat these two."""
     if tuple(values.shape) != (num_nodes,):

@@ -20,8 +20,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
-from gfgn.data.encoder import Column, FeatureEncoder, raw_features
+from gfgn.data.dataset import NodeDataset
+from gfgn.data.encoder import Column, FeatureEncoder, RawFeatures, raw_features
 from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.estimator import files
@@ -60,7 +60,7 @@ _logger = logging.getLogger(__name__)
 class _Fit:
     """What all training of one call of `fit` shares."""
 
-    dataset: Dataset
+    dataset: NodeDataset
     seed: int
     device: str
     store: Store
@@ -217,8 +217,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 they are drawn for each network, the same fraction of every class.
         """
         given = unpack(X, edge_index, edge_weight, y, val_mask)
-        raw, columns = self._raw(given.X, reset=True)
-        labels = read_labels(given.y, raw.shape[0], given.nodes)
+        raw = self._raw(given.X, reset=True)
+        labels = read_labels(given.y, raw.values.shape[0], given.nodes)
         self._check_parameters()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if given.val_mask is None:
@@ -226,11 +226,11 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         else:
             vals = [read_validation(given.val_mask, labels)]
         trains = [labels.known & ~val for val in vals]
-        encoder = FeatureEncoder.fit(raw, columns, np.any(trains, axis=0), self.scale)
-        graph, none = self._graph(given, raw.shape[0]), np.zeros_like(vals[0])
+        encoder = FeatureEncoder.fit(raw, np.any(trains, axis=0), self.scale)
+        graph, none = self._graph(given, raw.values.shape[0]), np.zeros_like(vals[0])
         splits = [Split(*map(torch.from_numpy, (train, val, none))) for train, val in zip(trains, vals, strict=True)]
         default = "micro_f1" if labels.y.dim() == 2 else "accuracy"
-        dataset = Dataset(
+        dataset = NodeDataset(
             name="X",
             graph=graph,
             x=encoder.transform(raw),
@@ -245,7 +245,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def _fit_dataset(
         self,
-        dataset: Dataset,
+        dataset: NodeDataset,
         classes: NDArray[Any],
         seed: int,
         callback: ProgressCallback | None = None,
@@ -270,7 +270,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self._facts["seconds"] = round(time.perf_counter() - start, 2)
         return self
 
-    def _choose_batch_size(self, dataset: Dataset, own: Processes) -> int | None:
+    def _choose_batch_size(self, dataset: NodeDataset, own: Processes) -> int | None:
         """`batch_size`, or one where the whole graph does not fit into memory; says which way was taken and why."""
         if self.batch_size is not None:
             way = Way(True, f"{dataset.name}: steps take samples, as batch_size={self.batch_size} asks for")
@@ -378,7 +378,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return [successive_halving(*search, config=config, device=fit.device, callback=fit.callback).best]
 
     def _keep(
-        self, dataset: Dataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any], sampled: bool
+        self, dataset: NodeDataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any], sampled: bool
     ) -> None:
         """Sets what `fit` has learned."""
         states = [run.state for run in runs if run.state is not None]
@@ -411,7 +411,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             "best_epochs": [run.epoch for run in runs],
         }
 
-    def _calibrate(self, dataset: Dataset) -> None:
+    def _calibrate(self, dataset: NodeDataset) -> None:
         """Calibrates by the validation nodes, each predicted by the networks that have it for validation."""
         members, count = self._members, len(dataset.splits)
         x = with_sparse_features(dataset).x
@@ -437,9 +437,12 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     # --- input ------------------------------------------------------------------------------------
 
-    def _raw(self, X: Any, reset: bool) -> tuple[Any, Any]:
+    def _raw(self, X: Any, reset: bool) -> RawFeatures:
         """Features as the encoder takes them, after scikit-learn's checks."""
         X = X if isinstance(X, Tensor) and X.layout != torch.strided else to_numpy(X)
+        if not reset and hasattr(X, "iloc") and hasattr(self, "feature_names_in_"):
+            same = len(X.columns) == len(self.feature_names_in_) and set(X.columns) == set(self.feature_names_in_)
+            X = X[list(self.feature_names_in_)] if same else X  # matched by name, as tables are
         if isinstance(X, Tensor) or hasattr(X, "iloc"):
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
@@ -450,7 +453,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         names = given.X.index if hasattr(given.X, "iloc") else None
         return build_graph(given.edges, given.weight, num_nodes, names, self.directed)
 
-    def _encode(self, X: Any, edge_index: Any, edge_weight: Any) -> tuple[Dataset, NDArray[np.int64] | slice]:
+    def _encode(self, X: Any, edge_index: Any, edge_weight: Any) -> tuple[NodeDataset, NDArray[np.int64] | slice]:
         """The nodes to predict as an unlabelled dataset, and which of them are asked for."""
         check_is_fitted(self)
         if self.directed != (fitted := self._fit_params["directed"]):
@@ -461,20 +464,20 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 "edge_index must be given, because the model was trained on a graph with edges; "
                 "for nodes without edges, pass an empty [2, 0] array"
             )
-        raw, _ = self._raw(given.X, reset=False)
-        graph = self._graph(given, raw.shape[0])
+        raw = self._raw(given.X, reset=False)
+        graph = self._graph(given, raw.values.shape[0])
         dataset = self._unlabelled(self.encoder_.transform(raw), graph)
         return dataset, slice(None) if given.nodes is None else given.nodes
 
-    def _unlabelled(self, x: Tensor, graph: Graph) -> Dataset:
+    def _unlabelled(self, x: Tensor, graph: Graph) -> NodeDataset:
         """A dataset of encoded features without labels."""
         y = torch.full((graph.num_nodes,), -1)
         names = self.encoder_.feature_names
-        return Dataset("X", graph, x, y, max(2, len(self.classes_)), "accuracy", names, [], encoder=self.encoder_)
+        return NodeDataset("X", graph, x, y, max(2, len(self.classes_)), "accuracy", names, [], encoder=self.encoder_)
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def _member_probabilities(self, dataset: Dataset, nodes: Nodes = slice(None)) -> Tensor:
+    def _member_probabilities(self, dataset: NodeDataset, nodes: Nodes = slice(None)) -> Tensor:
         """`[R, nodes, C]`: the uncalibrated probabilities of each network for nodes of an encoded dataset."""
         device = "cpu" if is_mapped(dataset.graph) else choose_device(self.device)
         data = with_sparse_features(dataset.to(device))
@@ -493,7 +496,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         dataset, nodes = self._encode(X, edge_index, edge_weight)
         return self._probabilities(dataset)[nodes]
 
-    def _probabilities(self, dataset: Dataset, nodes: Nodes = slice(None)) -> NDArray[np.float64]:
+    def _probabilities(self, dataset: NodeDataset, nodes: Nodes = slice(None)) -> NDArray[np.float64]:
         """The probabilities for nodes of an encoded dataset."""
         return self._joint_probabilities(self._member_probabilities(dataset, nodes))
 
@@ -617,7 +620,7 @@ def model_name(model: str, level: str) -> str:
     return "gfgn-plus" if (model, level) == ("gfgn-plus", "neighbor") else f"{model}-{level}"
 
 
-def as_input(dataset: Dataset) -> Dataset:
+def as_input(dataset: NodeDataset) -> NodeDataset:
     """The dataset with an encoder, which changes nothing if it has none of its own."""
     if dataset.encoder is not None:
         return dataset
@@ -626,7 +629,7 @@ def as_input(dataset: Dataset) -> Dataset:
     return replace(dataset, encoder=FeatureEncoder(columns, "none", zeros, ones, zeros, dataset.num_nodes, sparse))
 
 
-def sampled_neighbors(dataset: Dataset, fanout: int) -> Dataset:
+def sampled_neighbors(dataset: NodeDataset, fanout: int) -> NodeDataset:
     """Some training nodes of the first split with a sample of their neighbors, for a network of one layer."""
     nodes = torch.nonzero(dataset.splits[0].train).view(-1)
     nodes = nodes[torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(0))[:GATE_NODES]]

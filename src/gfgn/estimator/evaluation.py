@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import METRICS, Dataset
+from gfgn.data.dataset import METRICS, NodeDataset
 from gfgn.estimator.members import SMALLEST
 from gfgn.train.evaluation import ClassReport, evaluate_classes
 from gfgn.train.metrics import SCORES
@@ -46,7 +46,7 @@ class Evaluation:
         }
 
 
-def evaluate(classifier: GFGNClassifier, dataset: Dataset) -> Evaluation:
+def evaluate(classifier: GFGNClassifier, dataset: NodeDataset) -> Evaluation:
     """Evaluates on the test nodes of the first split, once; on the validation nodes if there are none."""
     split = dataset.splits[0]
     part, mask = ("test", split.test) if split.test.any() else ("validation", split.val)

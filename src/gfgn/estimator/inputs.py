@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import is_mask
+from gfgn.data.tables import find_ends
 from gfgn.graph import Graph, TwoWeights, merge_edges, networkx_edges, symmetrize
 
 Indices = NDArray[np.int64]
@@ -271,14 +272,10 @@ def _from_networkx(graph: Any, weight: Any, num_nodes: int, names: Any) -> tuple
 
 
 def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, Any]:
-    missing = [name for name in ("source", "target") if name not in frame.columns]
-    if missing:
-        raise ValueError(
-            f"edge_index must have the columns source and target, got {', '.join(map(str, frame.columns))}"
-        )
+    columns = find_ends([str(name) for name in frame.columns], "edge_index", None, None, [])
     _check_index(names)
     ends = []
-    for name in ("source", "target"):
+    for name in columns:
         column = frame[name].to_numpy()
         position = column if names is None else names.get_indexer(column)
         if names is not None and (position < 0).any():
@@ -295,9 +292,12 @@ def _from_frame(frame: Any, weight: Any, names: Any) -> tuple[Indices, Indices, 
 
 
 def _check_index(names: Any) -> None:
+    """Ids that edges name must be unique, as in tables."""
     if names is not None and not names.is_unique:
-        repeated = names[names.duplicated()][:1].tolist()[0]
-        raise ValueError(f"the index of X must hold every id once, got {repeated!r} more than once")
+        row = int(names.duplicated().argmax())
+        first, repeated = int((names == names[row]).argmax()), names[row : row + 1].tolist()[0]
+        rows = f"rows {first} and {row}"
+        raise ValueError(f"the index of X must hold every id once, got {repeated!r} more than once, in {rows}")
 
 
 def _num_rows(X: Any) -> int:

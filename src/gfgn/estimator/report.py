@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import gfgn
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.files import replace_text
 from gfgn.data.mapped import is_mapped
 from gfgn.estimator.card import TITLES, caveat, in_unit, level_sentence
@@ -53,7 +53,7 @@ def score_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def write_model_report(classifier: GFGNClassifier, dataset: Dataset, evaluation: Evaluation, folder: Path) -> Path:
+def write_model_report(classifier: GFGNClassifier, dataset: NodeDataset, evaluation: Evaluation, folder: Path) -> Path:
     """Writes `report.html` and `gates.csv` into the folder of the model and returns the path of the page."""
     check_page(folder / "report.html")
     explained = {} if is_mapped(dataset.graph) else _explain(classifier, dataset, folder)
@@ -78,7 +78,7 @@ def write_model_report(classifier: GFGNClassifier, dataset: Dataset, evaluation:
     return replace_text(path, fill_page(title, parts))
 
 
-def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict[str, tuple[str, str]]:
+def _explain(classifier: GFGNClassifier, dataset: NodeDataset, folder: Path) -> dict[str, tuple[str, str]]:
     """What the first network makes of features, and of nodes or edges if its level has gates of these.
 
     It reads the whole graph several times, as many as there are features."""
@@ -97,7 +97,7 @@ def _explain(classifier: GFGNClassifier, dataset: Dataset, folder: Path) -> dict
     }
 
 
-def _introduction(classifier: GFGNClassifier, dataset: Dataset) -> str:
+def _introduction(classifier: GFGNClassifier, dataset: NodeDataset) -> str:
     facts = classifier._facts
     parts = ", ".join(f"{count:,} {name}" for name, count in facts["labelled"].items() if count)
     levels = level_sentence(dataset.metric, classifier.level_scores_, len(classifier.history_))

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.paper.analyses import ANALYSES, FOLDERS, redraw
 from gfgn.paper.bounds import FALSE_ALARM
 from gfgn.paper.consistency import Facts, check_consistency
@@ -111,9 +111,9 @@ def check(
 
 def _load(
     study: Study, results: Results, cells: Iterable[Cell], root: Path | None
-) -> tuple[dict[str, Dataset], dict[str, str]]:
+) -> tuple[dict[str, NodeDataset], dict[str, str]]:
     """The data of cells that have runs, by name; and for datasets that cannot be loaded, why."""
-    recorded, data, missing = {row.dataset for row in results.rows}, dict[str, Dataset](), dict[str, str]()
+    recorded, data, missing = {row.dataset for row in results.rows}, dict[str, NodeDataset](), dict[str, str]()
     views = {
         name: (cell.dataset, view)
         for cell in cells
@@ -132,7 +132,7 @@ def _check_runs(
     checked: Checked,
     results: Results,
     cells: Sequence[Cell],
-    data: Mapping[str, Dataset],
+    data: Mapping[str, NodeDataset],
     facts: Mapping[str, Facts],
     full: bool,
     seed: int,
@@ -160,7 +160,7 @@ def _check_runs(
         checked.summary.append(f"honest results fail the bounds with a probability of at most {FALSE_ALARM:g} in all")
 
 
-def _size(data: Dataset) -> int:
+def _size(data: NodeDataset) -> int:
     """Number of edges and of nonzero features."""
     x = data.x
     return data.graph.num_edges + int(x.values().numel() if x.layout != torch.strided else x.count_nonzero())

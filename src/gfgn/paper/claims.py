@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.paper import rules
 from gfgn.paper.evidence import RUNS, TABLES, Evidence, Missing, find_studies, read_evidence, read_graphs
 from gfgn.paper.inference import Decision
@@ -153,7 +153,7 @@ def measure_graphs(root: Path | None, progress: Callable[[str], None]) -> dict[s
     return rows
 
 
-def measure_graph(data: Dataset) -> dict[str, str]:
+def measure_graph(data: NodeDataset) -> dict[str, str]:
     """Returns sizes, homophily with the classes and with permuted ones, and a hash of the features and classes."""
     import numpy as np
     import torch

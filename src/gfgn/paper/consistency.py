@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.runs.record import Row, is_standin
 from gfgn.runs.results import Results
 from gfgn.runs.store import Store
@@ -32,7 +32,7 @@ class Facts(NamedTuple):
     test: tuple[int, ...]
 
     @classmethod
-    def of(cls, data: Dataset) -> Facts:
+    def of(cls, data: NodeDataset) -> Facts:
         """The facts about a dataset."""
         splits = tuple(data.split_fingerprint(k) for k in range(len(data.splits)))
         val, test = (tuple(int(mask.sum()) for mask in masks) for masks in list(zip(*data.splits, strict=True))[1:])

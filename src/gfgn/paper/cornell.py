@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.catalog import DATASETS
-from gfgn.data.datasets.download import checksums
+from gfgn.data.dataset import NodeDataset
+from gfgn.data.named.catalog import DATASETS
+from gfgn.data.named.download import checksums
 from gfgn.data.streams import Stream
 from gfgn.paper.columns import BASELINE, Columns, Place, read_columns
 from gfgn.paper.outputs import markdown_table, read_csv, write_csv, write_text
@@ -57,7 +57,7 @@ class Measured(NamedTuple):
         return (extreme + 1) / (self.permuted.size + 1)
 
 
-def measure(dataset: Dataset, permutations: int = PERMUTATIONS) -> dict[str, Measured]:
+def measure(dataset: NodeDataset, permutations: int = PERMUTATIONS) -> dict[str, Measured]:
     """Means over the links by the names of `MEASURES`: whether classes are the same, the cosine similarity of features,
     and what of it exceeds the mean similarity of both nodes to all others. All with the same permutations of the nodes,
     which keep features and labels together and the links as they are."""
@@ -87,7 +87,7 @@ def cosine(x: Floats) -> Floats:
     return np.asarray(unit @ unit.T)
 
 
-def node_hashes(dataset: Dataset) -> tuple[str, str]:
+def node_hashes(dataset: NodeDataset) -> tuple[str, str]:
     """SHA-256 of the features and of the labels, as arrays: what a node file holds, whatever its format."""
     x, y = dataset.x.to_dense().float().cpu().numpy(), dataset.y.long().cpu().numpy()
     first, second = (hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest() for array in (x, y))
@@ -102,7 +102,7 @@ def file_hash(name: str, root: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else checksums()[file]
 
 
-def same_links(one: Dataset, other: Dataset) -> bool:
+def same_links(one: NodeDataset, other: NodeDataset) -> bool:
     """Whether two graphs have equal degrees and equal spectra, as two numberings of one graph have."""
     matrices = [dense_adjacency(dataset.graph) for dataset in (one, other)]
     degrees = [np.sort(matrix.sum(axis=1)) for matrix in matrices]
@@ -115,7 +115,7 @@ def same_links(one: Dataset, other: Dataset) -> bool:
 def examine(root: Path | None, permutations: int = PERMUTATIONS) -> tuple[list[list[object]], list[list[object]]]:
     """The rows of `graphs.csv`, one per graph, and of `permutations.csv`, one per bar of a histogram."""
     from gfgn.data import load
-    from gfgn.data.datasets.registry import data_folder
+    from gfgn.data.named.registry import data_folder
 
     graphs, bars = [], []
     data = {name: load(name, root, normalize=False) for name in GRAPHS}

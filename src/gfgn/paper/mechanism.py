@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gfgn import ops
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.paper.outputs import read_csv, write_csv
 from gfgn.paper.scores import HYPER, IDLE, first_layer_scores, read_chosen
@@ -123,7 +123,7 @@ def label_part(z: Tensor, y: Tensor) -> Tensor:
     return classes @ means
 
 
-def correlate(dataset: Dataset, run: Run) -> Correlation:
+def correlate(dataset: NodeDataset, run: Run) -> Correlation:
     """Compares the first-layer gates of a trained GFGN, averaged over nodes or edges, with the smoothness."""
     assert run.state is not None
     gates = first_layer_scores(dataset, run).double().mean(0).numpy()
@@ -153,7 +153,7 @@ def correlate(dataset: Dataset, run: Run) -> Correlation:
 
 def train_and_correlate(
     model: str,
-    dataset: Dataset,
+    dataset: NodeDataset,
     configuration: Configuration | None = None,
     *,
     splits: int = SPLITS,

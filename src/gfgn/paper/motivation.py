@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.paper.outputs import markdown_table, write_csv, write_text
 from gfgn.paper.spectral import dense_adjacency
@@ -199,7 +199,7 @@ def _measures(users: list[User], strangers: list[User], embedding: Embedding) ->
 
 
 def _page(
-    blogs: Dataset, variance: Floats, users: int, user: User, embedding: Embedding, measures: dict[str, float]
+    blogs: NodeDataset, variance: Floats, users: int, user: User, embedding: Embedding, measures: dict[str, float]
 ) -> str:
     from gfgn.data.diagnosis import smoothness
 

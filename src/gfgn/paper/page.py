@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 
-from gfgn.data.datasets.catalog import DATASETS
+from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.registry import find_model
 from gfgn.paper.markdown import Lines
 from gfgn.paper.markdown import number as _number

@@ -102,7 +102,7 @@ def size_of(module: nn.Module) -> int:
 
 def count_all() -> list[Count]:
     """Counts the networks of the paper: every dataset at every level."""
-    from gfgn.data.datasets.catalog import DATASETS as REGISTRY
+    from gfgn.data.named.catalog import DATASETS as REGISTRY
 
     counts = []
     for dataset in DATASETS:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.paper.bounds import (
     MEASURES,
     Difference,
@@ -206,7 +206,7 @@ def draw_further(compared: Compared, sizes: Mapping[str, int], seed: int) -> lis
 
 
 def train_again(
-    picks: Sequence[Pick], data: Mapping[str, Dataset], sizes: Mapping[str, int], device: str, log: Log
+    picks: Sequence[Pick], data: Mapping[str, NodeDataset], sizes: Mapping[str, int], device: str, log: Log
 ) -> list[tuple[Pick, Run]]:
     """Trains the picked runs, cell by cell, and logs each with the time that is left."""
     groups: dict[tuple[Cell, str], list[Pick]] = {}  # by cell and draw of random edges

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn import GFGN
 from gfgn.nn.registry import find_model
 from gfgn.paper.outputs import markdown_table, read_csv, write_csv, write_text
@@ -90,7 +90,7 @@ class Scores:
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def first_layer_scores(dataset: Dataset, run: Run) -> Tensor:
+def first_layer_scores(dataset: NodeDataset, run: Run) -> Tensor:
     """Returns the first-layer scores of a GFGN, given the dataset that it was trained on and the run with its state:
     `[1, D]`, `[N, D]` or `[E, D]`, edges in the order of `dataset.graph.edge_index`."""
     entry = find_model(run.model)
@@ -115,7 +115,7 @@ def first_layer_scores(dataset: Dataset, run: Run) -> Tensor:
     return kept
 
 
-def summarize(dataset: Dataset, run: Run) -> Scores:
+def summarize(dataset: NodeDataset, run: Run) -> Scores:
     """Returns the scores of a trained GFGN by dimension; arguments as for `first_layer_scores`."""
     values = first_layer_scores(dataset, run).double().cpu().numpy()
     assert run.state is not None
@@ -133,7 +133,7 @@ def summarize(dataset: Dataset, run: Run) -> Scores:
 
 def train_scores(
     model: str,
-    dataset: Dataset,
+    dataset: NodeDataset,
     configuration: Configuration | None = None,
     *,
     splits: int = SPLITS,

@@ -9,8 +9,8 @@ from itertools import pairwise
 from rich.console import Console
 from rich.table import Table
 
-from gfgn.data.datasets.catalog import Entry
 from gfgn.data.diagnosis import Description
+from gfgn.data.named.catalog import Entry
 from gfgn.literal import literal
 from gfgn.runs import Comparison
 from gfgn.runs.advice import Advice

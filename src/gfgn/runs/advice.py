@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.diagnosis import Description, describe
 from gfgn.runs.comparison import Comparison, compare
 from gfgn.runs.store import Store
@@ -41,7 +41,7 @@ class Advice:
         return {**own, "statistics": statistics, "comparison": self.comparison.to_json()}
 
 
-def suited_models(dataset: Dataset, graph_models: Sequence[str] = GRAPH_MODELS) -> tuple[str, ...]:
+def suited_models(dataset: NodeDataset, graph_models: Sequence[str] = GRAPH_MODELS) -> tuple[str, ...]:
     """Those of the models without a graph, and of the given ones with it, that are for this kind of data."""
     suited = []
     for model in (*CLASSICAL, "mlp", *graph_models):
@@ -54,7 +54,7 @@ def suited_models(dataset: Dataset, graph_models: Sequence[str] = GRAPH_MODELS) 
 
 
 def advise(
-    dataset: Dataset,
+    dataset: NodeDataset,
     splits: int | None = None,
     graph_models: Sequence[str] = GRAPH_MODELS,
     *,
@@ -75,6 +75,6 @@ def advise(
     return make_advice(dataset, compare(dataset, suited_models(dataset, graph_models), count, **options))
 
 
-def make_advice(dataset: Dataset, comparison: Comparison) -> Advice:
+def make_advice(dataset: NodeDataset, comparison: Comparison) -> Advice:
     """The advice from a finished comparison of `suited_models`."""
     return Advice(comparison, judge(comparison), describe(dataset))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.runs.comparison import ComparisonPlan, make_plan
 from gfgn.runs.grid import make_replicas
 from gfgn.runs.race import FACTOR
@@ -42,7 +42,7 @@ class Budget:
 
 
 def plan_in_time(
-    store: Store, dataset: Dataset, minutes: float, device: str = "cpu", **settings: Any
+    store: Store, dataset: NodeDataset, minutes: float, device: str = "cpu", **settings: Any
 ) -> tuple[ComparisonPlan, Budget]:
     """The plan of a comparison that tunes every model on as many trials as fit into `minutes`: 1, 2, 4, …, 256.
 
@@ -92,7 +92,7 @@ class _Cost:
     variants: int = 1  # that a single trial chooses from
 
     @classmethod
-    def measure(cls, dataset: Dataset, plan: ComparisonPlan, model: str, device: str) -> _Cost:
+    def measure(cls, dataset: NodeDataset, plan: ComparisonPlan, model: str, device: str) -> _Cost:
         """Measures a few epochs on all splits, after a warm-up that compiles and allocates."""
         if model in CLASSICAL:
             start = time.perf_counter()
@@ -118,7 +118,7 @@ class _Cost:
 
 
 def _seconds(
-    dataset: Dataset, model: str, replicas: Sequence[Replica], epochs: int, config: TrainConfig, device: str
+    dataset: NodeDataset, model: str, replicas: Sequence[Replica], epochs: int, config: TrainConfig, device: str
 ) -> float:
     """Wall-clock time of some epochs, trained as a search trains them."""
     config = replace(config, max_epochs=epochs, patience=epochs)

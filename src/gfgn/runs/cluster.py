@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.own import is_import_name
 from gfgn.nn.registry import HIDDEN
 from gfgn.runs.record import Row
@@ -72,7 +72,7 @@ class Cluster:
             self.close()
             raise ValueError("device must be cpu for a cluster without GPUs, got 'cuda'")
         self.device = "cuda" if gpus and device != "cpu" else "cpu"
-        self._data: tuple[Dataset, Any] | None = None  # the dataset that workers fetch, and a reference to it
+        self._data: tuple[NodeDataset, Any] | None = None  # the dataset that workers fetch, and a reference to it
         machines = count(len(self._nodes()), "machine")
         _logger.info(f"Ray: {machines}, {count(cpus, 'CPU')}, {count(gpus, 'GPU')}; runs train on {self.device}")
 
@@ -88,7 +88,7 @@ class Cluster:
             self.ray.shutdown()
 
     def __call__(
-        self, job: Job, dataset: Dataset, device: torch.device | str, on_run: OnRun, on_status: OnStatus
+        self, job: Job, dataset: NodeDataset, device: torch.device | str, on_run: OnRun, on_status: OnStatus
     ) -> None:
         """Trains a job. `device`, that of this process, is not used."""
         if self._data is None or self._data[0] is not dataset:
@@ -104,7 +104,7 @@ class Cluster:
         # A reference in a list is not resolved by Ray: a worker fetches the data once for all its tasks.
         return remote(_train).remote(job, [self._data[1]], self.device, code_version(), str(Path.cwd()))
 
-    def divide(self, job: Job, dataset: Dataset) -> tuple[list[Job], int]:
+    def divide(self, job: Job, dataset: NodeDataset) -> tuple[list[Job], int]:
         """The jobs of single tasks, and the memory that each needs. The GPU's is measured by the worker itself."""
         cached = max(1, CACHE_BYTES // (4 * HIDDEN * (dataset.num_nodes + 1)))  # as many as a CPU trains at a time
         stored = dataset.x.values() if dataset.x.layout == torch.sparse_csr else dataset.x
@@ -158,7 +158,7 @@ class _Task:
 class _Call:
     """One call of a cluster: its tasks and the runs that they have finished."""
 
-    def __init__(self, cluster: Cluster, job: Job, dataset: Dataset, on_run: OnRun, on_status: OnStatus) -> None:
+    def __init__(self, cluster: Cluster, job: Job, dataset: NodeDataset, on_run: OnRun, on_status: OnStatus) -> None:
         self.cluster, self.job, self.on_run, self.on_status = cluster, job, on_run, on_status
         jobs, self.memory = cluster.divide(job, dataset)
         self.finished: set[str] = set()
@@ -262,7 +262,7 @@ def _train(job: Job, data: list[Any], device: str, code: str, folder: str) -> It
         yield event
 
 
-def _run(job: Job, dataset: Dataset, device: str, events: queue.SimpleQueue[Any]) -> None:
+def _run(job: Job, dataset: NodeDataset, device: str, events: queue.SimpleQueue[Any]) -> None:
     """Trains a job and puts its events into a queue; `None` or an exception is the last."""
     last = -math.inf
 
@@ -281,9 +281,9 @@ def _run(job: Job, dataset: Dataset, device: str, events: queue.SimpleQueue[Any]
 
 
 @lru_cache(maxsize=1)
-def _fetch(reference: Any, device: str) -> Dataset:
+def _fetch(reference: Any, device: str) -> NodeDataset:
     """The dataset on a worker's device: once for all its tasks, so that what models cache about its graph is kept."""
-    dataset: Dataset = _import_ray().get(reference).to(device)
+    dataset: NodeDataset = _import_ray().get(reference).to(device)
     return dataset
 
 

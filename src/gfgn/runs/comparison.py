@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.entry import SHARED as SHARED_OPTIONS
 from gfgn.nn.registry import HIDDEN, MODELS, known_model
 from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
@@ -188,7 +188,7 @@ class Comparison:
 
 
 def make_plan(
-    dataset: Dataset,
+    dataset: NodeDataset,
     models: Sequence[str] = DEFAULT_MODELS,
     splits: int = 4,
     seeds: int = 1,
@@ -260,7 +260,7 @@ def own_configurations(
 
 
 def compare(
-    dataset: Dataset,
+    dataset: NodeDataset,
     models: Sequence[str] = DEFAULT_MODELS,
     splits: int = 4,
     seeds: int = 1,
@@ -298,7 +298,7 @@ def compare(
 
 def run_comparison(
     store: Store,
-    dataset: Dataset,
+    dataset: NodeDataset,
     plan: ComparisonPlan,
     device: str = "cpu",
     callback: ProgressCallback | None = None,
@@ -430,7 +430,7 @@ def _distinct(configurations: Iterable[Configuration]) -> list[Configuration]:
     return list({tuple(sorted(each.items())): each for each in configurations}.values())
 
 
-def _check_options(dataset: Dataset, models: tuple[str, ...], options: Mapping[str, Configuration]) -> None:
+def _check_options(dataset: NodeDataset, models: tuple[str, ...], options: Mapping[str, Configuration]) -> None:
     """Raises an error for options of models that are not compared, unknown options, and values of the wrong type."""
     for model, own in options.items():
         if model not in models or model in CLASSICAL:
@@ -443,7 +443,7 @@ def _check_options(dataset: Dataset, models: tuple[str, ...], options: Mapping[s
         entry.check(model, dataset.num_features, dataset.num_classes, settings)
 
 
-def _check(dataset: Dataset, models: tuple[str, ...], splits: int, seeds: int, config: TrainConfig) -> None:
+def _check(dataset: NodeDataset, models: tuple[str, ...], splits: int, seeds: int, config: TrainConfig) -> None:
     if not models:
         raise ValueError(f"models must name at least one of {', '.join((*MODELS, *CLASSICAL))}, got none")
     if len(set(models)) < len(models):

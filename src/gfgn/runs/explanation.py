@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.diagnosis import smoothness
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.runs.comparison import EXPLANATION, Comparison
@@ -77,7 +77,7 @@ class Again(Explained):
     run: Run
 
     @classmethod
-    def of(cls, row: Row, dataset: Dataset, device: torch.device | str) -> Again:
+    def of(cls, row: Row, dataset: NodeDataset, device: torch.device | str) -> Again:
         """Trains the run of a row again."""
         (run,) = train_replicas(row.model, dataset, [row.replica], **asdict(row.config), device=device, keep_state=True)
         if not math.isclose(run.test, row.test, abs_tol=1e-3):
@@ -98,7 +98,7 @@ class Again(Explained):
 
 
 def explain(
-    store: Store, dataset: Dataset, comparison: Comparison, device: torch.device | str = "cpu"
+    store: Store, dataset: NodeDataset, comparison: Comparison, device: torch.device | str = "cpu"
 ) -> dict[str, Any] | None:
     """What the report shows beyond scores, from the store or computed now and kept there.
 
@@ -148,7 +148,7 @@ def choose_run(comparison: Comparison, levels: Sequence[str] | None = None) -> R
 
 
 def _explanation(
-    best: Row, gated: Row | None, local: Row | None, dataset: Dataset, device: torch.device | str
+    best: Row, gated: Row | None, local: Row | None, dataset: NodeDataset, device: torch.device | str
 ) -> dict[str, Any]:
     start = time.perf_counter()
     rows = {row.key: row for row in (best, gated, local) if row is not None}
@@ -190,7 +190,7 @@ def thinned(history: Mapping[str, list[float]], best: int) -> dict[str, list[Any
     return {"epoch": shown} | curves
 
 
-def _classes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
+def _classes(explained: Explained, dataset: NodeDataset) -> dict[str, Any]:
     """The report by class on the test nodes."""
     part = explained.task.test
     nodes = part.masks[0]
@@ -203,7 +203,7 @@ def _classes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
 
 
 def explain_features(
-    explained: Explained, dataset: Dataset, known: Mapping[str, Tensor] | None = None
+    explained: Explained, dataset: NodeDataset, known: Mapping[str, Tensor] | None = None
 ) -> dict[str, Any]:
     """Gates, smoothness and permutation importance of every feature, as lists in the order of the features.
 
@@ -246,7 +246,7 @@ def explain_features(
     }
 
 
-def _levels(model: str, dataset: Dataset) -> Sequence[str]:
+def _levels(model: str, dataset: NodeDataset) -> Sequence[str]:
     """The levels whose gates are read: none without a GFGN, the graph level only where others cost too much."""
     if not is_gfgn(model):
         return ()
@@ -255,7 +255,7 @@ def _levels(model: str, dataset: Dataset) -> Sequence[str]:
     return LEVELS if features <= MAX_DIMENSIONS and work <= GATE_WORK else LEVELS[:1]
 
 
-def _groups(dataset: Dataset) -> tuple[list[list[int]], list[str] | None]:
+def _groups(dataset: NodeDataset) -> tuple[list[list[int]], list[str] | None]:
     """The features that are permuted together, and the name of the column that each feature is from, if known."""
     encoder = dataset.encoder
     if encoder is None:
@@ -308,7 +308,7 @@ def _variance(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def find_extremes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
+def find_extremes(explained: Explained, dataset: NodeDataset) -> dict[str, Any]:
     """The nodes (neighbor level) or edges (pair level) with the highest and the lowest first-layer gate, averaged over
     hidden units. Nodes without neighbors do not count."""
     pairs = explained.level == "pair"
@@ -334,7 +334,7 @@ def find_extremes(explained: Explained, dataset: Dataset) -> dict[str, Any]:
     return {"model": explained.model, "kind": "edges" if pairs else "nodes", "total": order.numel()} | ends
 
 
-def _node(dataset: Dataset, node: int) -> dict[str, Any]:
+def _node(dataset: NodeDataset, node: int) -> dict[str, Any]:
     """Id, class and number of neighbors of a node; the class is `None` if unknown or one of several."""
     label = -1 if dataset.multilabel else int(dataset.y[node])
     return {
@@ -344,7 +344,7 @@ def _node(dataset: Dataset, node: int) -> dict[str, Any]:
     }
 
 
-def _class_names(dataset: Dataset) -> list[str]:
+def _class_names(dataset: NodeDataset) -> list[str]:
     return dataset.class_names or [str(k) for k in range(dataset.num_classes)]
 
 

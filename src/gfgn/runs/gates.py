@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gfgn import ops
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.nn import GFGNConv
 from gfgn.ops.seeded import seeded
@@ -84,7 +84,7 @@ class GateVector(nn.Module):
 
 
 def gates_by_dimension(
-    dataset: Dataset,
+    dataset: NodeDataset,
     level: str,
     seed: int = 0,
     *,

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.runs.grid import Configuration, list_replicas
 from gfgn.runs.record import DatasetRecord, Row, import_own
 from gfgn.runs.search import default_rungs, search_key, successive_halving
@@ -162,7 +162,7 @@ def read_from_store(plan: Plan, store: Store, record: DatasetRecord) -> Result:
 
 def run_plans(
     store: Store,
-    dataset: Dataset,
+    dataset: NodeDataset,
     plans: Sequence[Plan],
     device: torch.device | str = "cpu",
     *,

@@ -18,8 +18,8 @@ import torch
 import torch_geometric
 
 import gfgn
-from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.catalog import DATASETS
+from gfgn.data.dataset import NodeDataset
+from gfgn.data.named.catalog import DATASETS
 from gfgn.data.splits import Split
 from gfgn.nn.own import is_import_name
 from gfgn.nn.registry import find_model, known_model
@@ -57,7 +57,7 @@ class DatasetRecord:
     guesses: tuple[float, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
-    def of(cls, dataset: Dataset) -> DatasetRecord:
+    def of(cls, dataset: NodeDataset) -> DatasetRecord:
         """The record of a dataset."""
         same = ("name", "fingerprint", "metric", "description", "num_nodes", "num_features", "num_classes")
         return cls(
@@ -240,7 +240,7 @@ def measure_test_share(splits: Sequence[Split]) -> float | None:
     return tested / max(1, int(used.sum()) - tested)
 
 
-def guess_scores(dataset: Dataset) -> tuple[float, ...]:
+def guess_scores(dataset: NodeDataset) -> tuple[float, ...]:
     """By split, the expected score of guesses on its test nodes; empty where one has no nodes to score."""
     tested = [dataset.y[split.test].cpu() for split in dataset.splits]
     scores = [guess_score(dataset.metric, y, dataset.num_classes) if len(y) else math.nan for y in tested]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.streams import Stream
 from gfgn.runs.grid import Configuration, make_replicas
 from gfgn.runs.race import FACTOR, Race
@@ -96,7 +96,7 @@ def sample(space: Space, count: int, seed: int = 0) -> list[Configuration]:
 
 def random_search(
     store: Store,
-    dataset: Dataset,
+    dataset: NodeDataset,
     model: str,
     space: Space,
     count: int,
@@ -118,7 +118,7 @@ def random_search(
 
 def successive_halving(
     store: Store,
-    dataset: Dataset,
+    dataset: NodeDataset,
     model: str,
     configurations: Sequence[Configuration],
     splits: Iterable[int],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.registry import find_model
 from gfgn.runs.grid import Configuration
 from gfgn.runs.plan import Plan
@@ -124,7 +124,7 @@ class Study:
     view: View = field(default_factory=View)  # of all datasets, unless a variant has another
     draws: int = 1  # of the random edges of a noisy view
 
-    def load(self, dataset: str, view: View, root: Path | None = None) -> Dataset:
+    def load(self, dataset: str, view: View, root: Path | None = None) -> NodeDataset:
         """A view of one of the datasets; `root` is the folder of those of the registry."""
         return load_view(dataset, view, root, self.graphs.get(dataset))
 

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gfgn.data.datasets.catalog import DATASETS
 from gfgn.data.files import read_yaml
 from gfgn.data.messages import shown
+from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.entry import SHARED
 from gfgn.nn.own import entry_points, is_import_name
 from gfgn.nn.registry import MODELS, find_model

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.runs.grid import make_replicas
 from gfgn.runs.plan import Plan, group_plans, run_plans
 from gfgn.runs.record import Row, count_codes
@@ -179,7 +179,7 @@ class _Progress(ProgressCallback):
 
 def _datasets(
     study: Study, cells: Sequence[Cell], named: Sequence[str], store: Store, root: Path | None, progress: _Progress
-) -> Iterator[tuple[Dataset, list[Plan]]]:
+) -> Iterator[tuple[NodeDataset, list[Plan]]]:
     """Every view of a dataset with its plans. One that cannot be loaded is left out, unless it was named.
 
     First the views that configurations are chosen on, then further draws of random edges, with what was chosen.
@@ -212,7 +212,13 @@ def _chosen(study: Study, cells: Sequence[Cell], store: Store) -> list[Plan]:
 
 
 def _train(
-    store: Store, data: Dataset, plans: Sequence[Plan], progress: _Progress, times: Path, device: str, **options: Any
+    store: Store,
+    data: NodeDataset,
+    plans: Sequence[Plan],
+    progress: _Progress,
+    times: Path,
+    device: str,
+    **options: Any,
 ) -> None:
     """Trains plans of one model together. A model that needs a missing package or too much memory is left out."""
     start, before, model = time.perf_counter(), progress.outcome.made, plans[0].model
@@ -227,7 +233,7 @@ def _train(
             add_time(times, Time(data.name, model, made, seconds, progress.device, date))
 
 
-def _check_graph(store: Store, data: Dataset, out: Path) -> None:
+def _check_graph(store: Store, data: NodeDataset, out: Path) -> None:
     """Refuses to add to runs of another graph, or of other splits, with the same name."""
     for row in store.rows(dataset=data.name, seed=0):
         split, recorded = row.replica.split, (row.dataset_fingerprint, row.split_fingerprint)

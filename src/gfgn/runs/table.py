@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from gfgn.data.files import atomic_write
-from gfgn.data.limits import most_memory
 from gfgn.runs.record import HYPER, NESTED, VERSIONS, Row, identify_row
 from gfgn.train.code import UNKNOWN
 
@@ -62,10 +61,7 @@ def read_runs(path: Path) -> list[Row]:
     """The runs of a file that `write_runs` wrote, in order."""
     try:
         with gzip.open(path, "rb") as file:
-            limit = most_memory(path.stat().st_size)
-            text = file.read(limit + 1)
-        if len(text) > limit:
-            raise ValueError(f"it unpacks to more than {limit:,} bytes")
+            text = file.read()
         with io.StringIO(text.decode("utf-8"), newline="") as content:
             comment, lines = content.readline(), list(csv.reader(content))
         header = json.loads(comment.removeprefix("# "))

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.runs.race import Race
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, Row, import_own
 from gfgn.runs.store import Store
@@ -42,7 +42,7 @@ class Job:
     rungs: tuple[int, ...] = ()
     search: str = ""
 
-    def run(self, dataset: Dataset, device: torch.device | str, on_run: OnRun, on_status: OnStatus) -> None:
+    def run(self, dataset: NodeDataset, device: torch.device | str, on_run: OnRun, on_status: OnStatus) -> None:
         """Trains the runs in this process."""
         race = Race(self.replicas)
 
@@ -60,7 +60,7 @@ class Job:
 
 
 # Trains a job and reports its runs; `Job.run` does so in this process, on the given device.
-Engine = Callable[[Job, Dataset, torch.device | str, OnRun, OnStatus], None]
+Engine = Callable[[Job, NodeDataset, torch.device | str, OnRun, OnStatus], None]
 
 
 class ProgressCallback:
@@ -119,7 +119,7 @@ class CallbackList(ProgressCallback):
 
 def train_missing(
     store: Store,
-    dataset: Dataset,
+    dataset: NodeDataset,
     model: str,
     replicas: Sequence[Replica],
     config: TrainConfig = DEFAULT_CONFIG,

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.catalog import DATASETS
-from gfgn.data.datasets.registry import load
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.diagnosis import connected_components
 from gfgn.data.generators.noise import add_random_edges
-from gfgn.data.io.read import read
+from gfgn.data.named.catalog import DATASETS
+from gfgn.data.named.registry import load
+from gfgn.data.reading import read
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 from gfgn.runs.record import measure_test_share
@@ -69,7 +69,7 @@ class GraphFile:
     path: Path
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def read(self, name: str) -> Dataset:
+    def read(self, name: str) -> NodeDataset:
         """The graph, under its name in the study."""
         return replace(read(self.path, **self.options), name=name)
 
@@ -109,7 +109,7 @@ def _measured_test_share(graph: GraphFile) -> float:
     return TEST_SHARE if share is None else share
 
 
-def load_view(name: str, view: View, root: Path | None = None, file: GraphFile | None = None) -> Dataset:
+def load_view(name: str, view: View, root: Path | None = None, file: GraphFile | None = None) -> NodeDataset:
     """Loads a view of a dataset of the registry, or of the graph in a `file` of the user's own.
 
     `root` is the folder of all datasets, see `gfgn.data.load`.
@@ -128,7 +128,7 @@ def load_view(name: str, view: View, root: Path | None = None, file: GraphFile |
     return replace(data, name=data_name(name, view), graph=graph, splits=_splits(data, view))
 
 
-def _splits(data: Dataset, view: View) -> list[Split]:
+def _splits(data: NodeDataset, view: View) -> list[Split]:
     """The splits of the dataset, or the same number of random ones, restricted to the nodes of the view."""
     kept = torch.ones(data.num_nodes, dtype=torch.bool)
     if view.nodes == "largest part":

@@ -12,8 +12,8 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import SamplerOutput
 
+from gfgn.data.on_disk import OnDiskGraph
 from gfgn.data.splits import is_mask
-from gfgn.data.store import GraphStore
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.neighbors import NeighborSampler
 
@@ -49,7 +49,7 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
     of workers.
 
     Args:
-        data: A PyG `Data`, whose `edge_weight`, if there is one, is `A`; or a `GraphStore`, from whose files batches
+        data: A PyG `Data`, whose `edge_weight`, if there is one, is `A`; or a `OnDiskGraph`, from whose files batches
             are read.
         num_neighbors: Neighbors per node, one number per layer, from the last layer down; −1 takes all.
         input_nodes: Distinct indices or a mask of the nodes that batches are made of; all nodes by default.
@@ -64,7 +64,7 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
 
     def __init__(
         self,
-        data: Data | GraphStore,
+        data: Data | OnDiskGraph,
         num_neighbors: Sequence[int] = (),
         input_nodes: Tensor | None = None,
         *,
@@ -75,17 +75,17 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc] # PyG has no types
         sampler: NeighborSampler | None = None,
         **options: Any,
     ) -> None:
-        self.store = data if isinstance(data, GraphStore) else None
+        self.store = data if isinstance(data, OnDiskGraph) else None
         if sampler is None:
             drawn: dict[str, Any] = {"replace": replace, "disjoint": disjoint}
             if weight_attr is not None:
                 drawn["probability"] = getattr(data, weight_attr)
-            if isinstance(data, GraphStore):
+            if isinstance(data, OnDiskGraph):
                 sampler = NeighborSampler.from_store(data, num_neighbors, seed, **drawn)
             else:
                 drawn["edge_weight"] = data.get("edge_weight")
                 sampler = NeighborSampler.from_edge_index(data.edge_index, data.num_nodes, num_neighbors, seed, **drawn)
-        if isinstance(data, GraphStore):
+        if isinstance(data, OnDiskGraph):
             data = Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=data.num_nodes)
         if isinstance(input_nodes, Tensor) and is_mask(input_nodes, sampler.num_nodes):
             input_nodes = input_nodes.bool()

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerInput, SamplerOutput
 from torch_geometric.sampler.base import NegativeSampling
 
-from gfgn.data.store import GraphStore
+from gfgn.data.on_disk import OnDiskGraph
 from gfgn.graph import Graph
 from gfgn.ops.cpu.compiler import as_pointers, inlined
 from gfgn.ops.cpu.machine import kernel
@@ -331,7 +331,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc] # PyG has no types
         return cls(rows.ptr, rows.idx, fanouts, seed, edge_weight=graph.weight, **options)
 
     @classmethod
-    def from_store(cls, store: GraphStore, fanouts: Sequence[int], seed: int = 0, **options: Any) -> NeighborSampler:
+    def from_store(cls, store: OnDiskGraph, fanouts: Sequence[int], seed: int = 0, **options: Any) -> NeighborSampler:
         """A sampler of a graph in files, of which it reads what it samples."""
         return cls(store.ptr, store.idx, fanouts, seed, edge_weight=store.weight, **options)
 

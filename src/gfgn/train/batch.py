@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.streams import Stream
 from gfgn.graph import Graph
 from gfgn.ops.adam import BETAS, adam_, copy_where_
@@ -68,7 +68,7 @@ class Batch:
         self,
         program: Program,
         task: Task,
-        data: Dataset,
+        data: NodeDataset,
         replicas: Sequence[Replica],
         splits: Sequence[int],
         config: TrainConfig,

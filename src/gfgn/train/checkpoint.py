@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 import gfgn
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.files import atomic_write, replace_text
 from gfgn.data.messages import reason
 from gfgn.train.batch import Batch
@@ -50,7 +50,7 @@ class Checkpoint:
         self,
         folder: Path,
         model: str,
-        data: Dataset,
+        data: NodeDataset,
         replicas: Sequence[Replica],
         config: TrainConfig,
         every: int,

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.splits import Split
 from gfgn.nn.registry import Model, find_model
 from gfgn.ops import propagate
@@ -47,7 +47,7 @@ def find_network(name: str) -> Model:
     return find_model(name, also=tuple(CLASSICAL))
 
 
-def check_classical(name: str, data: Dataset) -> None:
+def check_classical(name: str, data: NodeDataset) -> None:
     """Raises an error if the model is not for this kind of data."""
     entry = CLASSICAL[name]
     if data.multilabel and not entry.multilabel:
@@ -59,7 +59,7 @@ def check_classical(name: str, data: Dataset) -> None:
 
 def train_classical(
     name: str,
-    data: Dataset,
+    data: NodeDataset,
     replicas: Sequence[Replica],
     config: TrainConfig,
     *,
@@ -87,7 +87,7 @@ def train_classical(
     return [reports.runs[index] for index in range(len(replicas))]
 
 
-def fit_classical(name: str, data: Dataset, split: Split, balanced: bool = False) -> Candidate:
+def fit_classical(name: str, data: NodeDataset, split: Split, balanced: bool = False) -> Candidate:
     """`[N, C]` probabilities of all nodes by the model chosen on the validation nodes, and its number of parameters.
 
     Args:
@@ -98,7 +98,7 @@ def fit_classical(name: str, data: Dataset, split: Split, balanced: bool = False
         return max(candidates, key=lambda candidate: score(data, candidate[0], split.val))  # the first of equal ones
 
 
-def score(data: Dataset, probabilities: Tensor, mask: Tensor) -> float:
+def score(data: NodeDataset, probabilities: Tensor, mask: Tensor) -> float:
     """The score of `[N, C]` probabilities on the nodes of a mask."""
     kept = probabilities.clamp(SMALLEST, 1 - SMALLEST)
     logits = kept.logit() if data.multilabel else kept.log()
@@ -108,11 +108,11 @@ def score(data: Dataset, probabilities: Tensor, mask: Tensor) -> float:
 # --- the models -------------------------------------------------------------------------------------------------------
 
 
-def majority(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
+def majority(data: NodeDataset, split: Split, balanced: bool) -> Iterator[Candidate]:
     yield _frequencies(data, split.train).expand(data.num_nodes, -1), data.num_classes
 
 
-def logistic_regression(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
+def logistic_regression(data: NodeDataset, split: Split, balanced: bool) -> Iterator[Candidate]:
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import StandardScaler
@@ -127,7 +127,7 @@ def logistic_regression(data: Dataset, split: Split, balanced: bool) -> Iterator
         yield _predict(OneVsRestClassifier(model) if data.multilabel else model, x, data, train), _linear_size(data)
 
 
-def gradient_boosting(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
+def gradient_boosting(data: NodeDataset, split: Split, balanced: bool) -> Iterator[Candidate]:
     """Adds rounds as long as the validation score improves; no candidate comes after two without improvement."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -148,7 +148,7 @@ def gradient_boosting(data: Dataset, split: Split, balanced: bool) -> Iterator[C
             break
 
 
-def label_propagation(data: Dataset, split: Split, balanced: bool) -> Iterator[Candidate]:
+def label_propagation(data: NodeDataset, split: Split, balanced: bool) -> Iterator[Candidate]:
     """`Y ← α Â Y + (1 − α) Y₀`, where `Y₀` has the classes of the training nodes."""
     known = torch.zeros(data.num_nodes, data.num_classes, dtype=data.graph.dtype)
     known[split.train, data.y[split.train]] = 1
@@ -164,14 +164,14 @@ def label_propagation(data: Dataset, split: Split, balanced: bool) -> Iterator[C
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _frequencies(data: Dataset, train: Tensor) -> Tensor:
+def _frequencies(data: NodeDataset, train: Tensor) -> Tensor:
     """`[C]`: the fraction of the training nodes of each class, or with each label."""
     y = data.y[train]
     counts = y.sum(0) if data.multilabel else torch.bincount(y, minlength=data.num_classes)
     return counts.double() / y.size(0)
 
 
-def _features(data: Dataset) -> Any:
+def _features(data: NodeDataset) -> Any:
     """The features as a NumPy array, or as a SciPy matrix if most are zero."""
     x = with_sparse_features(data).x
     if x.layout == torch.strided:
@@ -180,7 +180,7 @@ def _features(data: Dataset) -> Any:
     return scipy.sparse.csr_array(tuple(part.numpy() for part in parts), shape=(x.size(0), x.size(1)))
 
 
-def _predict(model: Any, x: Any, data: Dataset, train: NDArray[np.bool_]) -> Tensor:
+def _predict(model: Any, x: Any, data: NodeDataset, train: NDArray[np.bool_]) -> Tensor:
     """Fits a model of scikit-learn; `[N, C]` probabilities, 0 for classes without training nodes."""
     y = data.y.numpy()
     if not data.multilabel and np.unique(y[train]).size < 2:
@@ -196,11 +196,11 @@ def _predict(model: Any, x: Any, data: Dataset, train: NDArray[np.bool_]) -> Ten
     return torch.from_numpy(probabilities)
 
 
-def _linear_size(data: Dataset) -> int:
+def _linear_size(data: NodeDataset) -> int:
     return (data.num_features + 1) * data.num_classes
 
 
-def _one_thread_if_small(data: Dataset, values: int = 2**22) -> Any:
+def _one_thread_if_small(data: NodeDataset, values: int = 2**22) -> Any:
     """One thread for small data: threads that wait for each other make it many times slower on a busy machine."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 

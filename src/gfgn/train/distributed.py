@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.files import atomic_write
 from gfgn.data.messages import reason
 from gfgn.nn.registry import find_model
@@ -94,7 +94,7 @@ def processes(device: str = "auto") -> Iterator[Processes]:
 
 def train_distributed(
     model: str,
-    data: Dataset,
+    data: NodeDataset,
     replica: Replica,
     config: TrainConfig | None = None,
     own: Processes | None = None,
@@ -201,7 +201,7 @@ class _Training:
     """The state of a run."""
 
     def __init__(
-        self, model: str, data: Dataset, replica: Replica, config: TrainConfig, own: Processes, blocks_per_step: int
+        self, model: str, data: NodeDataset, replica: Replica, config: TrainConfig, own: Processes, blocks_per_step: int
     ) -> None:
         self.model, self.data, self.replica, self.config, self.own = model, data, replica, config, own
         self.net, batches = prepare(model, data, replica)
@@ -312,7 +312,7 @@ def _read(path: Path | None) -> bytes | None:
     return path.read_bytes() if path is not None and path.is_file() else None
 
 
-def _identity(model: str, data: Dataset, replica: Replica, config: TrainConfig, blocks_per_step: int) -> str:
+def _identity(model: str, data: NodeDataset, replica: Replica, config: TrainConfig, blocks_per_step: int) -> str:
     """Hash of all that determines the training, which the number of processes does not."""
     facts = [code_version(), model, data.fingerprint, data.split_fingerprint(replica.split), asdict(replica)]
     content = json.dumps([*facts, asdict(config), blocks_per_step])

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.store import release
+from gfgn.data.on_disk import release
 from gfgn.graph import Graph
 from gfgn.nn.conv import GFGNConv, norm_dtype
 from gfgn.nn.model import GFGN

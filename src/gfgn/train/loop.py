@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.own import Factory, factory_name
 from gfgn.nn.registry import Model, find_model
 from gfgn.train.catalog import CLASSICAL
@@ -26,7 +26,7 @@ from gfgn.train.trainer import Prune, Trainer
 
 def train_replicas(
     model: str | Factory,
-    data: Dataset,
+    data: NodeDataset,
     replicas: Sequence[Replica],
     max_epochs: int = 400,
     patience: int = 100,
@@ -109,7 +109,7 @@ def train_replicas(
 
 def train_runs(
     model: str,
-    data: Dataset,
+    data: NodeDataset,
     replicas: Sequence[Replica],
     config: TrainConfig,
     device: torch.device | str = "cpu",
@@ -139,7 +139,7 @@ def train_runs(
     return [runs[replica] for replica in replicas]
 
 
-def _check(model: str, entry: Model, data: Dataset, replicas: Sequence[Replica], config: TrainConfig) -> None:
+def _check(model: str, entry: Model, data: NodeDataset, replicas: Sequence[Replica], config: TrainConfig) -> None:
     if not entry.replicas:
         raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
     if data.inductive and not entry.inductive:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
@@ -40,7 +40,7 @@ class Way:
     reason: str
 
 
-def choose_way(model: str, data: Dataset, replica: Replica, device: str, together: int = 1) -> Way:
+def choose_way(model: str, data: NodeDataset, replica: Replica, device: str, together: int = 1) -> Way:
     """The whole graph while `together` runs on it fit into the free memory of the device.
 
     Their memory is measured: an epoch is trained on two parts of the graph, and grows with the number of nodes from
@@ -59,7 +59,7 @@ def choose_way(model: str, data: Dataset, replica: Replica, device: str, togethe
     return Way(True, f"{data.name}: steps take samples, as the whole graph does not fit: {facts}")
 
 
-def epoch_memory(model: str, data: Dataset, replica: Replica, device: str) -> int:
+def epoch_memory(model: str, data: NodeDataset, replica: Replica, device: str) -> int:
     """Bytes that an epoch of a run on the whole graph needs besides the data, extrapolated from two parts of it."""
     small, large = (_measure(model, _part(data, nodes), replica, device) for nodes in (NODES, 2 * NODES))
     return large + max(large - small, 0) * (data.num_nodes - 2 * NODES) // NODES
@@ -106,7 +106,7 @@ def _gib(size: int) -> str:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def _part(data: Dataset, nodes: int) -> Dataset:
+def _part(data: NodeDataset, nodes: int) -> NodeDataset:
     """The first nodes with as many edges each as they have in the graph, from sources among them: memory depends on
     the numbers of nodes and edges only."""
     rows = data.graph.by_target
@@ -119,7 +119,7 @@ def _part(data: Dataset, nodes: int) -> Dataset:
     return replace(data, graph=graph, x=x.cpu(), y=data.y[:nodes].cpu().clamp(min=0), splits=[split], node_ids=None)
 
 
-def _measure(model: str, data: Dataset, replica: Replica, device: str) -> int:
+def _measure(model: str, data: NodeDataset, replica: Replica, device: str) -> int:
     """The peak of an epoch, in bytes."""
     data = data.to(device)
     train = partial(train_replicas, model, data, [replace(replica, split=0)], 1, 1, device, gates=False)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.entry import Model
 from gfgn.nn.own import forward_arguments
 from gfgn.ops.features import is_smaller_sparse
@@ -62,7 +62,7 @@ class OwnProgram(Program):
         self,
         model: Model,
         settings: Mapping[str, Any],
-        data: Dataset,
+        data: NodeDataset,
         device: torch.device,
         rates: Mapping[str, float],
         given: Given,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.registry import Model
 from gfgn.ops.random import keyed
 from gfgn.ops.seeded import seeded
@@ -18,7 +18,7 @@ from gfgn.train.task import Part, Task
 
 def seeded_module(
     model: Model,
-    data: Dataset,
+    data: NodeDataset,
     settings: Mapping[str, Any],
     seed: int,
     dropout: float = 0.0,
@@ -53,7 +53,7 @@ class Program:
     resumable = True
     evaluation_changes = False
 
-    def __init__(self, model: Model, settings: dict[str, Any], data: Dataset, device: torch.device) -> None:
+    def __init__(self, model: Model, settings: dict[str, Any], data: NodeDataset, device: torch.device) -> None:
         self.model = model
         self._settings, self._data = settings, data
         # Wherever a submodule keeps one of these as an attribute, each replica's own value is set instead.

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.registry import HIDDEN
 from gfgn.ops.thread_count import num_threads as num_threads
 from gfgn.train.config import TrainConfig
@@ -41,12 +41,12 @@ def choose_device(name: str = "auto") -> str:
     return "cuda:0" if name == "cuda" else name  # the form that `tensor.device` has
 
 
-def edge_values(data: Dataset, replicas: int) -> int:
+def edge_values(data: NodeDataset, replicas: int) -> int:
     """Number of values of a tensor with one hidden vector per node and edge for each replica."""
     return (data.graph.num_edges + data.num_nodes) * HIDDEN * replicas
 
 
-def fitting_threads(data: Dataset, replicas: int = 1) -> AbstractContextManager[None]:
+def fitting_threads(data: NodeDataset, replicas: int = 1) -> AbstractContextManager[None]:
     """Sets one thread for small graphs, whose operations are too short to divide: on a busy machine, threads that wait
     for each other make them many times slower."""
     small = edge_values(data, replicas) < SMALL

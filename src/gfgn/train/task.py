@@ -1,4 +1,4 @@
-"""`Task`: the nodes and graphs of training and evaluation, computed from a `Dataset` once for all replicas.
+"""`Task`: the nodes and graphs of training and evaluation, computed from a `NodeDataset` once for all replicas.
 
 With one graph, training, validation and test see all of it, and masks select the nodes that count. With many graphs
 that each belong to one part of the split (PPI), each part has its own graph, and training never sees the others.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.mapped import is_mapped
 from gfgn.graph import Graph
 from gfgn.ops.features import row_normalize, sparse_if_smaller, take_rows
@@ -47,19 +47,19 @@ class Task:
     test: Part
 
 
-def with_sparse_features(data: Dataset) -> Dataset:
+def with_sparse_features(data: NodeDataset) -> NodeDataset:
     """The dataset with mostly-zero features as a sparse tensor, whose products with weights and dropout are cheaper;
     those of a graph in files stay there."""
     x = data.x if is_mapped(data.graph) else sparse_if_smaller(data.x)
     return data if x is data.x else replace(data, x=x)
 
 
-def with_dense_features(data: Dataset) -> Dataset:
+def with_dense_features(data: NodeDataset) -> NodeDataset:
     """The dataset with dense features, as a model of the user's own expects them."""
     return data if data.x.layout == torch.strided else replace(data, x=data.x.to_dense())
 
 
-def with_features(data: Dataset, features: str) -> Dataset:
+def with_features(data: NodeDataset, features: str) -> NodeDataset:
     """The dataset with features as `"given"`, or `"normalized"`: each row divided by the sum of its absolute values.
 
     The sums are computed on the CPU, where their order is the same every time.
@@ -70,7 +70,7 @@ def with_features(data: Dataset, features: str) -> Dataset:
     return replace(data, x=x.to(data.x.device))
 
 
-def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None = None) -> Task:
+def make_task(data: NodeDataset, splits: Sequence[int], graphs_per_step: int | None = None) -> Task:
     """The task of a dataset for the splits at the given indices: a single one if the dataset is inductive.
 
     `graphs_per_step` is the number of training graphs per step of inductive data; `None` for all.
@@ -88,7 +88,7 @@ def make_task(data: Dataset, splits: Sequence[int], graphs_per_step: int | None 
     return Task(steps, graphs_with(data, split.val), graphs_with(data, split.test))
 
 
-def graphs_with(data: Dataset, nodes: Tensor) -> Part:
+def graphs_with(data: NodeDataset, nodes: Tensor) -> Part:
     """The graphs that contain the nodes of a mask; other nodes of these graphs do not count."""
     batch = data.graph.batch
     assert batch is not None
@@ -110,7 +110,7 @@ def graphs_with(data: Dataset, nodes: Tensor) -> Part:
     return Part(take_rows(data.x, kept.nonzero().view(-1)), graph, data.y[kept], nodes[kept].unsqueeze(0))
 
 
-def check_splits(data: Dataset, splits: Iterable[int]) -> None:
+def check_splits(data: NodeDataset, splits: Iterable[int]) -> None:
     """Raises an error if a split does not exist, or lacks the nodes that training and evaluation need.
 
     A split without test nodes is allowed; its test score is NaN.

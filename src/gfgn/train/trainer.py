@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.nn.registry import HIDDEN, Model
 from gfgn.train.batch import Batch
 from gfgn.train.checkpoint import Checkpoint
@@ -57,7 +57,7 @@ class Trainer:
 
     name: str
     model: Model
-    data: Dataset
+    data: NodeDataset
     replicas: Sequence[Replica]
     config: TrainConfig
     progress: Progress
@@ -71,7 +71,7 @@ class Trainer:
         self.device = self.data.y.device
         self.seconds = [0.0] * len(self.replicas)
         self._ways: dict[Any, Way] = {}  # of a model of the user's own, by its options
-        self._data: dict[str, Dataset] = {}  # by the option `features`
+        self._data: dict[str, NodeDataset] = {}  # by the option `features`
         self._tasks: dict[Any, Task] = {}
         self._given = Given()
 
@@ -118,7 +118,7 @@ class Trainer:
     def _features(self, replica: Replica) -> str:
         return str(self.model.applied(replica.options).get("features", "given"))
 
-    def _prepared(self, replica: Replica) -> Dataset:
+    def _prepared(self, replica: Replica) -> NodeDataset:
         """The dataset with the features that the options of a replica ask for."""
         features = self._features(replica)
         if features not in self._data:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gfgn.data import Dataset, dimensions
+from gfgn.data import NodeDataset, dimensions
 from gfgn.ops import neighbor_mean
 
 
@@ -17,11 +17,11 @@ def correlation(a: Tensor, b: Tensor) -> Tensor:
 
 
 @pytest.fixture(scope="module", params=range(2))
-def data(request: pytest.FixtureRequest) -> Dataset:
+def data(request: pytest.FixtureRequest) -> NodeDataset:
     return dimensions(seed=request.param)
 
 
-def test_shape(data: Dataset) -> None:
+def test_shape(data: NodeDataset) -> None:
     assert (data.num_nodes, data.num_features, data.num_classes) == (1200, 36, 6)
     assert data.smooth_dimensions is not None
     assert data.smooth_dimensions.sum() == 24
@@ -32,7 +32,7 @@ def test_shape(data: Dataset) -> None:
     assert all((v, u) in pairs for u, v in pairs)
 
 
-def test_smooth_dimensions_correlate_with_neighbors_and_own_ones_do_not(data: Dataset) -> None:
+def test_smooth_dimensions_correlate_with_neighbors_and_own_ones_do_not(data: NodeDataset) -> None:
     smooth = data.smooth_dimensions
     assert smooth is not None
     agreement = correlation(data.x, neighbor_mean(data.x, data.graph))
@@ -41,7 +41,7 @@ def test_smooth_dimensions_correlate_with_neighbors_and_own_ones_do_not(data: Da
     assert agreement[smooth].mean() > agreement[~smooth].mean() + 0.05
 
 
-def test_the_label_needs_both_kinds(data: Dataset) -> None:
+def test_the_label_needs_both_kinds(data: NodeDataset) -> None:
     """Own dimensions reveal the attribute (which third of the classes) and nothing about the group within it."""
     smooth = data.smooth_dimensions
     assert smooth is not None

@@ -3,12 +3,12 @@
 import torch
 
 from gfgn import Graph
-from gfgn.data import Dataset, Split
+from gfgn.data import NodeDataset, Split
 
 NODES, CLASSES, FEATURES = 150, 3, 8
 
 
-def blocks(sparse: bool = False, dtype: torch.dtype = torch.float64) -> Dataset:
+def blocks(sparse: bool = False, dtype: torch.dtype = torch.float64) -> NodeDataset:
     """Node 0 has edges with a third of all nodes, the last node has none."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(NODES) % CLASSES
@@ -24,10 +24,10 @@ def blocks(sparse: bool = False, dtype: torch.dtype = torch.float64) -> Dataset:
     part = torch.rand(NODES, generator=generator)
     split = Split(part < 0.5, (part >= 0.5) & (part < 0.75), part >= 0.75)
     names = [str(k) for k in range(FEATURES)]
-    return Dataset("blocks", graph, x.to_sparse_csr() if sparse else x, y, CLASSES, "accuracy", names, [split])
+    return NodeDataset("blocks", graph, x.to_sparse_csr() if sparse else x, y, CLASSES, "accuracy", names, [split])
 
 
-def two_graphs() -> Dataset:
+def two_graphs() -> NodeDataset:
     """The graph twice, with multi-label nodes: the first copy is for training, the second for validation and test."""
     data = blocks()
     edges = torch.cat([data.graph.edge_index, data.graph.edge_index + NODES], dim=1)
@@ -36,4 +36,4 @@ def two_graphs() -> Dataset:
     y = torch.stack([data.y == 0, data.y != 1, data.y == 2], dim=1).repeat(2, 1)
     train, val = batch == 0, (batch == 1) & (torch.arange(2 * NODES) % 2 == 0)
     split = Split(train, val, ~train & ~val)
-    return Dataset("two", graph, data.x.repeat(2, 1), y, 3, "micro_f1", data.feature_names, [split])
+    return NodeDataset("two", graph, data.x.repeat(2, 1), y, 3, "micro_f1", data.feature_names, [split])

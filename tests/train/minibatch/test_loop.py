@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from train.minibatch.blocks import CLASSES, FEATURES, NODES, blocks, two_graphs
 
-from gfgn.data import Dataset
+from gfgn.data import NodeDataset
 from gfgn.nn.registry import find_model
 from gfgn.train import Replica, TrainConfig, train_minibatch
 from gfgn.train.minibatch import METHODS
@@ -24,7 +24,7 @@ every_model = pytest.mark.parametrize("model", METHODS)
 class FullBatch(Minibatches):
     """The whole training set as one step."""
 
-    def __init__(self, net: nn.Module, data: Dataset, train: Tensor) -> None:
+    def __init__(self, net: nn.Module, data: NodeDataset, train: Tensor) -> None:
         super().__init__(net, data, train, seed=0)
         self.graph = data.graph
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.splits import random_splits
 from gfgn.data.streams import Stream
 from gfgn.graph import Graph
@@ -29,7 +29,7 @@ def contextual_sbm(
     signal: float = 1.0,
     splits: int = 10,
     seed: int = 0,
-) -> Dataset:
+) -> NodeDataset:
     """Generates a graph in time and memory proportional to its edges.
 
     The same arguments give the same graph on every machine, see `Stream`.
@@ -69,7 +69,7 @@ def contextual_sbm(
     means = Stream(seed, 4).normal(classes * features).reshape(classes, features)
     means *= signal / np.linalg.norm(means, axis=1, keepdims=True)
     x = means[label] + Stream(seed, 5).normal(num_nodes * features).reshape(num_nodes, features)
-    return Dataset(
+    return NodeDataset(
         name="contextual-sbm",
         graph=Graph.from_undirected(source.astype(np.int32), target.astype(np.int32), num_nodes),
         x=torch.from_numpy(x).float(),

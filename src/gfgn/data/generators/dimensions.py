@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.splits import random_splits
 from gfgn.data.streams import Stream
 from gfgn.graph import Graph
@@ -41,7 +41,7 @@ def dimensions(
     baseline: float = 1.0,
     splits: int = 10,
     seed: int = 0,
-) -> Dataset:
+) -> NodeDataset:
     """Generates the graph.
 
     With the defaults, a neighbor shares a node's group under a given reason with probability
@@ -80,7 +80,7 @@ def dimensions(
     edge_index = torch.from_numpy(np.concatenate([edges, edges[::-1]], axis=1))
     names = [f"reason {r + 1}, no. {k + 1}" for r in range(reasons) for k in range(smooth_per_reason)]
     names += [f"own {r + 1}, no. {k + 1}" for r in range(reasons) for k in range(own_per_reason)]
-    return Dataset(
+    return NodeDataset(
         name="dimensions",
         graph=Graph.from_edge_index(edge_index, num_nodes=num_nodes),
         x=torch.from_numpy(np.concatenate([smooth, own]).T + baseline).float().contiguous(),

@@ -99,7 +99,7 @@ def homophily_is_low(evidence: Evidence, most: float = 0.1) -> Finding:
 
 def statistics_agree(evidence: Evidence, columns: Sequence[str]) -> Finding:
     """The paper's table of datasets has the sizes of the graphs as loaded."""
-    from gfgn.data.datasets.catalog import DATASETS
+    from gfgn.data.named.catalog import DATASETS
 
     wrong = []
     for name in NINE:

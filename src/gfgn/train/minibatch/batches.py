@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.subgraphs import check_positive
 
@@ -20,7 +20,7 @@ class Minibatches(ABC):
     options: ClassVar[tuple[str, ...]] = ()  # keyword arguments that the `options` of a `Replica` can set
     requires: ClassVar[tuple[str, ...]] = ()  # attributes of the model that the method uses
 
-    def __init__(self, net: Any, data: Dataset, train: Tensor, seed: int) -> None:
+    def __init__(self, net: Any, data: NodeDataset, train: Tensor, seed: int) -> None:
         missing = [name for name in self.requires if not hasattr(net, name)]
         if missing:
             raise TypeError(
@@ -48,7 +48,7 @@ class NodeBatches(Minibatches):
     options: ClassVar[tuple[str, ...]] = ("batch_size",)
     keeps_state: ClassVar[bool] = False  # whether a batch depends on earlier ones, so that all are of one process
 
-    def __init__(self, net: Any, data: Dataset, train: Tensor, batch_size: int, seed: int) -> None:
+    def __init__(self, net: Any, data: NodeDataset, train: Tensor, batch_size: int, seed: int) -> None:
         super().__init__(net, data, train, seed)
         check_positive(batch_size=batch_size)
         self.nodes = torch.nonzero(train).view(-1)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.ops.features import take_rows
 from gfgn.sampling.neighbors import NeighborSampler
@@ -41,7 +41,7 @@ class NeighborBatches(NodeBatches):
     def __init__(
         self,
         net: Any,
-        data: Dataset,
+        data: NodeDataset,
         train: Tensor,
         *,
         fanouts: Sequence[int] | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.ops.features import take_rows
 from gfgn.sampling.counter import key_of
@@ -56,7 +56,7 @@ class SaintBatches(Minibatches):
     def __init__(
         self,
         net: Any,
-        data: Dataset,
+        data: NodeDataset,
         train: Tensor,
         *,
         sampler: str = "walk",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.ops.features import take_rows
 from gfgn.sampling.neighbors import NeighborSampler
@@ -47,7 +47,7 @@ class LevelBatches(NodeBatches):
     def __init__(
         self,
         net: Any,
-        data: Dataset,
+        data: NodeDataset,
         train: Tensor,
         *,
         fanout: int = 10,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.mapped import is_mapped
 from gfgn.nn.model import GFGN
 from gfgn.nn.registry import find_model, known_model
@@ -64,7 +64,7 @@ def check_sampled(model: str, config: TrainConfig) -> None:
 
 def train_minibatch(
     model: str,
-    data: Dataset,
+    data: NodeDataset,
     replicas: Sequence[Replica],
     config: TrainConfig | None = None,
     device: torch.device | str = "cpu",
@@ -107,7 +107,7 @@ def train_minibatch(
     return [reports.runs[index] for index in range(len(replicas))]
 
 
-def prepare(model: str, data: Dataset, replica: Replica) -> tuple[nn.Module, Minibatches]:
+def prepare(model: str, data: NodeDataset, replica: Replica) -> tuple[nn.Module, Minibatches]:
     """The model with a replica's initial parameters, and its mini-batches."""
     entry, sampling = find_model(model), SAMPLING[model]
     own = [(name, value) for name, value in replica.options if name not in sampling]
@@ -122,7 +122,7 @@ def fit(
     model: str,
     net: nn.Module,
     batches: Minibatches,
-    data: Dataset,
+    data: NodeDataset,
     replica: Replica,
     config: TrainConfig,
     reports: Progress,

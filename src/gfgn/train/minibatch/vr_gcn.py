@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gfgn import ops
-from gfgn.data.dataset import Dataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.ops.features import sparse_csr, take_rows
 from gfgn.sampling.counter import key_of
@@ -75,7 +75,7 @@ class ControlVariateBatches(NodeBatches):
     keeps_state = True
 
     def __init__(
-        self, net: Any, data: Dataset, train: Tensor, *, fanout: int = 2, batch_size: int = 512, seed: int = 0
+        self, net: Any, data: NodeDataset, train: Tensor, *, fanout: int = 2, batch_size: int = 512, seed: int = 0
     ) -> None:
         super().__init__(net, data, train, batch_size, seed)
         check_positive(fanout=fanout)

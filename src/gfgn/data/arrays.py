@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from gfgn.data.columns import Column, Matrix, recognize, unlike_array
-from gfgn.data.io.assemble import Array, Contents, Edges, Options, bad_weight, check_model, to_float32
-from gfgn.data.limits import MAX_FEATURES, check_count
-from gfgn.data.messages import DataError, listed
-from gfgn.data.npz import open_npz
-from gfgn.data.splits import Split
-from gfgn.graph import MAX_NODES
+from gfgn.data.columns import Array, Matrix, array_features, finite_or_missing, sparse_tensor
+from gfgn.data.messages import DataError, listed, reading
+from gfgn.data.raw import RawGraph, ReadOptions
+from gfgn.data.tables import bad_weight, to_float32
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -45,13 +40,13 @@ EXPECTED = (
 )
 
 
-class Arrays(dict[str, Array]):
+class GraphArrays(dict[str, Array]):
     """The arrays of a graph; messages say `label` for their source and use their names in the file."""
 
-    def __init__(self, label: str, layout: Mapping[str, str]) -> None:
+    def __init__(self, label: str) -> None:
         super().__init__()
         self.label = label
-        self.given = {here: name for name, here in layout.items()}
+        self.given: dict[str, str] = {}
 
     def called(self, name: str) -> str:
         return self.given.get(name, name)
@@ -78,34 +73,47 @@ class Arrays(dict[str, Array]):
         return array.reshape(size)
 
 
-def read_npz(path: Path, options: Options) -> Contents:
+def read_npz(path: Path, options: ReadOptions) -> RawGraph:
     """Reads a `.npz` file."""
     label = path.name
-    with open_npz(path) as file:
-        names = file.names
+    with reading(label, "a .npz file"):
+        file = np.load(path, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise DataError(f"{label} is a single array, expected a .npz of named arrays")
+    with file:
+        names = list(file.files)
         layout = next((layout for keys, layout in LAYOUTS if not set(keys).isdisjoint(names)), None)
         if layout is None:
-            found = [f"{name} ({file.header(name) or 'not an array'})" for name in names]
-            raise DataError(f"{label} has an unknown layout: {listed(found, 20) or 'nothing'}; expected {EXPECTED}")
-        arrays = Arrays(label, layout)
+            raise DataError(f"{label} has an unknown layout: {listed(names, 20) or 'nothing'}; expected {EXPECTED}")
+        arrays = GraphArrays(label)
+        arrays.given = {here: name for name, here in layout.items()}
         for name in (name for name in names if name in layout):
             if layout[name] in arrays:
                 raise DataError(f"{label} has both {arrays.called(layout[name])} and {name}, expected one of them")
-            arrays[layout[name]] = file[name]
+            arrays[layout[name]] = _load(file, name, label)
             arrays.given[layout[name]] = name
-        headers = {name: header for name in TEXTS if name in names and (header := file.header(name))}
-        texts = {
-            name: file[name] for name, header in headers.items() if header.dtype.kind == "U" and len(header.shape) == 1
-        }
+        texts = {}
+        for name in TEXTS:
+            if name in names:
+                try:
+                    texts[name] = _load(file, name, label)
+                except DataError:  # Python objects; they are only names
+                    continue
     _translate(arrays)
-    contents = _contents(arrays, options, texts)
+    texts = {name: text for name, text in texts.items() if text.dtype.kind == "U" and text.ndim == 1}
+    graph = _graph(arrays, options, texts)
     ignored = [name for name in names if name not in layout and name not in texts]
     if ignored:
-        contents.notes.append(f"{label}: unknown arrays ignored: {listed(ignored)}")
-    return contents
+        graph.notes.append(f"{label}: unknown arrays ignored: {listed(ignored)}")
+    return graph
 
 
-def _translate(arrays: Arrays) -> None:
+def _load(file: Mapping[str, Array], name: str, label: str) -> Array:
+    with reading(f"{label}: {name}", "an array of numbers, and Python objects are never unpickled"):
+        return np.asarray(file[name])
+
+
+def _translate(arrays: GraphArrays) -> None:
     """Turns edges in rows and an adjacency matrix into `edge_index`, and masks of `[S, N]` into `[N, S]`."""
     for name in MASKS:
         if f"{name}s" in arrays:
@@ -128,60 +136,64 @@ def _translate(arrays: Arrays) -> None:
             arrays.given["edge_weight"] = arrays.called("adj_data")
 
 
-def read_data(data: Data, options: Options) -> Contents:
+def read_data(data: Data, options: ReadOptions) -> RawGraph:
     """Reads a PyG `Data`."""
-    arrays = Arrays("Data", {})
+    import torch
+
+    arrays = GraphArrays("Data")
     for name in ("edge_index", "x", "y", "edge_weight", *MASKS):
         value = data.get(name)
         if value is None:
             continue
-        if not isinstance(value, Tensor):
+        if not isinstance(value, torch.Tensor):
             raise DataError(f"Data: {name} is of type {type(value).__name__}, expected a Tensor")
         value = value.detach().cpu()
         if name == "x" and value.layout != torch.strided:
             if value.dim() != 2:
                 raise DataError(f"Data: x has shape {list(value.shape)}, expected [N, F]")
-            x = value.to_sparse_csr()
-            parts = (x.values().float(), x.col_indices(), x.crow_indices(), torch.tensor(x.shape))
-            arrays |= {f"x_{key}": part.numpy() for key, part in zip(CSR, parts, strict=True)}
+            x = sparse_tensor(value)
+            arrays |= {f"x_{part}": np.asarray(getattr(x, part)) for part in CSR}
         else:
             arrays[name] = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    return _contents(arrays, options, {})
+    return _graph(arrays, options, {})
 
 
-def _contents(arrays: Arrays, options: Options, texts: Mapping[str, Array]) -> Contents:
-    raw = _features(arrays)
-    size, width = raw.shape
+def _graph(arrays: GraphArrays, options: ReadOptions, texts: Mapping[str, Array]) -> RawGraph:
+    values = _features(arrays)
+    size, width = values.shape
     if size == 0 or width == 0:
         raise arrays.error("x", f"has shape {[size, width]}, expected one node and one feature or more")
-    check_count(arrays.label, "features", width, MAX_FEATURES)
     names = texts.get("attr_names", np.empty(0)).tolist()
     if not len(names) == len(set(names)) == width:
         names = [f"x{k}" for k in range(width)]
     ids = texts.get("node_names", np.empty(0))
-    labels, class_names = _labels(arrays, size) if "y" in arrays else (None, [])
+    labels, classes = _labels(arrays, size) if "y" in arrays else (None, [])
     words = texts.get("class_names", np.empty(0)).tolist()
-    named = 0 < len(words) == len(set(words)) and all(
-        name.isdecimal() and int(name) < len(words) for name in class_names
-    )
-    contents = Contents(
+    named = 0 < len(words) == len(set(words)) and all(name.isdecimal() and int(name) < len(words) for name in classes)
+    classes = [words[int(name)] for name in classes] if named else classes
+    label = arrays.called("y")
+    expected = None if options.encoder is None else options.encoder.columns
+    raw = array_features(values, names, expected, arrays.label, options.unknown_classes(classes, label))
+    parts = _parts(arrays, size)
+    notes: list[str] = []
+    edges, weight = _edges(arrays, size, notes)
+    return RawGraph(
         origin=arrays.label,
+        edge_origin=arrays.label,
+        label=label,
         raw=raw,
-        columns=recognize(raw, [Column(name) for name in names]),
+        edges=edges,
+        weight=weight,
         labels=labels,
-        class_names=[words[int(name)] for name in class_names] if named else class_names,
-        splits=_splits(arrays, size),
+        class_names=classes,
+        parts=parts,
         node_ids=ids if ids.shape == (size,) and np.unique(ids).size == size else np.arange(size),
-        label=arrays.called("y"),
         sort_classes=not named,
-        differences=[] if options.encoder is None else unlike_array(options.encoder.columns, width),
+        notes=notes,
     )
-    check_model(contents, options)
-    contents.edges = _edges(arrays, size)
-    return contents
 
 
-def _features(arrays: Arrays) -> Matrix:
+def _features(arrays: GraphArrays) -> Matrix:
     """The raw features; NaN is a missing value in dense features."""
     sparse = [name for name in arrays if name.startswith("x_")]
     if sparse and "x" in arrays:
@@ -195,14 +207,10 @@ def _features(arrays: Arrays) -> Matrix:
         return matrix
     x = arrays.required("x")
     arrays.expect(x.ndim == 2 and x.dtype.kind in "fiub", "x", "numbers of shape [N, F]")
-    values = to_float32(x)
-    for row, column in np.argwhere(np.isinf(values))[:1]:
-        got = f"holds {x[row, column]} at row {row}, column {column}"
-        raise arrays.error("x", f"{got}, expected a finite number, or NaN if it is missing")
-    return np.ascontiguousarray(values)
+    return finite_or_missing(x, f"{arrays.label}: {arrays.called('x')}")
 
 
-def _csr(prefix: str, arrays: Arrays) -> scipy.sparse.csr_array:
+def _csr(prefix: str, arrays: GraphArrays) -> scipy.sparse.csr_array:
     """The CSR matrix in the arrays `prefix_data`, `prefix_indices`, `prefix_indptr` and `prefix_shape`."""
     names = [f"{prefix}_{part}" for part in CSR]
     data, indices, indptr, shape = map(arrays.required, names)
@@ -210,45 +218,40 @@ def _csr(prefix: str, arrays: Arrays) -> scipy.sparse.csr_array:
         kinds, expected = ("fiub", "numbers") if name == names[0] else ("iu", "integers")
         ok = arrays[name].ndim == 1 and arrays[name].dtype.kind in kinds
         arrays.expect(ok, name, f"{expected} in one dimension")
-    if shape.size != 2 or (shape < 0).any() or (shape > MAX_NODES).any():
+    if shape.size != 2:
         raise arrays.error(names[3], f"is {listed(shape.tolist())}, expected the numbers of rows and columns")
-    rows, columns = map(int, shape)
-    if indptr.size != rows + 1 or indptr[0] != 0 or indptr[-1] != data.size or (indptr[1:] < indptr[:-1]).any():
-        raise arrays.error(names[2], f"must be {rows + 1} non-decreasing offsets from 0 to {data.size}")
-    if indices.size != data.size:
-        expected = f"expected {data.size} as in {arrays.called(names[0])}"
-        raise arrays.error(names[1], f"has {indices.size} entries, {expected}")
-    bad = np.flatnonzero((indices < 0) | (indices >= columns))
-    if bad.size:
-        raise arrays.error(names[1], f"holds {indices[bad[0]]} at {bad[0]}, expected 0 to {columns - 1}")
-    parts = (to_float32(data), indices.astype(np.int64), indptr.astype(np.int64))
-    matrix = scipy.sparse.csr_array(parts, shape=(rows, columns))
+    try:
+        parts: tuple[Array, Array, Array] = (to_float32(data), indices.astype(np.int64), indptr.astype(np.int64))
+        matrix = scipy.sparse.csr_array(parts, shape=(int(shape[0]), int(shape[1])))
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise arrays.error(names[0], f"and its indices are no CSR matrix: {error}") from None
     matrix.sum_duplicates()
     return matrix
 
 
-def _edges(arrays: Arrays, size: int) -> Edges:
+def _edges(arrays: GraphArrays, size: int, notes: list[str]) -> tuple[NDArray[np.integer], NDArray[np.float32] | None]:
     index = arrays.required("edge_index")
     ok = index.ndim == 2 and index.shape[0] == 2 and index.dtype.kind in "iu"
-    arrays.expect(ok, "edge_index", "integers of shape [2, E]")
-    if index.shape[1] == 0:
-        raise arrays.error("edge_index", "holds no edge, expected one or more")
-    if index.min() < 0 or index.max() >= size:
+    arrays.expect(ok or (index.size == 0 and index.shape[0] == 2), "edge_index", "integers of shape [2, E]")
+    if index.size == 0:
+        notes.append(f"{arrays.called('edge_index')} holds no edge: a graph without edges")
+    elif index.min() < 0 or index.max() >= size:
         edge = int(np.flatnonzero(((index < 0) | (index >= size)).any(0))[0])
         pair = " to ".join(map(str, index[:, edge].tolist()))
         raise arrays.error("edge_index", f"joins {pair} in edge {edge}, expected nodes 0 to {size - 1}")
-    source, target = index.astype(np.int32)
+    edges = index.astype(np.int32)
     if "edge_weight" not in arrays:
-        return Edges(source, target)
-    weight = arrays.column("edge_weight", source.size, "fiub", "numbers")
+        return edges, None
+    weight = arrays.column("edge_weight", index.shape[1], "fiub", "numbers")
     values = to_float32(weight)
     bad = bad_weight(values)
     if bad is not None:
         raise arrays.error("edge_weight", f"holds {weight[bad]} at edge {bad}, expected a finite number, 0 or larger")
-    return Edges(source, target, values)
+    return edges, values
 
 
-def _labels(arrays: Arrays, size: int) -> tuple[NDArray[np.int64], list[str]]:
+def _labels(arrays: GraphArrays, size: int) -> tuple[NDArray[np.int64], list[str]]:
     """The indices of the classes, −1 for −1 or NaN, and the classes as text."""
     values = arrays.column("y", size, "fiub", "integers")
     kind = values.dtype.kind
@@ -266,7 +269,8 @@ def _labels(arrays: Arrays, size: int) -> tuple[NDArray[np.int64], list[str]]:
     return codes.astype(np.int64) - missing, [str(name).removesuffix(".0") for name in classes[missing:].tolist()]
 
 
-def _splits(arrays: Arrays, size: int) -> list[Split] | None:
+def _parts(arrays: GraphArrays, size: int) -> NDArray[np.int64] | None:
+    """`[S, N]`: 0, 1 and 2 for training, validation and test nodes, −1 for others."""
     if not any(name in arrays for name in MASKS):
         return None
     masks = [_mask(arrays, name, size) for name in MASKS]
@@ -274,14 +278,14 @@ def _splits(arrays: Arrays, size: int) -> list[Split] | None:
     for name, mask in zip(MASKS, masks, strict=True):
         if mask.shape[1] not in (1, count):
             raise arrays.error(name, f"has {mask.shape[1]} splits, expected {count} as in the other masks")
-    parts = np.stack(np.broadcast_arrays(*masks)).transpose(2, 0, 1)  # splits, parts, nodes
-    for k, node in np.argwhere(parts.sum(1) > 1)[:1]:
-        names = " and ".join(arrays.called(MASKS[part]) for part in np.flatnonzero(parts[k, :, node]))
+    stacked = np.stack(np.broadcast_arrays(*masks)).transpose(2, 0, 1)  # splits, parts, nodes
+    for k, node in np.argwhere(stacked.sum(1) > 1)[:1]:
+        names = " and ".join(arrays.called(MASKS[part]) for part in np.flatnonzero(stacked[k, :, node]))
         raise DataError(f"{arrays.label}: {names} overlap at node {node} in split {k}, expected disjoint masks")
-    return [Split(*torch.from_numpy(split.copy())) for split in parts]
+    return np.where(stacked.any(1), stacked.argmax(1), -1)
 
 
-def _mask(arrays: Arrays, name: str, size: int) -> NDArray[np.bool_]:
+def _mask(arrays: GraphArrays, name: str, size: int) -> NDArray[np.bool_]:
     """The mask as `[N, S]` booleans."""
     mask = arrays.required(name)
     wide = mask[:, None] if mask.ndim == 1 else mask

@@ -1,6 +1,6 @@
 """The named datasets: what each is, how large, and where it comes from; listed without importing PyTorch.
 
-To add a dataset, write a loader in `gfgn.data.datasets.loaders` if none fits, and add an entry to `DATASETS`.
+To add a dataset, write a loader in `gfgn.data.named.loaders` if none fits, and add an entry to `DATASETS`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Entry:
 
     Attributes:
         loader: Reads the dataset from the folder of all datasets, without normalizing the features: a `RawData`, or a
-            `Dataset` if it is generated.
+            `NodeDataset` if it is generated.
         statistics: Sizes as loaded: undirected edges, no self-loops.
         paper: Sizes in the GFGN paper, which counts some edges before duplicates and self-loops are removed; `None` if
             the paper does not use the dataset.
@@ -93,8 +93,8 @@ PLATONOV = "Platonov et al., A Critical Look at the Evaluation of GNNs under Het
 
 
 def _loader(function: str, **options: Any) -> partial[Any]:
-    """A function of `gfgn.data.datasets.loaders` and its options; imported when it is called."""
-    return partial(Lazy("gfgn.data.datasets.loaders", function), **options)
+    """A function of `gfgn.data.named.loaders` and its options; imported when it is called."""
+    return partial(Lazy("gfgn.data.named.loaders", function), **options)
 
 
 def _archive(url: str, path: str, folder: str, members: Sequence[str]) -> Source:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from gfgn.data.dataset import Dataset
-from gfgn.data.datasets.cache import DAMAGED, VERSION, Arrays, pack, read_cache, stamp, unpack, write_cache
-from gfgn.data.datasets.catalog import DATASETS, Entry
-from gfgn.data.datasets.download import fetch, verify_files
-from gfgn.data.datasets.loaders import RawData
+from gfgn.data.dataset import NodeDataset
+from gfgn.data.named.cache import DAMAGED, VERSION, Arrays, pack, read_cache, stamp, unpack, write_cache
+from gfgn.data.named.catalog import DATASETS, Entry
+from gfgn.data.named.download import fetch, verify_files
+from gfgn.data.named.loaders import RawData
 
 
-def load(name: str, root: str | Path | None = None, *, normalize: bool = True, directed: bool = False) -> Dataset:
+def load(name: str, root: str | Path | None = None, *, normalize: bool = True, directed: bool = False) -> NodeDataset:
     """Loads a dataset by name, with undirected edges by default and without self-loops.
 
     The network is used only if neither the raw files nor the cache exist.
@@ -47,12 +47,12 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
         raise ValueError(f"directed must be False {only}, got {name!r}")
     if directed:
         given = _load_raw(name, entry, folder, directed=True)
-        raw: RawData | Dataset = unpack(pack(given, entry.bag_of_words), normalize)._replace(graph=given.graph)
+        raw: RawData | NodeDataset = unpack(pack(given, entry.bag_of_words), normalize)._replace(graph=given.graph)
     elif entry.files:
         raw = unpack(_load_arrays(name, entry, folder), normalize)
-    elif isinstance(raw := entry.loader(folder), Dataset):  # generated
+    elif isinstance(raw := entry.loader(folder), NodeDataset):  # generated
         return raw
-    return Dataset(
+    return NodeDataset(
         name=f"{name} (stand-in)" if entry.standin else name,
         graph=raw.graph,
         x=raw.x,
@@ -116,7 +116,7 @@ def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
 
 
 def _check_shapes(raw: RawData) -> None:
-    """Raises if features, labels or masks do not have one row per node; `Dataset` checks their values."""
+    """Raises if features, labels or masks do not have one row per node; `NodeDataset` checks their values."""
     size = raw.graph.num_nodes
     shapes = {"features": raw.x.shape[:-1], "labels": raw.y.shape[:1]}
     for k, split in enumerate(raw.splits):

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.datasets.loaders import RawData
+from gfgn.data.columns import Array, sparse_tensor
 from gfgn.data.files import atomic_write
-from gfgn.data.limits import MAX_FEATURES, check_count
-from gfgn.data.npz import read_arrays
+from gfgn.data.named.loaders import RawData
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
 from gfgn.ops.csr import CSR
 from gfgn.ops.features import row_normalize, sparse_csr
 from gfgn.ops.thread_count import num_threads
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Array]
 
 VERSION = 1
 REQUIRED = {"indptr", "indices", "transpose", "y", "masks", "num_features", "stamp"}
-DAMAGED = (OSError, ValueError, KeyError, TypeError)  # raised by `read_cache`
+DAMAGED = (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)  # raised by `read_cache`
 SPARSE_FROM = 0.9  # fraction of zeros above which a bag of words is a sparse CSR tensor
 
 
@@ -39,48 +37,12 @@ def stamp(paths: Sequence[Path]) -> str:
 
 def read_cache(path: Path) -> Arrays:
     """The arrays of a file written by `write_cache`; raises one of `DAMAGED`."""
-    arrays = read_arrays(path)
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
     missing = REQUIRED - arrays.keys()
     if missing:
         raise ValueError(f"{path} must hold {', '.join(sorted(missing))}")
-    _check(arrays)
     return arrays
-
-
-def _check(arrays: Arrays) -> None:
-    """Raises if an array does not fit the others: kernels read with these indices and do not check them."""
-    size, edges, width = len(arrays["y"]), arrays["indices"].size, int(arrays["num_features"])
-    check_count("the cache", "features", width, MAX_FEATURES)
-    _check_rows(arrays["indptr"], arrays["indices"], size, size)
-    transpose = arrays["transpose"]
-    ok: Any = (
-        transpose.shape == (edges,)
-        and transpose.dtype.kind == "i"
-        and (edges == 0 or (transpose.min() >= 0 and transpose.max() < edges))
-    )
-    ok = ok and (np.bincount(transpose, minlength=edges) == 1).all()
-    masks = arrays["masks"]
-    ok = ok and masks.ndim == 3 and masks.shape[1:] == (3, -(-size // 8)) and masks.dtype == np.uint8
-    batch = arrays.get("batch", np.zeros(size, dtype=np.int64))
-    ok = ok and batch.shape == (size,) and batch.dtype == np.int64 and batch.min(initial=0) >= 0
-    ok = ok and batch.max(initial=0) <= size
-    if "x" in arrays:
-        ok = ok and arrays["x"].shape == (size, width) and arrays["x"].dtype == np.float32
-    else:
-        _check_rows(arrays["x_indptr"], arrays["x_indices"], size, width)
-        values = arrays["x_data"]
-        ok = ok and values.shape == arrays["x_indices"].shape and values.dtype == np.float32
-    if not ok:
-        raise ValueError("the arrays of the cache do not fit each other")
-
-
-def _check_rows(pointers: NDArray[Any], columns: NDArray[Any], rows: int, width: int) -> None:
-    ok: Any = (
-        pointers.shape == (rows + 1,) and columns.ndim == 1 and pointers.dtype == np.int64 and columns.dtype == np.int32
-    )
-    ok = ok and pointers[0] == 0 and pointers[-1] == columns.size and (pointers[1:] >= pointers[:-1]).all()
-    if not ok or (columns.size and not (columns.min() >= 0 and columns.max() < width)):
-        raise ValueError("the rows of the cache point outside")
 
 
 def write_cache(path: Path, arrays: Arrays) -> None:
@@ -100,14 +62,9 @@ def pack(raw: RawData, sparse: bool) -> Arrays:
     arrays |= {"masks": np.packbits(masks.numpy(), axis=-1), "num_features": np.array(x.size(1))}
     if not sparse:
         return {**arrays, "x": x.numpy()}
-    words = scipy.sparse.csr_array(x.numpy()) if x.layout == torch.strided else _to_scipy(x)
+    words = scipy.sparse.csr_array(x.numpy()) if x.layout == torch.strided else sparse_tensor(x)
     pointers, columns = words.indptr.astype(np.int64), words.indices.astype(np.int32)
     return {**arrays, "x_indptr": pointers, "x_indices": columns, "x_data": words.data}
-
-
-def _to_scipy(x: Tensor) -> scipy.sparse.csr_array:
-    parts = (x.values(), x.col_indices(), x.crow_indices())
-    return scipy.sparse.csr_array(tuple(part.numpy() for part in parts), shape=(x.size(0), x.size(1)))
 
 
 def unpack(arrays: Arrays, normalize: bool) -> RawData:
@@ -132,4 +89,4 @@ def _unpack_words(arrays: Arrays, normalize: bool) -> Tensor:
     x = row_normalize(x) if normalize else x
     if values.numel() < (1 - SPARSE_FROM) * size.numel():
         return x
-    return torch.from_numpy(_to_scipy(x).toarray())  # faster than `to_dense`
+    return torch.from_numpy(sparse_tensor(x).toarray())  # faster than `to_dense`

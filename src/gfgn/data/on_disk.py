@@ -1,27 +1,27 @@
-"""`GraphStore`: a graph with features and labels in a folder of memory-mapped arrays, for graphs larger than memory."""
+"""`OnDiskGraph`: a graph in a folder of memory-mapped arrays, for graphs larger than memory."""
 
 from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from gfgn.data.dataset import Dataset
-from gfgn.data.files import replace_text
+from gfgn.data.columns import Array
+from gfgn.data.dataset import NodeDataset
+from gfgn.data.files import atomic_folder, replace_text
 from gfgn.data.mapped import MappedGraph, mapped
 from gfgn.data.messages import DataError
 from gfgn.data.splits import Split
 
 FORMAT, FACTS = 1, "store.json"
 ROWS = 2**16  # rows that are written at a time
-Array = NDArray[Any]
 ARRAYS = {  # the kinds of values that each array may have, and its number of dimensions
     "ptr": ("i8", (1,)),
     "idx": ("i4", (1,)),
@@ -35,8 +35,8 @@ TYPES = (_FACTS, _FACTS | {"class_names": type(None)})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GraphStore:
-    """A graph in a folder, see `GraphStore.open`. All arrays are memory maps: only what is read takes memory.
+class OnDiskGraph:
+    """A graph in a folder, see `OnDiskGraph.open`. All arrays are memory maps: only what is read takes memory.
 
     Attributes:
         ptr: `[N + 1]`, int64: where the edges into each node begin.
@@ -60,7 +60,7 @@ class GraphStore:
     parts: Array
 
     @staticmethod
-    def open(folder: Path | str) -> GraphStore:
+    def open(folder: Path | str) -> OnDiskGraph:
         """Opens the folder that `pack` or `gfgn datasets pack` wrote. The edges are read once, to check them."""
         folder = Path(folder)
         try:
@@ -74,7 +74,7 @@ class GraphStore:
         names = ARRAYS if facts.pop("weighted") else {name: ARRAYS[name] for name in ARRAYS if name != "weight"}
         arrays: dict[str, Any] = {"weight": None} | {name: _open(folder, name) for name in names}
         _check(folder, arrays)
-        return GraphStore(**facts, **arrays)
+        return OnDiskGraph(**facts, **arrays)
 
     @property
     def num_nodes(self) -> int:
@@ -90,15 +90,15 @@ class GraphStore:
 
     @property
     def splits(self) -> list[Split]:
-        """Boolean masks as in `Dataset.splits`."""
+        """Boolean masks as in `NodeDataset.splits`."""
         return [Split(*(torch.from_numpy(part == k) for k in range(3))) for part in self.parts]
 
-    def dataset(self, splits: list[Split] | None = None) -> Dataset:
+    def dataset(self, splits: list[Split] | None = None) -> NodeDataset:
         """The store as a dataset: features and edges stay in files as long as nothing needs all of them.
 
         Training on samples (`train_distributed`) and `infer_layerwise` do not. `splits` replace those of the store.
         """
-        return Dataset(
+        return NodeDataset(
             name=self.name,
             graph=MappedGraph.of(self.ptr, self.idx, self.weight),
             x=mapped(self.x),
@@ -112,34 +112,33 @@ class GraphStore:
 
     def __repr__(self) -> str:
         return (
-            f"GraphStore({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
+            f"OnDiskGraph({self.name!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
             f"num_features={self.num_features}, num_classes={self.num_classes}, splits={len(self.parts)})"
         )
 
 
-def pack(data: Dataset, folder: Path | str) -> GraphStore:
+def pack(data: NodeDataset, folder: Path | str) -> OnDiskGraph:
     """Writes a dataset of one graph into a folder, which must be new or empty, and opens it."""
     if data.graph.batch is not None:
         raise ValueError(f"data must be one graph, got {data.graph.num_graphs} graphs")
-    folder, rows = new_folder(folder), data.graph.by_target
+    rows = data.graph.by_target
     arrays = {"ptr": rows.ptr, "idx": rows.idx, "y": data.y}
     if data.graph.weight is not None:
         arrays["weight"] = data.graph.weight.float()
-    for name, values in arrays.items():
-        np.save(folder / f"{name}.npy", values.cpu().numpy())
-    x = create(folder, "x", (data.num_nodes, data.num_features), np.float32)
-    for low in range(0, data.num_nodes, ROWS):
-        x[low : low + ROWS] = _dense(data.x, low).cpu().numpy()
-    x.flush()
-    parts = create(folder, "parts", (len(data.splits), data.num_nodes), np.int8)
-    for part, split in zip(parts, data.splits, strict=True):
-        part[:] = -1
-        for code, mask in enumerate(split):
-            part[mask.cpu().numpy()] = code
-    parts.flush()
-    names = data.feature_names, data.class_names
-    write_facts(folder, data.name, data.num_classes, data.metric, *names, weighted=data.graph.weight is not None)
-    return GraphStore.open(folder)
+    with atomic_folder(folder) as unfinished:
+        for name, values in arrays.items():
+            np.save(unfinished / f"{name}.npy", values.cpu().numpy())
+        with create(unfinished, "x", (data.num_nodes, data.num_features), np.float32) as x:
+            for low in range(0, data.num_nodes, ROWS):
+                x[low : low + ROWS] = _dense(data.x, low).cpu().numpy()
+        with create(unfinished, "parts", (len(data.splits), data.num_nodes), np.int8) as parts:
+            for part, split in zip(parts, data.splits, strict=True):
+                part[:] = -1
+                for code, mask in enumerate(split):
+                    part[mask.cpu().numpy()] = code
+        names = data.feature_names, data.class_names
+        write_facts(unfinished, data.name, data.num_classes, data.metric, *names, data.graph.weight is not None)
+    return OnDiskGraph.open(folder)
 
 
 def _dense(x: torch.Tensor, low: int) -> torch.Tensor:
@@ -150,32 +149,23 @@ def _dense(x: torch.Tensor, low: int) -> torch.Tensor:
     return take_rows(x, torch.arange(low, min(low + ROWS, x.size(0)))).to_dense()
 
 
-def new_folder(folder: Path | str) -> Path:
-    """The folder, created; it must be empty."""
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder} exists, expected a new or an empty folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def create(folder: Path, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+@contextmanager
+def create(folder: Path, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> Iterator[Array]:
     """A new array of a store, a memory map to be filled; an array of no values is written at once."""
+    path = folder / f"{name}.npy"
     if 0 in shape:
-        np.save(folder / f"{name}.npy", np.empty(shape, dtype))
-        return np.empty(shape, dtype).view(_Flushed)
-    return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, shape)
+        np.save(path, np.empty(shape, dtype))
+        yield np.empty(shape, dtype)
+        return
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    yield array
+    array.flush()
 
 
-class _Flushed(np.ndarray[Any, Any]):
-    def flush(self) -> None:
-        """Nothing to write."""
-
-
-def release(array: Any) -> None:
+def release(array: object) -> None:
     """Takes the pages of a memory map out of this process: it has read or written them and needs them no more. The
     system keeps them as long as memory is free. Other arrays stay as they are."""
-    pages: Any = array.base if isinstance(array, np.memmap) else None
+    pages: object = array.base if isinstance(array, np.memmap) else None
     if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         pages.madvise(mmap.MADV_DONTNEED)
 
@@ -202,7 +192,7 @@ def write_facts(
     replace_text(folder / FACTS, json.dumps(facts) + "\n")
 
 
-def _check(folder: Path, arrays: dict[str, Any]) -> None:
+def _check(folder: Path, arrays: Mapping[str, Any]) -> None:
     """Compiled code reads the edges without looking: offsets and sources outside of the graph must not get there."""
     for name, (kinds, dimensions) in ARRAYS.items():
         array = arrays[name]

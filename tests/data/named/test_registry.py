@@ -21,9 +21,9 @@ import torch_geometric
 from torch import Tensor
 
 from gfgn import Graph
-from gfgn.data import DATASETS, Dataset, load, random_splits
-from gfgn.data.datasets import loaders
-from gfgn.data.datasets.registry import cache_dir
+from gfgn.data import DATASETS, NodeDataset, load, random_splits
+from gfgn.data.named import loaders
+from gfgn.data.named.registry import cache_dir
 from gfgn.ops.features import row_normalize
 
 GEOM_GCN = ("actor", "cornell", "texas", "wisconsin", "cora", "citeseer", "pubmed")
@@ -82,16 +82,14 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError("no network")
 
-    monkeypatch.setattr("torch_geometric.data.download_url", refuse)
-    monkeypatch.setattr("torch_geometric.io.fs.cp", refuse)
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    monkeypatch.setattr("requests.get", refuse)
 
 
 def stored(x: Tensor) -> tuple[Tensor, ...]:
     return (x,) if x.layout == torch.strided else (x.values(), x.col_indices(), x.crow_indices())
 
 
-def assert_same(one: Dataset, other: Dataset) -> None:
+def assert_same(one: NodeDataset, other: NodeDataset) -> None:
     assert (one.name, one.metric, one.num_classes) == (other.name, other.metric, other.num_classes)
     assert one.feature_names == other.feature_names
     assert one.x.layout == other.x.layout
@@ -129,7 +127,7 @@ def test_dataset_from_raw_files_and_from_the_cache(name: str, tmp_path: Path, mo
         assert [path.name for path in (tmp_path / "gfgn-cache").iterdir()] == [f"{name}-v1.npz"]
 
 
-def check_counts(name: str, data: Dataset) -> None:
+def check_counts(name: str, data: NodeDataset) -> None:
     nodes, edges, features, classes, splits = COUNTS[name]
     assert (data.num_nodes, data.num_features, data.num_classes) == (nodes, features, classes)
     assert len(data.splits) == splits
@@ -147,7 +145,7 @@ def check_counts(name: str, data: Dataset) -> None:
         assert data.description.startswith(f"a stand-in, not {STANDINS[name]}: ")
 
 
-def check_masks(name: str, data: Dataset) -> None:
+def check_masks(name: str, data: NodeDataset) -> None:
     """Masks are disjoint and cover the nodes; published ones are those of the files."""
     for split in data.splits:
         total = torch.stack(list(split)).sum(0)
@@ -177,7 +175,7 @@ def check_masks(name: str, data: Dataset) -> None:
             assert all(map(torch.equal, split, expected))
 
 
-def check_ppi(data: Dataset) -> None:
+def check_ppi(data: NodeDataset) -> None:
     """24 graphs, split as wholes; features, labels and links are those of the files."""
     assert data.multilabel
     assert data.inductive
@@ -334,7 +332,7 @@ def test_filtered_wikipedia(tmp_path: Path) -> None:
     path.unlink()
     path.parent.rmdir()
     wikipedia(tmp_path / "objects", node_labels=np.array([0, 1, None, 3, 4, 0], dtype=object))
-    with pytest.raises(ValueError, match=r"could not be read .*node_labels is an array of Python objects"):
+    with pytest.raises(ValueError, match=r"could not be read .*allow_pickle=False"):
         load("chameleon-filtered", tmp_path / "objects")
 
 
@@ -403,31 +401,15 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def objects(path: Path) -> None:
-    np.savez(path, y=np.array([{}], dtype=object), allow_pickle=True)
-
-
 def other_keys(path: Path) -> None:
     np.savez(path, y=np.zeros(3))
-
-
-def outside(key: str, value: int) -> Callable[[Path], None]:
-    """Points an index of the cache outside the arrays."""
-
-    def damage(path: Path) -> None:
-        arrays = dict(np.load(path))
-        arrays[key].reshape(-1)[1] = value
-        np.savez(path, **arrays)
-
-    return damage
 
 
 def test_a_damaged_cache_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage("texas", tmp_path)
     calls = counted(monkeypatch, "texas")
     first = load("texas", tmp_path)
-    damages: list[Callable[[Path], Any]] = [cut, flip, objects, other_keys, lambda path: path.write_bytes(b"")]
-    damages += [outside("indices", 10**6), outside("indptr", -5), outside("transpose", 0), outside("x_indices", -1)]
+    damages: list[Callable[[Path], Any]] = [cut, flip, other_keys, lambda path: path.write_bytes(b"")]
     for count, damage in enumerate(damages, 2):
         damage(tmp_path / "gfgn-cache" / "texas-v1.npz")
         assert_same(first, load("texas", tmp_path))

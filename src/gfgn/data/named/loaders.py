@@ -1,11 +1,13 @@
 """Loaders of published datasets from their raw files, and of the datasets that ship with other packages.
 
-No loader executes what is in a file: arrays are read without objects, and pickles by `unpickle`.
+No loader executes what is in a file: arrays are read without objects, and pickles, whose checksums have been verified
+before, may only make arrays.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,21 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from gfgn.data.datasets.catalog import NEAREST
-from gfgn.data.datasets.unpickle import unpickle
-from gfgn.data.npz import read_arrays
+from gfgn.data.columns import Array
+from gfgn.data.named.catalog import NEAREST
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 from gfgn.ops.features import sparse_csr
 
+CONTAINERS = {("collections", "defaultdict"), ("__builtin__", "list"), ("builtins", "list"), ("_codecs", "encode")}
 CHUNK = 2**20  # number of rows of an OGB table that are read at once
 
 
 class RawData(NamedTuple):
-    """A dataset as in its files, with undirected edges and features that are not normalized; fields as in `Dataset`."""
+    """A dataset as in its files, with undirected edges and features that are not normalized; see `NodeDataset`."""
 
     graph: Graph
     x: Tensor
@@ -42,10 +43,34 @@ def _undirected(edge_index: Tensor, num_nodes: int) -> Graph:
     return Graph.from_undirected(source, target, num_nodes)
 
 
-def _check_nodes(name: str, num_nodes: int, *nodes: NDArray[Any]) -> None:
+def _check_nodes(name: str, num_nodes: int, *nodes: Array) -> None:
     low, high = min(int(part.min(initial=0)) for part in nodes), max(int(part.max(initial=0)) for part in nodes)
     if low < 0 or high >= num_nodes:
         raise ValueError(f"{name} must hold nodes from 0 to {num_nodes - 1}, got {low} to {high}")
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes NumPy arrays, SciPy matrices and plain containers, and refuses everything else."""
+
+    def find_class(self, module: str, name: str) -> type:
+        if module.startswith("scipy.sparse") and name == "csr_matrix":
+            return scipy.sparse.csr_matrix
+        arrays = module.startswith("numpy") and name in ("_reconstruct", "ndarray", "dtype")
+        if not arrays and (module, name) not in CONTAINERS:
+            raise pickle.UnpicklingError(f"it calls {module}.{name}, expected arrays")
+        found: type = super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        return found
+
+
+def planetoid_table(path: Path) -> Any:
+    """The array, CSR matrix or dictionary in a file of Planetoid, which must be the published one."""
+    with path.open("rb") as file:
+        return _Unpickler(file, encoding="latin1").load()
 
 
 def geom_gcn(root: Path, folder: str, name: str, words: bool = False, directed: bool = False) -> RawData:
@@ -79,7 +104,7 @@ def _lines(path: Path) -> list[str]:
 def _geom_gcn_splits(base: Path, name: str) -> list[Split]:
     splits = []
     for k in range(10):
-        masks = read_arrays(base / f"{name}_split_0.6_0.2_{k}.npz")
+        masks = _arrays(base / f"{name}_split_0.6_0.2_{k}.npz")
         splits.append(Split(*(torch.from_numpy(masks[f"{part}_mask"]).bool() for part in Split._fields)))
     return splits
 
@@ -87,7 +112,7 @@ def _geom_gcn_splits(base: Path, name: str) -> list[Split]:
 def planetoid(root: Path, folder: str, name: str) -> RawData:
     """A citation graph of Planetoid, whose files are pickles of arrays, with the splits of Geom-GCN."""
     base = root / folder / "raw"
-    tables = (unpickle(base / f"ind.{name}.{table}") for table in ("allx", "tx", "ally", "ty", "graph"))
+    tables = (planetoid_table(base / f"ind.{name}.{table}") for table in ("allx", "tx", "ally", "ty", "graph"))
     allx, tx, ally, ty, neighbors = tables
     given = np.array((base / f"ind.{name}.test.index").read_text("utf-8").split(), dtype=np.int64)
     # The test nodes come last, in the order of the file; those of CiteSeer that it leaves out have no neighbors.
@@ -143,7 +168,7 @@ def ppi(root: Path, folder: str) -> RawData:
 
 def heterophilous_npz(root: Path, file: str) -> RawData:
     """A `.npz` file of Platonov et al.; nothing in it is unpickled."""
-    arrays = read_arrays(root / file)
+    arrays = _arrays(root / file)
     x, y = torch.from_numpy(arrays["node_features"]).float(), torch.from_numpy(arrays["node_labels"]).long()
     edge_index = torch.from_numpy(arrays["edges"]).t()
     masks = [torch.from_numpy(arrays[f"{part}_masks"]).bool() for part in ("train", "val", "test")]
@@ -167,7 +192,7 @@ def ogb(root: Path, folder: str, split: str) -> RawData:
     return RawData(Graph.from_undirected(source, target, y.numel()), x, y, [Split(*masks)])
 
 
-def _chunks(path: Path, dtype: type[np.generic]) -> Iterator[NDArray[Any]]:
+def _chunks(path: Path, dtype: type[np.generic]) -> Iterator[Array]:
     import pandas
 
     with pandas.read_csv(path, header=None, dtype=dtype, chunksize=CHUNK) as chunks:

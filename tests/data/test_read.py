@@ -1,4 +1,4 @@
-"""`read`: all formats give the same graph, repairs are noted, and errors are one sentence that names the position."""
+"""`read`: all formats give the same graph, repairs are noted, and errors are one line that names the position."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from gfgn import Graph
-from gfgn.data import DataError, Dataset, describe_reading, pack_tables, read, read_with_notes
-from gfgn.data.io import tables
+from gfgn.data import DataError, NodeDataset, describe_reading, pack_tables, read, read_with_notes
 
 SIZE = 12
 SOURCE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 3]
@@ -91,7 +90,7 @@ def assert_same_graph(graph: Graph, expected: Graph) -> None:
             assert torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two, name
 
 
-def check_dataset(dataset: Dataset) -> None:
+def check_dataset(dataset: NodeDataset) -> None:
     both = torch.tensor([SOURCE + TARGET, TARGET + SOURCE])
     assert_same_graph(dataset.graph, Graph.from_edge_index(both, SIZE, torch.tensor(WEIGHT * 2)))
     assert torch.equal(dataset.graph.edge_position.long(), torch.arange(dataset.graph.num_edges))
@@ -103,7 +102,7 @@ def check_dataset(dataset: Dataset) -> None:
         assert mask.tolist() == [value == part for value in PART]
 
 
-def plain(source: Any, **options: Any) -> Dataset:
+def plain(source: Any, **options: Any) -> NodeDataset:
     return read(source, scale="none", **options)
 
 
@@ -121,7 +120,7 @@ def test_tables(tmp_path: Path, nodes: str, edges: str, ids: str) -> None:
     assert [str(name) for name in dataset.node_ids] == [str(name) for name in names]
     assert dataset.class_names == ["red", "sky", "tan"]
     assert dataset.feature_names == ["f0", "f1", "f2"]
-    assert (dataset.node_ids.dtype == np.int64) == ((nodes, edges, ids) == ("parquet", "parquet", "integers"))
+    assert (dataset.node_ids.dtype == np.int64) == ((nodes, ids) == ("parquet", "integers"))
 
 
 @pytest.mark.parametrize("inner", ["", "my-graph/"])
@@ -156,19 +155,6 @@ def test_directed() -> None:
     plain = Data(x=torch.randn(SIZE, 2), edge_index=torch.tensor([SOURCE, TARGET]), y=torch.from_numpy(Y))
     assert_same_graph(read(plain, undirected=False).graph, Graph.from_edge_index(plain.edge_index, SIZE))
     assert "directed" in describe_reading(read_with_notes(plain, undirected=False))
-
-
-def test_small_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "NODE_BATCH", 3)
-    monkeypatch.setattr(tables, "EDGE_BATCH", 2)
-    monkeypatch.setattr(tables, "BLOCK", 256)
-    calls: list[tuple[int, int]] = []
-    check_dataset(plain(save_tables(tmp_path, "csv", "parquet"), progress=lambda *call: calls.append(call)))
-    assert calls == [(min(2 * k, 13), 13) for k in range(1, 8)]
-    (tmp_path / "edges.parquet").unlink()
-    calls.clear()
-    check_dataset(plain(save_tables(tmp_path, "csv", "csv"), progress=lambda *call: calls.append(call)))
-    assert calls[-1] == (13, 13)
 
 
 # --- repairs and notes ----------------------------------------------------------------------------
@@ -207,7 +193,7 @@ def test_the_file_of_two_weights_is_named(tmp_path: Path) -> None:
         read(tmp_path)
     (tmp_path / "nodes.csv").write_text("id,f\na,1\nb,2\n")
     with pytest.raises(DataError, match=message):
-        pack_tables(tmp_path / "nodes.csv", tmp_path / "edges.csv", tmp_path / "store")
+        pack_tables(tmp_path, tmp_path / "store")
 
 
 NODES = """id,label,age,color,member,score
@@ -246,7 +232,10 @@ def test_columns_by_kind_and_missing_values(tmp_path: Path) -> None:
     ]
     assert dataset.y.tolist() == [0, 1, 0, 1, -1, -1]
     notes = "\n".join(reading.notes)
-    assert "missing values replaced by the training mean, with an indicator feature each: age (2), member (1)" in notes
+    assert (
+        "missing values replaced by the training mean, with an indicator feature each: age (1), member (1), score (3)"
+        in notes
+    )
     assert "missing categories read as none, with an indicator feature each: color (1)" in notes
     assert "2 unlabelled nodes kept" in notes
     assert "classes numbered in sorted order: 'x' is 0, 'y' is 1" in notes
@@ -308,8 +297,7 @@ def test_stratified_splits() -> None:
 def test_a_class_with_one_member() -> None:
     graph = Data(x=torch.ones(9, 1), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0] * 4 + [1] * 4 + [2]))
     assert "1 class with one member: 2" in read_with_notes(graph).notes
-    with pytest.raises(DataError, match="class '2' has one member, expected two or more to stratify"):
-        read(graph, stratify=True)
+    refused(graph, "class '2'", "stratify", stratify=True)
 
 
 def test_normalized_rows() -> None:
@@ -335,88 +323,87 @@ def test_unlabelled_nodes_are_removed_from_given_splits() -> None:
 
 # --- errors ---------------------------------------------------------------------------------------
 
-TEXT = "id,bio\n" + "".join(f"{k},text {k}\n" for k in range(5))
-BAD_CSV: list[tuple[str, str, str]] = [
-    ("", EDGES, r"nodes\.csv is empty"),
-    (NODES, "", r"edges\.csv is empty"),
-    ("id,f\n", EDGES, r"nodes\.csv has no rows"),
-    (NODES, "source,target\n", r"edges\.csv has no rows"),
-    ("name,f\na,1\n", EDGES, r"nodes\.csv has no column 'id', only name, f"),
-    (NODES, "source,to\na,b\n", r"edges\.csv has no column 'target'"),
-    ("id,f\na,1\nb,2\na,3\n", EDGES, r"nodes\.csv row 3: id 'a' is also in row 1"),
-    ("id,f\na,1\n,2\n", EDGES, r"nodes\.csv row 2: id is empty"),
-    (NODES, EDGES + "a,zz,1\n", r"edges\.csv row 4: target 'zz' is unknown, expected an id of nodes\.csv"),
-    (NODES, "source,target\nq,a\na,b\nw,a\n", r"row 1: source 'q' is unknown.*also in rows 3"),
-    (NODES, "source,target,weight\na,b,1\nb,c,much\n", r"edges\.csv row 2: weight is 'much', expected a finite number"),
-    (NODES, "source,target,weight\na,b,-1\n", r"edges\.csv row 1: weight is '-1', expected a finite number"),
-    (NODES, "source,target,weight\na,b,inf\n", r"edges\.csv row 1: weight is 'inf'"),
-    (NODES, "source,target,weight\na,b,\n", r"edges\.csv row 1: weight is ''"),
-    ("id,f\na,1\nb,inf\nc,2\n", EDGES, r"nodes\.csv row 2: column 'f' holds 'inf', expected a finite number"),
-    ("id,f\na,1\nb,1e99\nc,2\n", EDGES, r"nodes\.csv row 2: column 'f' holds '1e99'"),
-    (TEXT, EDGES, r"column 'bio' is text \('text 0' at row 1\) with 5 distinct values in 5 rows.*embedding"),
-    ("id,label,f\na,,1\nb,-1,2\nc,,3\n", EDGES, r"nodes\.csv has no labelled node"),
-    ("id,label,f\na,x,1\nb,x,2\nc,x,3\n", EDGES, r"nodes\.csv has one class \('x'\)"),
-    ("id,label,f\na,x,1\nb,y,2\nc,,3\n", EDGES, r"nodes\.csv has 2 labelled nodes, expected 3 or more"),
-    ("id,label,split,f\na,x,train,1\nb,y,dev,2\nc,,,3\n", EDGES, r"nodes\.csv row 2: split is 'dev', expected train"),
-    ("id,label,split,f\na,x,train,1\nb,y,val,2\nc,,,3\n", EDGES, r"split 0 has no labelled node in test"),
-    ("id,f\na,1\nb,2,3\n", EDGES, r"nodes\.csv cannot be read as CSV"),
-    ("id,f,f\na,1,2\n", EDGES, r"nodes\.csv has the column 'f' more than once"),
-    ("id,label\na,x\n", EDGES, r"nodes\.csv has no feature column"),
+
+def refused(source: Any, *words: str, **options: Any) -> None:
+    """Reading fails with one line that has these words: argument or file, position, value."""
+    with pytest.raises(DataError) as caught:
+        read(source, **options)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert [word for word in words if word not in message] == [], message
+
+
+WEIGHTED = "source,target,weight\n"
+BAD_CSV: list[tuple[str, str, list[str]]] = [
+    ("", EDGES, ["nodes.csv", "empty"]),
+    (NODES, "", ["edges.csv", "empty"]),
+    ("id,f\n", EDGES, ["nodes.csv", "no rows"]),
+    ("name,f\na,1\n", EDGES, ["nodes.csv", "'id'", "name, f"]),
+    (NODES, "source,at,to\na,b,c\n", ["edges.csv", "'target'", "--target"]),
+    (NODES, "a,b\nb,c\n", ["edges.csv", "no header", "a, b"]),
+    ("id,f\na,1\nb,2\na,3\n", EDGES, ["nodes.csv row 3", "'a'", "row 1"]),
+    ("id,f\na,1\n,2\n", EDGES, ["nodes.csv row 2", "id is empty"]),
+    (NODES, EDGES + "a,zz,1\n", ["edges.csv row 4", "target 'zz'", "nodes.csv", "--skip-unknown"]),
+    (NODES, "source,target\nq,a\na,b\nw,a\n", ["row 1", "source 'q'", "also in rows 3"]),
+    (NODES, WEIGHTED + "a,b,1\nb,c,much\n", ["edges.csv row 2", "weight", "'much'"]),
+    (NODES, WEIGHTED + "a,b,-1\n", ["edges.csv row 1", "weight", "-1"]),
+    (NODES, WEIGHTED + "a,b,inf\n", ["edges.csv row 1", "weight", "inf"]),
+    (NODES, WEIGHTED + "a,b,\n", ["edges.csv row 1", "weight", "None"]),
+    ("id,f\na,1\nb,inf\nc,2\n", EDGES, ["nodes.csv", "'f'", "inf", "row 2"]),
+    ("id,f\na,1\nb,2\nc,1e300\n", EDGES, ["nodes.csv", "'f'", "1e+300", "row 3"]),
+    ("id,label,f\na,,1\nb,-1,2\nc,,3\n", EDGES, ["nodes.csv", "no labelled node"]),
+    ("id,label,f\na,x,1\nb,x,2\nc,x,3\n", EDGES, ["nodes.csv", "one class", "'x'"]),
+    ("id,label,f\na,x,1\nb,y,2\nc,,3\n", EDGES, ["nodes.csv", "2 labelled nodes", "3 or more"]),
+    ("id,label,split,f\na,x,train,1\nb,y,dev,2\nc,,,3\n", EDGES, ["nodes.csv row 2", "split", "'dev'"]),
+    ("id,label,split,f\na,x,train,1\nb,y,val,2\nc,,,3\n", EDGES, ["split 0", "test"]),
+    ("id,f\na,1\nb,2,3\n", EDGES, ["nodes.csv", "CSV"]),
+    ("id,f,f\na,1,2\n", EDGES, ["nodes.csv", "'f'", "more than once"]),
+    ("id,label\na,x\n", EDGES, ["nodes.csv", "no feature column"]),
+    ('id,label,"a\nb\x1b"\n1,x,1\n1,y,2\n', EDGES, ["nodes.csv row 2", "'1'"]),
 ]
 
 
-@pytest.mark.parametrize(("nodes", "edges", "message"), BAD_CSV)
-def test_bad_csv(tmp_path: Path, nodes: str, edges: str, message: str) -> None:
-    with pytest.raises(DataError, match=message) as caught:
-        read(write(tmp_path, nodes, edges))
-    assert "\n" not in str(caught.value)
-
-
-def test_csv_in_another_encoding(tmp_path: Path) -> None:
-    write(tmp_path)
-    (tmp_path / "nodes.csv").write_bytes("id,f\né,1\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"nodes\.csv cannot be read as CSV"):
-        read(tmp_path)
+@pytest.mark.parametrize(("nodes", "edges", "words"), BAD_CSV)
+def test_bad_csv(tmp_path: Path, nodes: str, edges: str, words: list[str]) -> None:
+    refused(write(tmp_path, nodes, edges), *words)
 
 
 GOOD_NODES: dict[str, list[Any]] = {"id": [1, 2, 3], "f": [0.5, 1.5, 2.5]}
 GOOD_EDGES: dict[str, list[Any]] = {"source": [1, 2], "target": [2, 3]}
-BAD_PARQUET: list[tuple[dict[str, list[Any]], dict[str, list[Any]], str]] = [
-    ({"f": [1.0]}, {}, r"nodes\.parquet has no column 'id'"),
-    ({}, {"source": [1]}, r"edges\.parquet has no column 'target'"),
-    ({"id": [1, 2, 2], "f": [0.0, 1.0, 2.0]}, {}, r"nodes\.parquet row 3: id 2 is also in row 2"),
-    ({"id": [1, None, 2], "f": [0.0, 1.0, 2.0]}, {}, r"nodes\.parquet row 2: id is empty"),
-    ({"id": [1.5, 2.5], "f": [0.0, 1.0]}, {}, r"column 'id' is of type double, expected strings or integers"),
-    ({}, {"source": [1, 9], "target": [2, 3]}, r"edges\.parquet row 2: source 9 is unknown"),
-    ({}, {"source": [1, 2], "target": [2, None]}, r"edges\.parquet row 2: target is empty"),
-    ({}, {"source": [], "target": []}, r"edges\.parquet: column 'source' is of type null"),
-    ({}, GOOD_EDGES | {"weight": [1.0, float("nan")]}, r"edges\.parquet row 2: weight is nan"),
-    ({}, GOOD_EDGES | {"weight": [-1, 1]}, r"edges\.parquet row 1: weight is -1"),
-    ({}, GOOD_EDGES | {"weight": ["1", "x"]}, r"edges\.parquet row 2: weight is 'x', expected a finite number"),
-    (GOOD_NODES | {"f": [0.0, float("inf"), 1.0]}, {}, r"nodes\.parquet row 2: column 'f' holds inf"),
-    (GOOD_NODES | {"f": [[1], [2], [3]]}, {}, r"column 'f' is of type list.*expected numbers, categories or dates"),
-    (GOOD_NODES | {"f": ["a", "b", "c"]}, {}, r"column 'f' is text \('a' at row 1\) with 3 distinct values in 3 rows"),
-    (GOOD_NODES | {"label": [0.5, 1.0, float("inf")]}, {}, r"column 'label' holds infinity"),
-    (GOOD_NODES | {"label": [[0], [1], [1]]}, {}, r"column 'label' is of type list"),
-    (GOOD_NODES | {"label": [None, None, None]}, {}, r"nodes\.parquet has no labelled node"),
-    (GOOD_NODES | {"split": [0, 1, 2]}, {}, r"column 'split' is of type int64, expected train, val or test"),
+BAD_PARQUET: list[tuple[dict[str, list[Any]], dict[str, list[Any]], list[str]]] = [
+    ({"f": [1.0]}, {}, ["nodes.parquet", "'id'"]),
+    ({}, {"source": [1]}, ["edges.parquet", "'target'", "--target"]),
+    ({"id": [1, 2, 2], "f": [0.0, 1.0, 2.0]}, {}, ["nodes.parquet row 3", "id 2", "row 2"]),
+    ({"id": [1, None, 2], "f": [0.0, 1.0, 2.0]}, {}, ["nodes.parquet row 2", "id is empty"]),
+    ({"id": [1.5, 2.5], "f": [0.0, 1.0]}, {}, ["'id'", "double"]),
+    ({}, {"source": [1, 9], "target": [2, 3]}, ["edges.parquet row 2", "source 9"]),
+    ({}, {"source": [1, 2], "target": [2, None]}, ["edges.parquet row 2", "target is empty"]),
+    ({}, GOOD_EDGES | {"weight": [1.0, float("nan")]}, ["edges.parquet row 2", "weight", "nan"]),
+    ({}, GOOD_EDGES | {"weight": [-1, 1]}, ["edges.parquet row 1", "weight", "-1"]),
+    ({}, GOOD_EDGES | {"weight": ["1", "x"]}, ["edges.parquet row 2", "weight", "'x'"]),
+    (GOOD_NODES | {"f": [0.0, float("inf"), 1.0]}, {}, ["nodes.parquet", "'f'", "inf", "row 2"]),
+    (GOOD_NODES | {"f": [[1], [2], [3]]}, {}, ["nodes.parquet", "'f'", "object"]),
+    (GOOD_NODES | {"label": [0.5, 1.0, float("inf")]}, {}, ["'label'", "infinity"]),
+    (GOOD_NODES | {"label": [[0], [1], [1]]}, {}, ["'label'", "object"]),
+    (GOOD_NODES | {"label": [None, None, None]}, {}, ["nodes.parquet", "no labelled node"]),
+    (GOOD_NODES | {"split": [0, 1, 2]}, {}, ["nodes.parquet row 1", "split", "0"]),
 ]
 
 
-@pytest.mark.parametrize(("nodes", "edges", "message"), BAD_PARQUET)
-def test_bad_parquet(tmp_path: Path, nodes: dict[str, list[Any]], edges: dict[str, list[Any]], message: str) -> None:
+@pytest.mark.parametrize(("nodes", "edges", "words"), BAD_PARQUET)
+def test_bad_parquet(
+    tmp_path: Path, nodes: dict[str, list[Any]], edges: dict[str, list[Any]], words: list[str]
+) -> None:
     save(tmp_path, "nodes", "parquet", nodes or GOOD_NODES)
     save(tmp_path, "edges", "parquet", edges or GOOD_EDGES)
-    with pytest.raises(DataError, match=message):
-        read(tmp_path)
+    refused(tmp_path, *words)
 
 
 @pytest.mark.parametrize("content", [b"not parquet", b"PAR1" * 20])
 def test_broken_parquet(tmp_path: Path, content: bytes) -> None:
     save_tables(tmp_path, "parquet", "parquet")
     (tmp_path / "edges.parquet").write_bytes(content)
-    with pytest.raises(DataError, match=r"edges\.parquet cannot be read as Parquet"):
-        read(tmp_path)
+    refused(tmp_path, "edges.parquet", "Parquet")
 
 
 def without(*names: str) -> dict[str, Any]:
@@ -424,68 +411,48 @@ def without(*names: str) -> dict[str, Any]:
 
 
 OBJECTS = np.array([{"a": 1}] * SIZE, dtype=object)
-BAD_ARRAYS: list[tuple[dict[str, Any], str]] = [
-    (without("x"), "has no x, only edge_index"),
-    (without("edge_index"), "has no edge_index"),
-    (without("val_mask"), "has no val_mask"),
-    (arrays() | {"x": X[0]}, r"x has shape \[3\] of float32, expected numbers of shape \[N, F\]"),
-    (arrays() | {"x": np.full((SIZE, 2), "a")}, "x has shape .* expected numbers"),
-    (arrays() | {"x": np.where(X > 1, np.inf, X)}, r"x holds inf at row \d+, column \d, expected a finite number"),
-    (arrays() | {"edge_index": np.zeros((3, 4), dtype=int)}, r"edge_index has shape \[3, 4\]"),
-    (arrays() | {"edge_index": np.zeros((2, 4))}, "edge_index has shape .* of float64, expected integers"),
-    (
-        arrays() | {"edge_index": np.array([[0, 1], [1, 12]])},
-        "edge_index joins 1 to 12 in edge 1, expected nodes 0 to 11",
-    ),
-    (arrays() | {"edge_index": np.zeros((2, 0), dtype=int)}, "edge_index holds no edge"),
-    (
-        arrays() | {"edge_weight": np.ones(4)},
-        r"edge_weight has shape \[4\] of float64, expected numbers",
-    ),
-    (arrays() | {"edge_weight": -np.ones(13)}, "edge_weight holds -1.0 at edge 0"),
-    (arrays() | {"y": np.full(SIZE, 1j)}, r"y has shape \[12\] of complex128, expected integers"),
-    (arrays() | {"y": np.full(SIZE, np.inf)}, "y holds infinity"),
-    (arrays() | {"y": np.ones(SIZE)}, r"has one class \('1'\)"),
-    (arrays() | {"y": Y[:5]}, r"y has shape \[5\]"),
-    (arrays() | {"y": Y - 3}, "y holds -3 at node 0"),
-    (arrays() | {"y": np.full(SIZE, -1)}, "has no labelled node"),
-    (arrays() | {"train_mask": np.ones(5, dtype=bool)}, r"train_mask has shape \[5\] of bool, expected booleans"),
-    (arrays() | {"train_mask": np.full(SIZE, 3)}, "train_mask holds numbers other than 0 and 1"),
-    (arrays() | {"test_mask": arrays()["train_mask"]}, "train_mask and test_mask overlap at node 0 in split 0"),
-    (arrays() | {"train_mask": np.zeros(SIZE, dtype=bool)}, "split 0 has no labelled node in train"),
-    (sparse_arrays() | {"x": X}, "has both x and x_data"),
-    ({k: v for k, v in sparse_arrays().items() if k != "x_shape"}, "has no x_shape"),
-    (sparse_arrays() | {"x_indptr": np.arange(4)}, "x_indptr must be 13 non-decreasing offsets from 0 to 36"),
-    (sparse_arrays() | {"x_indices": np.full(36, 3)}, "x_indices holds 3 at 0, expected 0 to 2"),
-    (sparse_arrays() | {"x_indices": np.zeros(36)}, "x_indices has shape .* expected integers"),
-    (sparse_arrays() | {"x_data": np.full(36, np.inf)}, "x_data holds inf, expected finite numbers"),
-    (sparse_arrays() | {"x_shape": np.array([3])}, "x_shape is 3, expected the numbers of rows and columns"),
-    (arrays() | {"y": OBJECTS}, "y is an array of Python objects, which are never unpickled"),
+BAD_ARRAYS: list[tuple[dict[str, Any], list[str]]] = [
+    (without("x"), ["no x", "edge_index"]),
+    (without("edge_index"), ["no edge_index"]),
+    (without("val_mask"), ["no val_mask"]),
+    (arrays() | {"x": X[0]}, ["x has shape [3]", "[N, F]"]),
+    (arrays() | {"x": np.full((SIZE, 2), "a")}, ["x has shape", "numbers"]),
+    (arrays() | {"x": np.where(X > 1, np.inf, X)}, ["x holds inf", "row", "column"]),
+    (arrays() | {"edge_index": np.zeros((3, 4), dtype=int)}, ["edge_index has shape [3, 4]"]),
+    (arrays() | {"edge_index": np.zeros((2, 4))}, ["edge_index", "float64", "integers"]),
+    (arrays() | {"edge_index": np.array([[0, 1], [1, 12]])}, ["edge_index", "1 to 12", "edge 1", "0 to 11"]),
+    (arrays() | {"edge_weight": np.ones(4)}, ["edge_weight has shape [4]"]),
+    (arrays() | {"edge_weight": -np.ones(13)}, ["edge_weight", "-1.0", "edge 0"]),
+    (arrays() | {"y": np.full(SIZE, 1j)}, ["y has shape", "complex128"]),
+    (arrays() | {"y": np.full(SIZE, np.inf)}, ["y holds infinity"]),
+    (arrays() | {"y": np.ones(SIZE)}, ["one class", "'1'"]),
+    (arrays() | {"y": Y - 3}, ["y holds -3", "node 0"]),
+    (arrays() | {"train_mask": np.ones(5, dtype=bool)}, ["train_mask has shape [5]"]),
+    (arrays() | {"train_mask": np.full(SIZE, 3)}, ["train_mask", "0 and 1"]),
+    (arrays() | {"test_mask": arrays()["train_mask"]}, ["train_mask and test_mask", "node 0", "split 0"]),
+    (arrays() | {"train_mask": np.zeros(SIZE, dtype=bool)}, ["split 0", "train"]),
+    (sparse_arrays() | {"x": X}, ["both x and x_data"]),
+    ({k: v for k, v in sparse_arrays().items() if k != "x_shape"}, ["no x_shape"]),
+    (sparse_arrays() | {"x_indptr": np.arange(4)}, ["x_data", "CSR"]),
+    (sparse_arrays() | {"x_indices": np.full(36, 3)}, ["x_data", "CSR"]),
+    (sparse_arrays() | {"x_indices": np.zeros(36)}, ["x_indices", "integers"]),
+    (sparse_arrays() | {"x_data": np.full(36, np.inf)}, ["x_data holds inf"]),
+    (sparse_arrays() | {"x_shape": np.array([3])}, ["x_shape is 3"]),
+    (arrays() | {"y": OBJECTS}, ["y cannot be read", "never unpickled"]),
 ]
 
 
-@pytest.mark.parametrize(("content", "message"), BAD_ARRAYS)
-def test_bad_npz(tmp_path: Path, content: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=rf"graph\.npz:? .*{message}|graph\.npz:? {message}"):
-        read(save_npz(tmp_path, content))
-
-
-def fits_data(content: dict[str, Any]) -> bool:
-    """Whether a `Data` can hold it: tensors are numbers, and its features are in `x` alone."""
-    return "x_data" not in content and all(np.asarray(value).dtype.kind not in "UO" for value in content.values())
-
-
-@pytest.mark.parametrize(("content", "message"), [row for row in BAD_ARRAYS if fits_data(row[0])])
-def test_bad_data(content: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read(Data(**{name: torch.from_numpy(np.asarray(value)) for name, value in content.items()}))
+@pytest.mark.parametrize(("content", "words"), BAD_ARRAYS)
+def test_bad_arrays(tmp_path: Path, content: dict[str, Any], words: list[str]) -> None:
+    refused(save_npz(tmp_path, content), "graph.npz", *words)
+    numbers = all(np.asarray(value).dtype.kind not in "UO" for value in content.values())
+    if numbers and "x_data" not in content:
+        refused(Data(**{name: torch.from_numpy(np.asarray(value)) for name, value in content.items()}), "Data", *words)
 
 
 def test_bad_objects() -> None:
-    with pytest.raises(DataError, match="source is of type dict, expected a path or a PyG Data"):
-        read({})  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="Data: x is of type list, expected a Tensor"):
-        read(Data(x=[1], edge_index=torch.tensor([[0], [1]])))
+    refused({}, "source", "dict")
+    refused(Data(x=[1], edge_index=torch.tensor([[0], [1]])), "Data: x", "list")
 
 
 class Malicious:
@@ -498,19 +465,16 @@ class Malicious:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("name", ["x", "y", "edge_index", "extra"])
+@pytest.mark.parametrize("name", ["x", "extra"])
 def test_nothing_is_unpickled(tmp_path: Path, name: str) -> None:
     trap = tmp_path / "sprung"
     path = save_npz(tmp_path, arrays() | {name: np.array([Malicious(trap)], dtype=object)})
     if name == "extra":  # never loaded
         read(path)
     else:
-        with pytest.raises(DataError, match=rf"graph\.npz: {name} is an array of Python objects"):
-            read(path)
-    assert not trap.exists()
+        refused(path, "graph.npz: x", "never unpickled")
     path.write_bytes(np.array([Malicious(trap)], dtype=object).dumps())  # a bare pickle under the name
-    with pytest.raises(DataError, match=r"graph\.npz cannot be read"):
-        read(path)
+    refused(path, "graph.npz cannot be read")
     assert not trap.exists()
 
 
@@ -519,29 +483,10 @@ def test_nothing_is_unpickled(tmp_path: Path, name: str) -> None:
 def test_broken_archives(tmp_path: Path, ending: str, content: bytes) -> None:
     path = tmp_path / f"graph.{ending}"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"graph\.{ending} cannot be read"):
-        read(path)
-
-
-def test_npy_under_another_name(tmp_path: Path) -> None:
-    with (tmp_path / "graph.npz").open("wb") as file:
+    refused(path, f"graph.{ending} cannot be read")
+    with path.open("wb") as file:
         np.save(file, X)
-    with pytest.raises(DataError, match="is a single array"):
-        read(tmp_path / "graph.npz")
-
-
-@pytest.mark.parametrize(
-    "name", ["../nodes.csv", "/tmp/nodes.csv", "a/../../nodes.csv", "..\\nodes.csv", "C:\\nodes.csv"]
-)
-def test_zip_entries_outside_the_folder(tmp_path: Path, name: str) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    with zipfile.ZipFile(inside / "graph.zip", "w") as archive:
-        archive.writestr("edges.csv", EDGES)
-        archive.writestr(name, NODES)
-    with pytest.raises(DataError, match=r"graph\.zip: entry .* is outside the folder"):
-        read(inside / "graph.zip")
-    assert sorted(file.name for file in tmp_path.rglob("*")) == ["graph.zip", "inside"]
+    refused(path, f"graph.{ending}", "single array" if ending == "npz" else "zip")
 
 
 def test_bad_zip(tmp_path: Path) -> None:
@@ -553,58 +498,54 @@ def test_bad_zip(tmp_path: Path) -> None:
                 archive.writestr(name.replace("__", "/") + ".csv", text)
         return path
 
-    for content, message in (
-        ({"edges": EDGES}, r"graph\.zip has no nodes\.csv or nodes\.parquet"),
-        ({"nodes": NODES}, r"graph\.zip has no edges\.csv or edges\.parquet"),
-        (
-            {"a__nodes": NODES, "b__nodes": NODES},
-            r"graph\.zip has a/nodes\.csv and b/nodes\.csv, expected one graph in one",
-        ),
-        (
-            {"a__nodes": NODES, "b__edges": EDGES},
-            r"graph\.zip has a/nodes\.csv and b/edges\.csv, expected one graph in one",
-        ),
-        (
-            {"nodes": NODES, "b__edges": EDGES},
-            r"graph\.zip has nodes\.csv and b/edges\.csv, expected one graph in one folder",
-        ),
-        ({"a__b__nodes": NODES, "edges": EDGES}, r"graph\.zip has no nodes\.csv"),
-        ({"nodes": "", "edges": EDGES}, r"graph\.zip/nodes\.csv is empty"),
-        ({"nodes": NODES, "edges": EDGES + "a,zz,1\n"}, r"graph\.zip/edges\.csv row 4: target 'zz' is unknown"),
-    ):
-        with pytest.raises(DataError, match=message):
-            read(pack(**content))
+    refused(pack(edges=EDGES), "graph.zip", "nodes.csv")
+    refused(pack(a__nodes=NODES, b__nodes=NODES), "graph.zip", "a/nodes.csv and b/nodes.csv")
+    refused(pack(nodes=NODES, b__edges=EDGES), "graph.zip", "nodes.csv and b/edges.csv")
+    refused(pack(a__b__nodes=NODES, edges=EDGES), "graph.zip", "nodes.csv")
+    refused(pack(nodes="", edges=EDGES), "graph.zip/nodes.csv", "empty")
+    refused(pack(nodes=NODES, edges=EDGES + "a,zz,1\n"), "graph.zip/edges.csv row 4", "'zz'")
     whole = pack(nodes=NODES * 50, edges=EDGES).read_bytes()
-    path.write_bytes(whole[:200] + b"\xff" * 20 + whole[220:])
-    with pytest.raises(DataError, match=r"graph\.zip cannot be read as a zip archive"):
-        read(path)
     path.write_bytes(whole[:300])
-    with pytest.raises(DataError, match=r"graph\.zip cannot be read as a zip archive"):
-        read(path)
+    refused(path, "graph.zip", "zip archive")
 
 
 def test_paths_without_a_graph(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="nowhere does not exist"):
-        read(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"has no nodes\.csv or nodes\.parquet"):
-        read(tmp_path)
+    refused(tmp_path / "nowhere", "nowhere", "does not exist")
+    refused(tmp_path, str(tmp_path), "nodes.csv")
     save_tables(tmp_path, "csv")
+    refused(tmp_path / "nodes.csv", "nodes.csv", "'.csv'")
     shutil.copy(tmp_path / "nodes.csv", tmp_path / "nodes.parquet")
-    with pytest.raises(DataError, match=r"has both nodes\.csv and nodes\.parquet"):
-        read(tmp_path)
-    with pytest.raises(DataError, match=r"nodes\.csv has the suffix '\.csv', expected a folder"):
-        read(tmp_path / "nodes.csv")
+    refused(tmp_path, "both nodes.csv and nodes.parquet")
 
 
 # --- random input ---------------------------------------------------------------------------------
 
 CELL = st.one_of(
     st.sampled_from(
-        ["a", "b", "c", "", "1", "2", "-1", "1e400", "nan", "inf", "true", "train", "val", "test", '"', " "]
+        [
+            "a",
+            "b",
+            "c",
+            "",
+            "1",
+            "2",
+            "-1",
+            "1e400",
+            "nan",
+            "inf",
+            "?",
+            "1.234,5",
+            "01.02.2020",
+            "true",
+            "train",
+            "test",
+            '"',
+            " ",
+        ]
     ),
     st.text(max_size=4),
 )
-FUZZ = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(suppress_health_check=list(HealthCheck))
 
 
 def table(names: list[str]) -> st.SearchStrategy[str]:
@@ -654,23 +595,3 @@ def test_any_parquet(nodes: dict[str, list[Any]], edges: dict[str, list[Any]]) -
         save(Path(folder), "nodes", "parquet", nodes)
         save(Path(folder), "edges", "parquet", edges)
         assert_success_or_reason(folder)
-
-
-@FUZZ
-@given(st.data())
-def test_any_damaged_file(draw: st.DataObject) -> None:
-    """Bytes changed or cut off anywhere in a good `.npz`, `.zip` or Parquet file."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "graph"
-        folder.mkdir()
-        kind = draw.draw(st.sampled_from(["npz", "zip", "parquet"]))
-        save_tables(folder, "parquet", "parquet")
-        source = {"npz": lambda: save_npz(Path(name), arrays()), "zip": lambda: zipped(folder)}.get(
-            kind, lambda: folder
-        )()
-        victim = source / "nodes.parquet" if kind == "parquet" else source
-        content = bytearray(victim.read_bytes())
-        for _ in range(draw.draw(st.integers(1, 4))):
-            content[draw.draw(st.integers(0, len(content) - 1))] = draw.draw(st.integers(0, 255))
-        victim.write_bytes(bytes(content[: draw.draw(st.sampled_from([len(content), len(content) // 2, 10]))]))
-        assert_success_or_reason(source)

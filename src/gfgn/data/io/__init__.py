@@ -1,1 +1,0 @@
-"""Graphs from a user's own files."""

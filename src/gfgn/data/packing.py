@@ -1,0 +1,201 @@
+"""`pack_tables`: two tables into a graph on disk, batch by batch; DuckDB sorts the edges."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+import torch
+from numpy.typing import NDArray
+
+from gfgn.data.assemble import KEEP, class_order, edge_notes
+from gfgn.data.columns import Array, loose_numbers
+from gfgn.data.dataset import default_metric
+from gfgn.data.files import atomic_folder
+from gfgn.data.messages import DataError
+from gfgn.data.on_disk import OnDiskGraph, create, release, write_facts
+from gfgn.data.raw import ReadOptions
+from gfgn.data.reading import open_tables
+from gfgn.data.tables import EdgeReader, Ids, Roles, Table, label_codes, shown_value, split_codes, to_float32
+from gfgn.graph import TwoWeights
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from gfgn.data.columns import Series
+
+Progress: TypeAlias = Callable[[int, int], None]  # called with the number of edge rows read and of all edge rows
+
+SORTED = 2**20  # sorted edges that are copied at a time
+
+
+def pack_tables(
+    source: Path | str,
+    folder: Path | str,
+    options: ReadOptions | None = None,
+    *,
+    memory: str = "1GB",
+    progress: Progress | None = None,
+    notes: list[str] | None = None,
+) -> OnDiskGraph:
+    """Packs the node table and the edge table in the folder `source` without holding either in memory.
+
+    The graph is that of `gfgn.data.read`. Features must be numbers without missing values, and are not scaled. There is
+    one split, if the table has one.
+
+    Args:
+        folder: Folder to write, new or empty.
+        options: As for `read`; those of columns and files count.
+        memory: Memory for sorting edges, beside a few numbers per node.
+        progress: Called with the number of edges that are read and of all edges.
+        notes: One sentence is appended per guess and repair.
+    """
+    _require_duckdb()
+    options, notes = options or ReadOptions(), [] if notes is None else notes
+    nodes, roles, edges, ends = open_tables(Path(source), str(source), "", options, notes)
+    if edges is None:
+        raise DataError(f"{source} has no table of edges, expected one to sort")
+    ids = Ids(nodes.frame([roles.id], [roles.id])[roles.id], nodes.label, roles.id)
+    with atomic_folder(folder) as unfinished:
+        class_names, num_classes = _pack_nodes(nodes, roles, len(ids), unfinished)
+        reader, counts = EdgeReader(edges, ids, ends, options.skip_unknown), Counter[str]()
+        batches = _batches(reader, edges, counts, progress)
+        with tempfile.TemporaryDirectory(dir=unfinished) as scratch:
+            try:
+                rows, merged = _sort_edges(batches, reader.weighted, options.undirected, memory, Path(scratch))
+            except TwoWeights as error:
+                name_of = ids.to_numpy().tolist().__getitem__
+                raise DataError(f"{edges.label}: {error.message(name_of, KEEP)}") from None
+            _copy_sorted(rows, len(ids), unfinished, reader.weighted)
+            added = rows.metadata.num_rows - merged
+            rows.close()
+        notes += reader.notes()
+        notes += edge_notes(counts["loops"], counts["zero"], counts["given"] - merged, added, reader.weighted)
+        metric = options.metric or default_metric(torch.empty(0, dtype=torch.int64), num_classes)
+        name = Path(source).resolve().name
+        write_facts(unfinished, name, num_classes, metric, roles.features, class_names, reader.weighted)
+    return OnDiskGraph.open(folder)
+
+
+def _require_duckdb() -> None:
+    try:
+        import duckdb  # noqa: F401
+    except ImportError:
+        raise ImportError("sorting edges on disk needs DuckDB: pip install 'gfgn[large]'") from None
+
+
+def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> tuple[list[str] | None, int]:
+    """Writes features, labels and split; returns the names and the number of the classes."""
+    if not roles.features:
+        raise DataError(f"{table.label} has no feature column, expected one or more besides id, label and split")
+    with create(folder, "x", (num_nodes, len(roles.features)), np.float32) as x:
+        row = 0
+        for frame in table.chunks(roles.features):
+            block = [_finite(frame[name], table.label, name, row) for name in roles.features]
+            x[row : row + len(frame)] = np.stack(block, axis=1)  # the file is written row by row
+            release(x)
+            row += len(frame)
+    special = [name for name in (roles.label, roles.split) if name]
+    known = table.frame(special or [roles.id], special)
+    y, names = np.full(num_nodes, -1, dtype=np.int64), []
+    parts = np.empty((0, num_nodes), dtype=np.int8)
+    if roles.label:
+        y, found = label_codes(known[roles.label], table, roles.label)
+        order = class_order(found)
+        names = [found[k] for k in order]
+        y = np.array([*np.argsort(order), -1])[y]
+    if roles.split:
+        parts = split_codes(known[roles.split], table.label, roles.split)[None].astype(np.int8)
+    np.save(folder / "y.npy", y)
+    np.save(folder / "parts.npy", parts)
+    return names, len(names)
+
+
+def _finite(column: Series, label: str, name: str, row: int) -> NDArray[np.float32]:
+    values = to_float32(loose_numbers(column))
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        got = f"row {row + int(bad[0]) + 1}: column {name!r} holds {shown_value(column, int(bad[0]))}"
+        cure = f"leave the column out (--drop {name}), or read the graph without --stream"
+        raise DataError(f"{label} {got}, expected a finite number in single precision; {cure}")
+    return values
+
+
+def _batches(reader: EdgeReader, table: Table, counts: Counter[str], progress: Progress | None) -> Iterator[pa.Table]:
+    """The edges that count, as DuckDB takes them."""
+    row, total = 0, table.count() if progress else 0
+    for frame in table.chunks(reader.columns):
+        (source, target), weight = reader.read(frame)
+        values = np.ones(source.size, dtype=np.float32) if weight is None else weight
+        loop, zero = source == target, values == 0
+        kept = ~loop & ~zero
+        counts += Counter(loops=int(loop.sum()), zero=int((zero & ~loop).sum()), given=int(kept.sum()))
+        row += len(frame)
+        if progress:
+            progress(row, max(row, total))
+        yield pa.table([column[kept] for column in (source, target, values)], names=["source", "target", "weight"])
+
+
+def _sort_edges(
+    batches: Iterator[pa.Table], weighted: bool, undirected: bool, memory: str, scratch: Path
+) -> tuple[pyarrow.parquet.ParquetFile, int]:
+    """Every edge once, by target, with the sum of its weights; and the number of edges before opposites were added."""
+    import duckdb
+
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": memory,
+        "temp_directory": str(scratch / "duckdb"),
+    }
+    with duckdb.connect(str(scratch / "edges.duckdb"), config=config) as database:
+        database.execute("CREATE TABLE given (source INTEGER, target INTEGER, weight FLOAT)")
+        for batch in batches:
+            database.register("batch", batch)
+            database.execute("INSERT INTO given SELECT * FROM batch")
+        weight = "sum(weight::DOUBLE)::FLOAT" if weighted else "1::FLOAT"
+        database.execute(
+            f"CREATE TABLE once AS SELECT source, target, {weight} AS weight FROM given GROUP BY source, target"
+        )
+        opposite = "UNION ALL SELECT target, source, weight FROM once" if undirected else ""
+        database.execute(
+            "CREATE VIEW edge AS SELECT source, target, min(weight) AS low, max(weight) AS weight "
+            f"FROM (SELECT * FROM once {opposite}) GROUP BY source, target"
+        )
+        two = "SELECT source, target FROM edge WHERE low < (1 - 1e-5) * weight ORDER BY target, source LIMIT 1"
+        for source, target in database.execute(two).fetchall():
+            raise TwoWeights(source, target, _weight(database, source, target), _weight(database, target, source))
+        chosen = "SELECT source, target, weight FROM edge ORDER BY target, source"
+        database.execute(f"COPY ({chosen}) TO '{(scratch / 'sorted.parquet').as_posix()}' (FORMAT parquet)")
+        ((merged,),) = database.execute("SELECT count(*) FROM once").fetchall()
+    return pyarrow.parquet.ParquetFile(scratch / "sorted.parquet"), int(merged)
+
+
+def _weight(database: DuckDBPyConnection, source: int, target: int) -> float:
+    query = "SELECT weight FROM once WHERE source = ? AND target = ?"
+    return float(database.execute(query, [source, target]).fetchall()[0][0])
+
+
+def _copy_sorted(edges: pyarrow.parquet.ParquetFile, num_nodes: int, folder: Path, weighted: bool) -> None:
+    """Writes `ptr`, `idx` and `weight`."""
+    degree, row, total = np.zeros(num_nodes, dtype=np.int64), 0, edges.metadata.num_rows
+    with create(folder, "idx", (total,), np.int32) as idx, _weights(folder, total, weighted) as weight:
+        for batch in edges.iter_batches(SORTED):
+            rows = slice(row, row + batch.num_rows)
+            source, target, values = (batch.column(name).to_numpy() for name in ("source", "target", "weight"))
+            idx[rows] = source
+            if weighted:
+                weight[rows] = values
+            degree += np.bincount(target, minlength=num_nodes)
+            row = rows.stop
+            release(idx)
+    np.save(folder / "ptr.npy", np.concatenate([[0], np.cumsum(degree)]))
+
+
+def _weights(folder: Path, total: int, weighted: bool) -> AbstractContextManager[Array]:
+    return create(folder, "weight", (total,), np.float32) if weighted else nullcontext(np.empty(0))
