@@ -86,7 +86,8 @@ class StudyPage:
         standins = [name for name in self.study.datasets if is_standin(name)]
         self.standins = {name: DATASETS[name].description for name in standins}
         self.shows_published = self.search is None or bool(self.published.scores)
-        self.changes = {cell: change for cell in self.study.all_cells() if (change := self._change(cell)) is not None}
+        varied = [cell for cell in self.study.all_cells() if self.axis == "variant" and cell.at != self.values[0]]
+        self.changes = {cell: change for cell in varied if (change := results.change(cell)) is not None}
         self.tested = _p_values(self.changes.values())
         self.ranked = [name for name in self.real if f"{name}-corrected" not in self.real]
         self.gaps = gaps_to_best_baseline(results, self.real) if self.search is not None else {}
@@ -119,14 +120,6 @@ class StudyPage:
         for model, config in self.study.configs.items():
             own.setdefault((config.max_epochs, config.patience), []).append(model)
         return own
-
-    def runs_of(self, models: Sequence[str]) -> list[Row]:
-        """The runs of some models."""
-        return [row for row in self.rows if row.model in models]
-
-    def seconds(self, timed: Iterable[Row] | Iterable[Time]) -> float:
-        """The sum of the seconds of runs or of wall-clock times."""
-        return math.fsum(each.seconds for each in timed)
 
     def used(self, model: str) -> tuple[int, int, int]:
         """The number of a model's graphs, and the runs and epochs of its chosen configurations."""
@@ -241,10 +234,6 @@ class StudyPage:
         if at is None or isinstance(at, str):
             return at or NONE
         return f"{100 * at:g}%" if self.axis == "noise" else f"{at:g}"
-
-    def _change(self, cell: Cell) -> Change | None:
-        """The effect of a variant other than the first."""
-        return None if self.axis != "variant" or cell.at == self.values[0] else self.results.change(cell)
 
     # --- rows of tables -----------------------------------------------------------------------------------------------
 
