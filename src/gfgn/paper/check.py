@@ -39,6 +39,7 @@ from gfgn.train.settings import choose_device
 
 FALSE_ALARM = 1e-3  # half of it for single runs, half for their mean
 WORK = 1_000_000  # of a graph: runs times its edges and nonzero features
+MODELS = 4  # on a graph: preparing a model takes longer than training a few runs of it
 FULL_RUNS = 2  # of every model on a graph, in a full check
 FEWEST = 3  # degrees of freedom of a spread
 MEASURES = {"val": "validation", "test": "test"}
@@ -211,8 +212,8 @@ def load_data(results: Results, cells: Sequence[Cell], root: Path | None) -> tup
 def draw_sample(
     results: Results, cells: Sequence[Cell], data: Mapping[str, Dataset], seed: int, full: bool
 ) -> list[Row]:
-    """Draws the runs to train again: on every graph as many as its size allows; if `full`, also `FULL_RUNS` of every
-    model."""
+    """Draws the runs to train again: on every graph as many as its size allows, of a few models; if `full`, also
+    `FULL_RUNS` of every model."""
     generator, picks, study = random.Random(seed), dict[str, Row](), results.study
     wanted = {(name, cell.model) for cell in cells for name in study.data_names(cell)}
     rows = [row for row in results.rows if not row.dropped and (row.dataset, row.model) in wanted]
@@ -220,7 +221,8 @@ def draw_sample(
         size = dataset.graph.num_edges + int(dataset.x.to_dense().count_nonzero())
         pools = {model: [row for row in rows if (row.dataset, row.model) == (name, model)] for model in study.models}
         sizes = {"": max(1, WORK // size)} | (dict.fromkeys(pools, FULL_RUNS) if full else {})
-        pools[""] = [row for pool in pools.values() for row in pool]
+        known = [model for model, pool in pools.items() if pool]
+        pools[""] = [row for model in generator.sample(known, min(MODELS, len(known))) for row in pools[model]]
         for model, most in sizes.items():
             picks |= {row.key: row for row in generator.sample(pools[model], min(most, len(pools[model])))}
     return list(picks.values())
