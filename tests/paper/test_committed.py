@@ -81,6 +81,7 @@ def test_the_documentation_shows_every_figure_of_the_results() -> None:
     assert set(re.findall(r"\]\(\.\./(results/\S+\.svg)\)", page)) == figures
 
 
+@pytest.mark.slow
 def test_the_page_on_cornell_follows_from_the_runs(tmp_path: Path) -> None:
     folder = tmp_path / "cornell"
     folder.mkdir()
