@@ -135,6 +135,16 @@ def test_stand_ins_have_a_separate_section(tmp_path: Path) -> None:
     assert "| mlp | 50% | missing |" in page_of(Results(make_study(content, "small"), []))
 
 
+def test_a_model_that_runs_on_some_datasets(tmp_path: Path) -> None:
+    content = yaml.safe_load(SMALL) | {"title": "S", "datasets": ["karate", "dimensions"], "models": {"gcn": {}}}
+    content |= {"training": {"max_epochs": 5, "patience": 5}, "only": {"gcn": ["karate"]}}
+    for vary in ({}, {"vary": {"noise": [0.0, 0.5]}}, {"vary": {"lam": [0.5, 2.0]}}):
+        page = page_of(Results(make_study(content | vary, "small"), []))
+        assert "missing" in cells(page, "| gcn |", "# karate")[1:]
+        assert "missing" not in cells(page, "| gcn |", "# dimensions")
+    assert "gcn does not depend on λ." in page
+
+
 def test_times(make: Make) -> None:
     for seconds, longer in ((1e5, False), (1e-5, True)):
         page = page_of(make(STUDY), [Time("karate", "gcn", 6, seconds, "cpu", "2026-01-01")])

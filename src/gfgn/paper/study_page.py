@@ -166,6 +166,10 @@ class StudyPage:
         cell = Cell(dataset, model, at)
         return cell if cell in self.study.cells(dataset, model) else Cell(dataset, model)
 
+    def is_constant(self, dataset: str, model: str) -> bool:
+        """Whether a model does not depend on what is varied."""
+        return self.study.cells(dataset, model) == [Cell(dataset, model)]
+
     def mean(self, cell: Cell) -> str:
         """The mean score; why there is none if runs are missing or diverged."""
         result = self.results[cell]
