@@ -69,7 +69,7 @@ def pack(folder: Path, _: str) -> dict[str, object]:
     from gfgn.data import pack_tables
 
     shutil.rmtree(folder / "store", ignore_errors=True)  # of an interrupted call
-    store = pack_tables(folder / "nodes.parquet", folder / "edges.parquet", folder / "store")
+    store = pack_tables(folder, folder / "store")
     size = sum(path.stat().st_size for path in (folder / "store").iterdir())
     return {"nodes": store.num_nodes, "edges": store.num_edges, "store_gib": size / 2**30}
 

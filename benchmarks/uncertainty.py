@@ -22,7 +22,7 @@ from scipy.special import entr
 
 from gfgn import GFGNClassifier
 from gfgn.data import contextual_sbm
-from gfgn.data.datasets.registry import data_folder
+from gfgn.data.named.registry import data_folder
 from gfgn.estimator.members import temper
 
 LEVELS = ("graph", "neighbor", "pair")

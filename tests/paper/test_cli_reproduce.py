@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,7 @@ from typer.testing import CliRunner
 from gfgn.cli import app
 from gfgn.cli.reproduce import print_checked, print_outcome
 from gfgn.paper.check import Checked
-from gfgn.paper.reproduce import Outcome
-from gfgn.runs.study_files import RUNS
-from gfgn.runs.table import read_runs, write_runs
-from gfgn.train.code import code_version
+from gfgn.runs.study_runner import Outcome
 
 RESULTS = Path(__file__).parents[2] / "results"
 STUDY = """
@@ -51,27 +47,13 @@ def test_a_study_is_run_and_checked(tmp_path: Path) -> None:
     assert gfgn(*arguments, "--device", "cpu").stdout.startswith("2 new runs; ")
     lines = gfgn(*arguments, "--check", "--datasets", "karate", "--full", "--seed", 5).stdout.splitlines()
     assert lines[0] == f"tables and figures of {out}: passed"
-    assert lines[-2] == "4 runs on 1 graph trained again (sample 5), 4 by bits, 0 by bounds, also in 0 groups: passed"
+    assert lines[-2] == "4 runs on 1 graph trained again (sample 5), 4 equal bit for bit: passed"
     assert lines[-1] == "same as the committed results"
     page = (out / "README.md").read_text()
     (out / "README.md").write_text(page.replace("| 2 |", "| 3 |"))
     assert f"differs: {out / 'README.md'}: has " in gfgn(*arguments, "--check", code=1).stdout
     gfgn(*arguments, "--tables")
     assert (out / "README.md").read_text() == page
-
-
-def test_runs_of_other_code_are_named(tmp_path: Path) -> None:
-    study, out = tmp_path / "small.yaml", tmp_path / "out"
-    study.write_text(STUDY)
-    arguments = ("reproduce", study, "--out", out, "--device", "cpu")
-    assert "versions of the code" not in gfgn(*arguments, "--models", "gcn").output
-    rows = [replace(row, versions=row.versions | {"code": "unknown"}) for row in read_runs(out / RUNS)]
-    write_runs(out / RUNS, rows)
-    (out / "runs.sqlite").unlink()
-    line = "2 of 4 runs were made by other versions of the code (unknown)"
-    assert f"{line}; another --out trains them again\n2 new runs; " in gfgn(*arguments).stdout
-    assert f"- Code: {code_version()} (2 runs), unknown (2 runs).\n" in (out / "README.md").read_text()
-    assert f"{out}: {line}\n" in gfgn(*arguments, "--check").stderr
 
 
 def test_a_study_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,10 @@ import pytest
 
 from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.registry import MODELS
-from gfgn.paper.page import make_page
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs import PAPER_GRID
 from gfgn.runs.record import GIVEN, HYPER
-from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, StudyError
-from gfgn.runs.study_file import make_study
 from gfgn.runs.views import View
 from gfgn.train import TrainConfig, average_ranks
 from gfgn.train.minibatch import SAMPLING
@@ -225,33 +222,33 @@ def test_scores_of_pairs_are_on_four_graphs() -> None:
     assert len(study.all_cells()) == 8 + 8 + 4
 
 
-def test_pages_of_studies_without_runs() -> None:
-    page = make_page(Results(load_study("table2"), []))
-    assert "- graphsage and vr-gcn: at most 34 epochs, early stopping after 7 epochs without improvement." in page
-    assert "- Products of float32 matrices use TF32, with a precision of 11 bits." in page
-    assert "reached the last epoch" not in page
+def test_studies_that_tune_all_models_alike() -> None:
+    """A larger grid would be an advantage, see the page of Table 1."""
+    for name in ("noise-draws", "cornell", "thesis"):
+        study = load_study(name)
+        grids = [own for variant in study.variants.values() for own in variant.models.values()]
+        assert {len(own) for own in (*grids, *study.models.values())} == {16}
+    study, first = load_study("noise-draws"), load_study("noise")
+    assert (study.draws, study.seeds, study.splits) == (5, 3, 10)
+    assert (study.datasets, study.vary, list(study.models)) == (first.datasets, first.vary, list(first.models))
 
 
-def test_stand_ins_show_the_value_of_what_is_varied() -> None:
-    content = {
-        "title": "Small",
-        "datasets": ["ppi-relabelled"],
-        "grid": {"lr": [0.05], "dropout": [0.5, 0.8]},
-        "models": {"gcn": {}},
-        "splits": 2,
-        "seeds": 1,
-        "training": {"max_epochs": 5, "patience": 5},
-    }
-    noisy = make_page(Results(make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small"), []))
-    assert "| model | added edges | measured |" in noisy
-    assert "| gcn | 50% | missing |" in noisy
-    by_lam = content | {"models": {"mlp": {}, "gfgn-graph": {}}, "vary": {"lam": [0.5, 2.0]}}
-    page = make_page(Results(make_study(by_lam, "small"), []))
-    assert "| mlp | – | missing |" in page
-    assert "| gfgn-graph | 0.5 | missing |" in page
-    variants = {"variant": {"standard": {}, "longer": {"training": {"max_epochs": 9}}}}
-    varied = make_page(Results(make_study(content | {"vary": variants}, "small"), []))
-    assert "| gcn | longer | missing |" in varied
+def test_the_open_protocol_treats_all_models_alike() -> None:
+    study = load_study("table1-open")
+    assert study.search is not None
+    assert {"features", "lr", "weight_decay", "input_dropout", "dropout"} == set(study.search.space)
+    drawn = {tuple(tuple(each[name] for name in study.search.space) for each in own) for own in study.models.values()}
+    assert len(drawn) == 1
+    assert {len(own) for own in study.models.values()} == {32}
+    assert {study.plan(cell).stops()[0] for cell in study.all_cells()} == {30}
+
+
+def test_the_form_of_the_paper_in_the_thesis_is_that_of_table_1() -> None:
+    """So that its runs are those of Table 1."""
+    study, table = load_study("thesis"), load_study("table1")
+    for model in study.models:
+        for dataset in table.datasets:
+            assert study.plan(Cell(dataset, model, "dimension")) == table.plan(Cell(dataset, model))
 
 
 def test_an_unknown_study() -> None:

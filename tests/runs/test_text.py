@@ -32,7 +32,6 @@ def test_versions_of_the_code() -> None:
     codes = {code_version(): 960, "unknown": 200, "a1b2c3d4": 40}
     assert text.other_code(codes) == "240 of 1,200 runs were made by other versions of the code (a1b2c3d4, unknown)"
     assert text.other_code({code_version(): 960}) == text.other_code({}) == ""
-    assert text.made_by({"unknown": 1, "a1b2c3d4": 2000}) == "a1b2c3d4 (2,000 runs), unknown (1 run)"
 
 
 def test_log_loss_is_a_plain_number() -> None:

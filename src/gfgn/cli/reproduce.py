@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -57,18 +57,24 @@ def reproduce(
         fail(f"--on is for training, got it with {'--check' if check else '--tables'}")
     if trust_code:
         find_modules_here()
-    part: dict[str, Any] = {"models": split_names(models), "datasets": split_names(datasets), "trust_code": trust_code}
-    own = device if on is None else "auto"  # what this process itself computes on
-    settings: dict[str, Any] = {"device": own, "limit_minutes": limit_minutes, "batch_size": batch_size}
-    settings["reuse"] = reuse or []
+    only_models, only_datasets = split_names(models), split_names(datasets)
     try:
         with user_errors(), keep_freed_memory():
             if check:
-                code = print_checked(check_study(name, out, **part, full=full, seed=seed, device=device))
+                checked = check_study(
+                    name, out, models=only_models, datasets=only_datasets, full=full, seed=seed,
+                    trust_code=trust_code, device=device,
+                )  # fmt: skip
+                code = print_checked(checked)
             else:
                 with options.trackers(track, track_per) as trackers, options.engine(on, device) as engine:
-                    settings |= {"callback": CallbackList(*trackers), "engine": engine}
-                    code = print_outcome(run_study(name, out, **part, **settings, train=not tables))
+                    outcome = run_study(
+                        name, out, models=only_models, datasets=only_datasets, train=not tables,
+                        device=device if on is None else "auto",  # what this process itself computes on
+                        limit_minutes=limit_minutes, batch_size=batch_size, reuse=reuse or [],
+                        callback=CallbackList(*trackers), engine=engine, trust_code=trust_code,
+                    )  # fmt: skip
+                    code = print_outcome(outcome)
     except KeyboardInterrupt:
         fail("interrupted; finished runs are kept, run again to continue", 130)
     raise typer.Exit(code)
@@ -115,8 +121,7 @@ def print_checked(checked: Checked) -> int:
 
 def _list_studies() -> None:
     with _paper_installed():
-        from gfgn.paper.analyses import names
-        from gfgn.paper.studies import study_names, study_title
+        from gfgn.paper.studies import names, study_names, study_title
 
     studies, width = study_names(), max(map(len, names())) + 2
     for name in names():

@@ -1,38 +1,52 @@
 """Cornell as downloaded against Cornell corrected: evidence from the files, and what changes in the ranking of models.
 
 The node file of Cornell that everybody downloads is that of Texas. If features and labels belong to the links, linked
-nodes agree, or disagree, more than nodes do after a random permutation; if they do not, the graph cannot tell.
+nodes agree, or disagree, more than nodes do after a random permutation; if they do not, the graph cannot tell. Models
+are compared with the MLP, which does not see the links: a difference to it is what links add.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.stats import kendalltau, rankdata, spearmanr
+from sklearn.metrics.pairwise import cosine_similarity
+from torch import Tensor
 
+from gfgn.data import load
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.named.catalog import DATASETS
 from gfgn.data.named.download import checksums
+from gfgn.data.named.registry import data_folder
 from gfgn.data.streams import Stream
-from gfgn.paper.columns import BASELINE, Columns, Place, read_columns
-from gfgn.paper.outputs import markdown_table, read_csv, write_csv, write_text
+from gfgn.paper.pages import group_by, read_csv, title_of, write_csv, write_page
 from gfgn.paper.spectral import dense_adjacency
-from gfgn.train.statistics import Summary
+from gfgn.paper.studies import load_study
+from gfgn.report.style import FAINT, PAGE_WIDTH, RED, label_panels, model_style, save_svg, styled
+from gfgn.runs.record import is_gfgn
+from gfgn.runs.results import Results
+from gfgn.runs.study import Cell
+from gfgn.runs.study_files import RUNS
+from gfgn.runs.table import read_runs
+from gfgn.train.statistics import Summary, difference, split_means, summarize
 
 Floats = NDArray[np.float64]
-DOWNLOADED = "cornell"
-GRAPHS = ("texas", DOWNLOADED, "cornell-corrected")
+GRAPHS = {"texas": "Texas", "cornell": "Cornell as downloaded", "cornell-corrected": "Cornell corrected"}
+COLUMNS = ("cornell", "cornell-corrected")
+STUDIES = ("cornell", "table1-open")  # studies with both graphs
+BASELINE = "mlp"
+LEAST = 4  # models for a ranking
 PERMUTATIONS = 10_000
 PERMUTED = 104  # key of the stream of permutations
 BINS = 40
 MEASURES = {"homophily": "edge homophily", "similarity": "similarity", "excess": "excess similarity"}
-
-GRAPHS_FILE, PERMUTATIONS_FILE, RANKS_FILE, PAGE_FILE = "graphs.csv", "permutations.csv", "ranks.csv", "evidence.md"
 
 
 # --- evidence from the files ------------------------------------------------------------------------------------------
@@ -44,17 +58,12 @@ class Measured(NamedTuple):
     value: float
     permuted: Floats
 
-    @property
-    def z(self) -> float:
-        """Deviation from the mean of the permutations, in their standard deviations."""
-        return float((self.value - self.permuted.mean()) / self.permuted.std(ddof=1))
-
-    @property
-    def p(self) -> float:
-        """Two-sided p-value of the permutation test."""
-        center = self.permuted.mean()
+    def summary(self) -> dict[str, float]:
+        """The value, mean and standard deviation of the permutations, its z-score and two-sided p-value."""
+        center, std = float(self.permuted.mean()), float(self.permuted.std(ddof=1))
         extreme = int((np.abs(self.permuted - center) >= abs(self.value - center) - 1e-12).sum())
-        return (extreme + 1) / (self.permuted.size + 1)
+        p = (extreme + 1) / (self.permuted.size + 1)
+        return {"": self.value, "_permuted": center, "_std": std, "_z": (self.value - center) / std, "_p": p}
 
 
 def measure(dataset: NodeDataset, permutations: int = PERMUTATIONS) -> dict[str, Measured]:
@@ -62,7 +71,7 @@ def measure(dataset: NodeDataset, permutations: int = PERMUTATIONS) -> dict[str,
     and what of it exceeds the mean similarity of both nodes to all others. All with the same permutations of the nodes,
     which keep features and labels together and the links as they are."""
     source, target = dataset.graph.edge_index.cpu().numpy()
-    labels, similarity = dataset.y.cpu().numpy(), cosine(dataset.x.to_dense().double().cpu().numpy())
+    labels, similarity = dataset.y.cpu().numpy(), cosine_similarity(dataset.x.to_dense().double().cpu().numpy())
     others = (similarity.sum(axis=1) - similarity.diagonal()) / (dataset.num_nodes - 1)
     tables = {
         "homophily": (labels[:, None] == labels[None, :]).astype(np.float64),
@@ -80,225 +89,188 @@ def measure(dataset: NodeDataset, permutations: int = PERMUTATIONS) -> dict[str,
     }
 
 
-def cosine(x: Floats) -> Floats:
-    """The `[N, N]` cosine similarities of the rows; 0 for a row of zeros."""
-    length = np.linalg.norm(x, axis=1, keepdims=True)
-    unit = np.divide(x, length, out=np.zeros_like(x), where=length > 0)
-    return np.asarray(unit @ unit.T)
-
-
-def node_hashes(dataset: NodeDataset) -> tuple[str, str]:
-    """SHA-256 of the features and of the labels, as arrays: what a node file holds, whatever its format."""
-    x, y = dataset.x.to_dense().float().cpu().numpy(), dataset.y.long().cpu().numpy()
-    first, second = (hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest() for array in (x, y))
-    return first, second
-
-
-def file_hash(name: str, root: Path) -> str:
-    """SHA-256 of the file with the features and labels of a graph; if only the cache of a dataset is left, the known
-    hash that its file had to have."""
-    file = next(file for file in DATASETS[name].files if file.endswith(("out1_node_feature_label.txt", ".npz")))
-    path = root / file
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else checksums()[file]
-
-
 def same_links(one: NodeDataset, other: NodeDataset) -> bool:
     """Whether two graphs have equal degrees and equal spectra, as two numberings of one graph have."""
-    matrices = [dense_adjacency(dataset.graph) for dataset in (one, other)]
-    degrees = [np.sort(matrix.sum(axis=1)) for matrix in matrices]
-    if not np.array_equal(degrees[0], degrees[1]):
+    first, second = (dense_adjacency(dataset.graph) for dataset in (one, other))
+    if not np.array_equal(np.sort(first.sum(axis=1)), np.sort(second.sum(axis=1))):
         return False
-    spectra = [np.linalg.eigvalsh(matrix) for matrix in matrices]
-    return bool(np.abs(spectra[0] - spectra[1]).max() < 1e-8)
+    return bool(np.abs(np.linalg.eigvalsh(first) - np.linalg.eigvalsh(second)).max() < 1e-8)
 
 
-def examine(root: Path | None, permutations: int = PERMUTATIONS) -> tuple[list[list[object]], list[list[object]]]:
-    """The rows of `graphs.csv`, one per graph, and of `permutations.csv`, one per bar of a histogram."""
-    from gfgn.data import load
-    from gfgn.data.named.registry import data_folder
-
-    graphs, bars = [], []
-    data = {name: load(name, root, normalize=False) for name in GRAPHS}
-    for name, dataset in data.items():
-        measured = measure(dataset, permutations)
-        classes = "/".join(map(str, np.bincount(dataset.y.numpy()).tolist()))
-        links = "yes" if same_links(dataset, data[DOWNLOADED]) else "no"
-        numbers = [
-            number
-            for each in measured.values()
-            for number in (each.value, float(each.permuted.mean()), float(each.permuted.std(ddof=1)), each.z, each.p)
-        ]
-        hashes = (file_hash(name, data_folder(root)), *node_hashes(dataset))
-        graphs.append([name, *hashes, classes, dataset.graph.num_edges // 2, links, *numbers])
-        for key, each in measured.items():
-            counts, edges = np.histogram(each.permuted, BINS)
-            rows = zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
-            bars += [[name, key, *row] for row in rows]
-    return graphs, bars
-
-
-GRAPHS_HEADER = (
-    *("graph", "file", "features", "labels", "classes", "links", "links_of_cornell"),
-    *(f"{name}{suffix}" for name in MEASURES for suffix in ("", "_permuted", "_std", "_z", "_p")),
-)
-BARS_HEADER = ("graph", "measure", "low", "high", "count")
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
+def _hashes(name: str, dataset: NodeDataset, root: Path | None) -> dict[str, str]:
+    """SHA-256 of the file with features and labels (its known hash if only the cache of the dataset is left), and of
+    both as arrays: what a node file holds, whatever its format."""
+    file = next(file for file in DATASETS[name].files if file.endswith(("out1_node_feature_label.txt", ".npz")))
+    path = data_folder(root) / file
+    arrays: dict[str, Tensor] = {"features": dataset.x.to_dense().float(), "labels": dataset.y.long()}
+    hashes = {"file": hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else checksums()[file]}
+    return hashes | {
+        key: hashlib.sha256(each.contiguous().numpy().tobytes()).hexdigest() for key, each in arrays.items()
+    }
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
     """Writes the evidence from the files, the ranks of models on both graphs, two figures and a page."""
     progress(f"cornell: {PERMUTATIONS:,} permutations of the nodes of {', '.join(GRAPHS)}")
-    graphs, bars = examine(root)
+    rows, bars = list[dict[str, object]](), list[tuple[object, ...]]()
+    data = {name: load(name, root, normalize=False) for name in GRAPHS}
+    for name, dataset in data.items():
+        classes = "/".join(map(str, np.bincount(dataset.y.numpy()).tolist()))
+        row: dict[str, object] = {"graph": name, **_hashes(name, dataset, root), "classes": classes}
+        row |= {"links": dataset.graph.num_edges // 2}
+        row |= {"links_of_cornell": "yes" if same_links(dataset, data["cornell"]) else "no"}
+        for key, measured in measure(dataset).items():
+            row |= {f"{key}{suffix}": value for suffix, value in measured.summary().items()}
+            counts, edges = np.histogram(measured.permuted, BINS)
+            bars += [
+                (name, key, *bar) for bar in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
+            ]
+        rows.append(row)
+    header = ["graph", "measure", "low", "high", "count"]
     tables = [
-        write_csv(out / GRAPHS_FILE, GRAPHS_HEADER, graphs),
-        write_csv(out / PERMUTATIONS_FILE, BARS_HEADER, bars),
+        write_csv(out / "graphs.csv", list(rows[0]), [list(row.values()) for row in rows]),
+        write_csv(out / "permutations.csv", header, bars),
     ]
     return [*tables, *draw(out)]
 
 
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """A model on one graph: score in %, rank (1 is the best), and difference to the MLP in points."""
+
+    score: Summary
+    rank: float
+    gap: Summary
+
+
+class Comparison(NamedTuple):
+    """What a study shows about the models that have all runs on both graphs."""
+
+    seeds: int
+    models: dict[str, tuple[Place, Place]]  # as downloaded and corrected, in the order of the ranks on the latter
+    missing: list[str]
+    spearman: float  # rank correlations of the two columns
+    kendall: float
+    halves: list[float]  # of each graph with itself, see `halved_correlation`
+
+
+def compare_columns(results: Results) -> Comparison | None:
+    """Compares the columns of a study; `None` unless `LEAST` models, the MLP among them, have all runs on both."""
+    study = results.study
+    usable = [m for m in study.models if all(results[Cell(graph, m)].mean is not None for graph in COLUMNS)]
+    if BASELINE not in usable or len(usable) < LEAST:
+        return None
+    places, halves = [], []
+    for graph in COLUMNS:
+        share = results.test_share(Cell(graph, BASELINE))
+        runs = {
+            m: [(r.replica.split, r.replica.seed, 100 * r.test) for r in results[Cell(graph, m)].rows] for m in usable
+        }
+        scores = {model: summarize(own, share) for model, own in runs.items()}
+        ranks = dict(zip(usable, rankdata([-round(score.mean, 8) for score in scores.values()]).tolist(), strict=True))
+        places.append({m: Place(scores[m], ranks[m], difference(runs[m], runs[BASELINE], share)) for m in usable})
+        halves.append(halved_correlation([split_means(own) for own in runs.values()]))
+    order = sorted(usable, key=lambda model: places[1][model].rank)
+    first, second = ([column[model].score.mean for model in order] for column in places)
+    return Comparison(
+        study.seeds,
+        {model: (places[0][model], places[1][model]) for model in order},
+        [model for model in study.models if model not in usable],
+        float(spearmanr(first, second).statistic),
+        float(kendalltau(first, second).statistic),
+        halves,
+    )
+
+
+def halved_correlation(scores: Sequence[Mapping[int, float]]) -> float:
+    """Spearman's correlation of the ranking of models by one half of the splits of a graph with that by the other half,
+    averaged over all ways to halve them: how well a ranking agrees with itself."""
+    table = np.array([[own[split] for split in sorted(own)] for own in scores])
+    splits, values = range(table.shape[1]), []
+    for half in itertools.combinations(splits, len(splits) // 2):
+        rest = [split for split in splits if split not in half]
+        values.append(float(spearmanr(table[:, half].mean(axis=1), table[:, rest].mean(axis=1)).statistic))
+    return float(np.mean(values))
+
+
 def draw(out: Path) -> list[Path]:
-    """Writes ranks, figures and the page from the tables of the folder and the runs of studies: no figures without
-    matplotlib."""
-    graphs, bars, columns = read_csv(out / GRAPHS_FILE), read_csv(out / PERMUTATIONS_FILE), read_columns(out.parent)
-    paths = [write_csv(out / RANKS_FILE, RANKS_HEADER, ranks_rows(columns))]
-    if find_spec("matplotlib") is not None:
-        from gfgn.paper.figures.cornell import permutations_figure, ranks_figure
-        from gfgn.report.style import save_svg
-
-        if graphs:
-            values = {(line["graph"], name): float(line[name]) for line in graphs for name in MEASURES}
-            paths.append(save_svg(permutations_figure(values, bars), out / "permutations.svg"))
-        for own in columns:
-            ranks = {model: (first.rank, second.rank) for model, (first, second) in own.models.items()}
-            paths.append(save_svg(ranks_figure(ranks), out / f"ranks-{own.study}.svg"))
-    return [*paths, write_text(out / PAGE_FILE, page(graphs, columns))]
-
-
-RANKS_HEADER = (
-    *("study", "model", "rank_downloaded", "rank_corrected", "downloaded", "corrected"),
-    *(f"gap_{graph}{suffix}" for graph in ("downloaded", "corrected") for suffix in ("", "_low", "_high")),
-)
-
-
-def ranks_rows(columns: Sequence[Columns]) -> list[list[object]]:
-    """The rows of `ranks.csv`."""
-    rows: list[list[object]] = []
-    for own in columns:
-        for model, places in own.models.items():
-            gaps = [value for place in places for value in (place.gap.mean, place.gap.low, place.gap.high)]
-            scores = [place.score.mean for place in places]
-            rows.append([own.study, model, *(place.rank for place in places), *scores, *gaps])
-    return rows
-
-
-HEAD = """# Cornell: the file that everybody downloads is that of Texas
-
-Written by `gfgn reproduce cornell`. The repository of Geom-GCN has for every graph of web pages a file with the
-features and labels of its nodes and a file with its links. Public loaders, PyG's `WebKB` among them, read these files.
-The node file of Cornell is byte for byte that of Texas: pages of Texas on the links of Cornell. `cornell-corrected` is
-the graph in the repository of Platonov et al. (2023), with Cornell's own features and labels."""
-PERMUTED_ABOUT = """*Homophily* is the fraction of edges that join two nodes of one class, *similarity* the mean cosine
-similarity of the features of two linked nodes, and *excess similarity* what of it exceeds the mean similarity of both
-nodes to all other nodes: some pages are similar to most pages, and a few pages have most of the links, which hides what
-links have to do with features. Each is compared with {count:,} random permutations of the nodes, which keep features
-and labels together and the links as they are. *z* is the deviation from the mean of the permutations in their standard
-deviations, *p* that of the two-sided permutation test. Features are not normalized."""
-COLUMNS_ABOUT = """Ranks are by mean test score, 1 is the best. The last two columns are differences to the MLP, which
-does not see the links, in points, paired over splits and seeds, with the 95% interval over splits corrected for their
-overlap. The splits of the two graphs hold different nodes, so the columns are compared by ranks and not paired."""
-
-
-def page(graphs: Sequence[Mapping[str, str]], columns: Sequence[Columns]) -> str:
-    """The page in Markdown, from the rows of `graphs.csv` and the columns of studies."""
-    parts = [HEAD, *(_evidence(graphs) if graphs else ["## Evidence\n\nNot measured yet."])]
-    for own in columns:
-        parts += _section(own)
-    if not columns:
-        parts.append("## Ranks\n\nNo study has all runs of three models and the MLP on both graphs yet.")
-    return "\n\n".join(parts)
-
-
-def _evidence(graphs: Sequence[Mapping[str, str]]) -> list[str]:
-    by_name = {line["graph"]: line for line in graphs}
-    files = [
+    """Writes ranks, figures and the page from the tables of the folder and the runs of studies."""
+    graphs, bars, columns = read_csv(out / "graphs.csv"), read_csv(out / "permutations.csv"), dict[str, Comparison]()
+    for name in STUDIES:
+        path = out.parent / name / RUNS
+        compared = compare_columns(Results(load_study(name), read_runs(path))) if path.is_file() else None
+        columns |= {name: compared} if compared is not None else {}
+    gaps = (f"gap_{graph}{suffix}" for graph in ("downloaded", "corrected") for suffix in ("", "_low", "_high"))
+    header = ["study", "model", "rank_downloaded", "rank_corrected", "downloaded", "corrected", *gaps]
+    rows = [
         [
-            *(name, f"`{line['file'][:16]}`", f"`{line['features'][:16]}`", f"`{line['labels'][:16]}`"),
-            *(line["classes"], line["links"], line["links_of_cornell"]),
+            study,
+            model,
+            *(p.rank for p in places),
+            *(p.score.mean for p in places),
+            *(x for p in places for x in (p.gap.mean, p.gap.low, p.gap.high)),
         ]
-        for name, line in by_name.items()
+        for study, compared in columns.items()
+        for model, places in compared.models.items()
     ]
-    heads = ["graph", "SHA-256 of the node file", "of the features", "of the labels", "nodes by class", "links"]
-    equal = by_name["texas"]["file"] == by_name[DOWNLOADED]["file"]
-    words = "are the same file" if equal else "differ"
-    rows = []
-    for key, title in MEASURES.items():
-        for name, line in by_name.items():
-            value, mean, std, z, p = (float(line[f"{key}{suffix}"]) for suffix in ("", "_permuted", "_std", "_z", "_p"))
-            rows.append([title, name, _number(value), f"{_number(mean)} ± {std:.3f}", _number(z, "+.1f"), _p(p)])
-    return [
-        "## Files",
-        f"The node files of Texas and of Cornell as downloaded {words}. *Links of Cornell*: equal degrees and an equal "
-        "spectrum of the adjacency matrix as Cornell as downloaded, as the same links with other numbers of the nodes "
-        "have.",
-        markdown_table([*heads, "links of Cornell"], files),
-        "## Links against features and labels",
-        PERMUTED_ABOUT.format(count=PERMUTATIONS),
-        markdown_table(["measure", "graph", "measured", "permuted", "z", "p"], rows),
-        "![Permutations](permutations.svg)",
-        _reading(by_name),
-    ]
+    paths = [write_csv(out / "ranks.csv", header, rows)]
+    with styled():
+        if graphs:
+            paths.append(save_svg(_draw_permutations(graphs, bars), out / "permutations.svg"))
+        for name, compared in columns.items():
+            paths.append(save_svg(_draw_ranks(compared), out / f"ranks-{name}.svg"))
+    context = {"graphs": graphs, "columns": columns, "measures": MEASURES, "permutations": PERMUTATIONS}
+    return [*paths, write_page(out / "evidence.md", "cornell", **context)]
 
 
-def _reading(graphs: Mapping[str, Mapping[str, str]]) -> str:
-    """What the permutations show, in one sentence per graph."""
-    sentences = []
-    for name, line in graphs.items():
-        found = [title for key, title in MEASURES.items() if float(line[f"{key}_p"]) < 0.01]
-        words = f"{' and '.join(found)} differ{'s' if len(found) == 1 else ''} from permuted nodes (p < 0.01)"
-        none = "no measure can be told from permuted nodes (p ≥ 0.01), as if its links were those of other nodes"
-        sentences.append(f"- **{name}**: {words if found else none}.")
-    return "\n".join(sentences)
+def _draw_permutations(graphs: Sequence[Mapping[str, str]], bars: Sequence[Mapping[str, str]]) -> Figure:
+    """The measured value of every graph and measure over a histogram of its permutations."""
+    known, labels = group_by(bars, "graph", "measure"), MEASURES | {"similarity": "similarity of linked nodes"}
+    figure = Figure(figsize=(PAGE_WIDTH, 0.5 + 1.45 * len(MEASURES)), layout="constrained")
+    grid = figure.subplots(len(MEASURES), len(graphs), squeeze=False, sharex="row", sharey="row")
+    for row, measure in zip(grid, MEASURES, strict=True):
+        for axes, line in zip(row, graphs, strict=True):
+            low, high, count = np.array(
+                [[float(bar[k]) for bar in known[line["graph"], measure]] for k in ("low", "high", "count")]
+            )
+            density = count / count.sum() / (high - low)
+            axes.bar(low, density, width=high - low, align="edge", color=FAINT, alpha=0.6, label="permuted nodes")
+            axes.axvline(float(line[measure]), color=RED, linewidth=1.6, label="measured")
+            axes.set_xlabel(labels[measure])
+            axes.set_yticks([])
+            axes.spines["left"].set_visible(False)
+    for axes, line in zip(grid[0], graphs, strict=True):
+        axes.set_title(GRAPHS[line["graph"]], loc="left")
+    label_panels(list(grid[0]))
+    handles, words = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, words, loc="outside upper left", ncols=2)
+    return figure
 
 
-def _section(own: Columns) -> list[str]:
-    heads = ["model", "as downloaded", "rank", "corrected", "rank", "places won", "minus MLP, as downloaded"]
-    missing = f" Without all runs on both: {', '.join(own.missing)}." if own.missing else ""
-    linked = [places for model, places in own.models.items() if model != BASELINE]
-    counts = []
-    for column in zip(*linked, strict=True):
-        above, below = sum(place.gap.low > 0 for place in column), sum(place.gap.high < 0 for place in column)
-        counts.append(f"{above} of {len(linked)} are above the MLP and {below} below it")
-    return [
-        f"## Ranks in the study `{own.study}`",
-        f"{len(own.models)} models, ten splits with {own.seeds} seed{'s' if own.seeds > 1 else ''}.{missing} "
-        f"{COLUMNS_ABOUT}",
-        markdown_table([*heads, "minus MLP, corrected"], [_row(model, *both) for model, both in own.models.items()]),
-        f"![Ranks](ranks-{own.study}.svg)",
-        f"The rank correlation of the two columns is {own.spearman:.2f} (Spearman) or {own.kendall:.2f} (Kendall). For "
-        "comparison, rankings by two halves of the splits of one graph have a mean Spearman correlation of "
-        f"{own.halves[0]:.2f} as downloaded and {own.halves[1]:.2f} corrected; they have half as many splits, so the "
-        "same ranking on both graphs would have more.",
-        f"Of the other models, by intervals that exclude 0: as downloaded, {counts[0]}; corrected, {counts[1]}.",
-    ]
-
-
-def _row(model: str, first: Place, second: Place) -> list[str]:
-    scores = [f"{p.score.mean:.2f} [{p.score.low:.2f}, {p.score.high:.2f}]" for p in (first, second)]
-    moved = f"{first.rank - second.rank:+g}".replace("-", "−") if first.rank != second.rank else "0"
-    gaps = ["–" if model == BASELINE else _gap(place.gap) for place in (first, second)]
-    return [model, scores[0], f"{first.rank:g}", scores[1], f"{second.rank:g}", moved, *gaps]
-
-
-def _gap(gap: Summary) -> str:
-    return f"{gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]".replace("-", "−")
-
-
-def _number(value: float, form: str = ".3f") -> str:
-    text = f"{value:{form}}".replace("-", "−")
-    return text if any(digit in text for digit in "123456789") else text.lstrip("+−")
-
-
-def _p(p: float) -> str:
-    return f"{p:.4f}" if p >= 0.001 else f"{p:.1g}"
+def _draw_ranks(compared: Comparison) -> Figure:
+    """One line per model from its rank as downloaded to its rank as corrected; 1 is on top."""
+    ranks = {model: (first.rank, second.rank) for model, (first, second) in compared.models.items()}
+    figure = Figure(figsize=(0.62 * PAGE_WIDTH, 0.8 + 0.19 * len(ranks)), layout="constrained")
+    axes = figure.subplots()
+    for model, both in ranks.items():
+        named = is_gfgn(model) or model == BASELINE
+        color, width = (model_style(model)["color"], 1.8) if named else (FAINT, 0.9)
+        axes.plot([0, 1], both, "o-", color=color, linewidth=width, markersize=3.5)
+    for x, align in ((0, "right"), (1, "left")):
+        tied: dict[float, list[str]] = {}
+        for model, both in ranks.items():
+            tied.setdefault(both[x], []).append(title_of(model))
+        for rank, names in tied.items():
+            words, shift = ", ".join(names), -6 if x == 0 else 6
+            axes.annotate(words, (x, rank), (shift, 0), textcoords="offset points", ha=align, va="center", fontsize=7)
+    axes.set_xlim(-0.75, 1.75)
+    axes.set_ylim(len(ranks) + 0.6, 0.4)
+    axes.set_xticks([0, 1], ["Cornell as downloaded", "corrected"])
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return figure

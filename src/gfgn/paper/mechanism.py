@@ -8,69 +8,47 @@ the dimensions of a network. Its null is that of permuted gates: which dimension
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.stats import norm, rankdata
 from torch import Tensor
 from torch.nn import functional
 
 from gfgn import ops
+from gfgn.data import load
 from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
-from gfgn.paper.outputs import read_csv, write_csv
-from gfgn.paper.scores import HYPER, IDLE, first_layer_scores, read_chosen
-from gfgn.runs.grid import PAPER_GRID, Configuration, make_replica, make_replicas
-from gfgn.runs.selection import select
+from gfgn.paper.evidence import LEVELS
+from gfgn.paper.networks import (
+    HYPER,
+    IDLE,
+    SPLITS,
+    first_layer_gates,
+    has_networks,
+    read_chosen,
+    replace_rows,
+    train_networks,
+    weight_norms,
+)
+from gfgn.paper.pages import group_by, read_csv, title_of
+from gfgn.report.style import FAINT, INK, PAGE_WIDTH, model_style, save_svg, styled
 from gfgn.runs.study_files import CHOSEN
-from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Run
-from gfgn.train.task import with_sparse_features
 
 Floats = NDArray[np.float64]
-
-MODELS = ("gfgn-graph", "gfgn-neighbor", "gfgn-pair")
 DATASETS = (  # the small ones first
     *("texas", "wisconsin", "cornell", "dimensions", "cora", "citeseer"),
     *("actor", "pubmed", "blogcatalog", "flickr"),
 )
-SPLITS = 10
 PERMUTATIONS = 9_999
 FEWEST = 5  # dimensions with weights that a rank correlation needs
-FILE, FIGURE = "mechanism.csv", "mechanism.svg"
-
-
-class Correlation(NamedTuple):
-    """The gates and the smoothness of one network; NaN where a correlation is not defined.
-
-    Attributes:
-        rank_correlation: Of gate and smoothness, as in the paper.
-        null_low, null_high: The middle 95% of the correlations with permuted gates.
-        p: The two-sided p-value of that null.
-        centered: Of gate and smoothness of the column without its mean: a constant is smooth and says nothing.
-        label: Of gate and smoothness of the label part of that: every value replaced by the mean of its class.
-        truth: Of gate and the share of a dimension's squared weights that belong to smooth features, where it is known.
-        dimensions: Number of dimensions that are compared: those whose weights have not vanished.
-    """
-
-    dataset: str
-    model: str
-    split: int
-    rank_correlation: float
-    null_low: float
-    null_high: float
-    p: float
-    centered: float
-    label: float
-    truth: float
-    dimensions: int
-
-
-COLUMNS = (*Correlation._fields, *HYPER)
+FILE = "mechanism.csv"
 
 
 # --- one network ------------------------------------------------------------------------------------------------------
@@ -89,28 +67,22 @@ def smoothness(z: Tensor, graph: Graph) -> Floats:
 
 def rank_correlation(first: Floats, second: Floats) -> float:
     """Spearman's rank correlation, ties with their mean rank; NaN with fewer than `FEWEST` values or equal ones."""
-    a, b = _ranks(first), _ranks(second)
-    return float(a @ b) if a.size >= FEWEST else math.nan
+    return float(_ranks(first) @ _ranks(second)) if first.size >= FEWEST else math.nan
 
 
 def permutation_null(first: Floats, second: Floats, count: int = PERMUTATIONS, seed: int = 0) -> tuple[float, ...]:
     """The middle 95% of the rank correlations of permuted `first` with `second`, and the two-sided p-value."""
-    a, b = _ranks(first), _ranks(second)
     measured = rank_correlation(first, second)
     if math.isnan(measured):
         return math.nan, math.nan, math.nan
-    null = np.random.default_rng(seed).permuted(np.tile(a, (count, 1)), axis=1) @ b
+    null = np.random.default_rng(seed).permuted(np.tile(_ranks(first), (count, 1)), axis=1) @ _ranks(second)
     low, high = np.quantile(null, [0.025, 0.975]).tolist()
     return low, high, (1 + int((np.abs(null) >= abs(measured) - 1e-12).sum())) / (count + 1)
 
 
 def _ranks(values: Floats) -> Floats:
     """The ranks, centered and of length 1; NaN if all values are equal or one is NaN."""
-    from scipy.stats import rankdata
-
-    if np.isnan(values).any():
-        return np.full(values.size, math.nan)
-    ranks = rankdata(values) - (values.size + 1) / 2
+    ranks = np.asarray(rankdata(values, nan_policy="propagate")) - (values.size + 1) / 2
     length = np.linalg.norm(ranks)
     return np.asarray(ranks / length if length > 0 else np.full(values.size, math.nan))
 
@@ -119,67 +91,36 @@ def label_part(z: Tensor, y: Tensor) -> Tensor:
     """Every value replaced by the mean of its column over the nodes of the same class; 0 for a node without label."""
     known = y >= 0
     classes = functional.one_hot(y.clamp(min=0)).to(z.dtype) * known.unsqueeze(1)
-    means = classes.t() @ z / classes.sum(0).clamp(min=1).unsqueeze(1)
-    return classes @ means
+    return classes @ (classes.t() @ z / classes.sum(0).clamp(min=1).unsqueeze(1))
 
 
-def correlate(dataset: NodeDataset, run: Run) -> Correlation:
-    """Compares the first-layer gates of a trained GFGN, averaged over nodes or edges, with the smoothness."""
+def correlate(dataset: NodeDataset, run: Run) -> dict[str, object]:
+    """Compares the first-layer gates of a trained GFGN, averaged over nodes or edges, with the smoothness of their
+    dimensions, of those whose weights have not vanished. NaN where a correlation is not defined.
+
+    Returns the row of `mechanism.csv`: the `rank_correlation` as in the paper, the middle 95% of that with permuted
+    gates and its p-value; `centered`, of the column without its mean, as a constant is smooth and says nothing;
+    `label`, of the means of the classes in that; `truth`, with the share of a dimension's squared weights that belong
+    to smooth features, where it is known; and the number of `dimensions`.
+    """
     assert run.state is not None
-    gates = first_layer_scores(dataset, run).double().mean(0).numpy()
-    weight = run.state["convs.0.lin.weight"]
-    norms = weight.double().norm(dim=1).numpy()
-    used = norms >= IDLE * norms.max()
-    gates, weight = gates[used], weight[torch.from_numpy(used)]
+    used = weight_norms(run) >= IDLE
+    gates = first_layer_gates(dataset, run).double().mean(0)[used].numpy()
+    weight, graph = run.state["convs.0.lin.weight"][used], dataset.graph
     z = ops.linear(dataset.x, weight).double()
-    smooth, centered = smoothness(z, dataset.graph), z - z.mean(0)
-    truth = math.nan
+    smooth, centered, truth = smoothness(z, graph), z - z.mean(0), math.nan
     if dataset.smooth_dimensions is not None:
         squares = weight.double().square()
-        share = squares[:, dataset.smooth_dimensions].sum(1) / squares.sum(1)
-        truth = rank_correlation(gates, share.numpy())
-    return Correlation(
-        dataset=dataset.name,
-        model=run.model,
-        split=run.replica.split,
-        rank_correlation=rank_correlation(gates, smooth),
-        **dict(zip(("null_low", "null_high", "p"), permutation_null(gates, smooth), strict=True)),
-        centered=rank_correlation(gates, smoothness(centered, dataset.graph)),
-        label=rank_correlation(gates, smoothness(label_part(centered, dataset.y), dataset.graph)),
-        truth=truth,
-        dimensions=int(used.sum()),
-    )
-
-
-def train_and_correlate(
-    model: str,
-    dataset: NodeDataset,
-    configuration: Configuration | None = None,
-    *,
-    splits: int = SPLITS,
-    device: str = "cpu",
-    grid: Sequence[Configuration] = tuple(PAPER_GRID),
-    max_epochs: int = 400,
-    patience: int = 100,
-) -> tuple[Configuration, list[Correlation]]:
-    """Trains a GFGN on the first splits, every split with a seed of its own, so that the networks are independent.
-
-    Without a `configuration`, the one of `grid` with the best mean validation score is used; it is returned.
-    """
-    data = with_sparse_features(dataset.to(device))
-    settings: dict[str, Any] = {"max_epochs": max_epochs, "patience": patience, "device": device, "history": False}
-    if configuration is None:
-        tuning = train_replicas(model, data, make_replicas(model, grid, range(splits)), **settings, gates=False)
-        configuration = select(tuning).best
-    replicas = [make_replica(configuration, split, seed=split) for split in range(splits)]
-    runs = train_replicas(model, data, replicas, **settings, gates=False, keep_state=True)
-    here = dataset.to("cpu")
-    return configuration, [correlate(here, _on_cpu(run)) for run in runs]
-
-
-def _on_cpu(run: Run) -> Run:
-    assert run.state is not None
-    return replace(run, state={name: value.cpu() for name, value in run.state.items()})
+        truth = rank_correlation(gates, (squares[:, dataset.smooth_dimensions].sum(1) / squares.sum(1)).numpy())
+    first = {"dataset": dataset.name, "model": run.model, "split": run.replica.split}
+    null = dict(zip(("null_low", "null_high", "p"), permutation_null(gates, smooth), strict=True))
+    others = {
+        "centered": rank_correlation(gates, smoothness(centered, graph)),
+        "label": rank_correlation(gates, smoothness(label_part(centered, dataset.y), graph)),
+        "truth": truth,
+    }
+    row = {**first, "rank_correlation": rank_correlation(gates, smooth), **null, **others, "dimensions": gates.size}
+    return row | {name: getattr(run.replica, name) for name in HYPER}
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -193,7 +134,6 @@ def analyze(
     progress: Callable[[str], None],
     models: Sequence[str] = (),
     datasets: Sequence[str] = (),
-    **settings: Any,
 ) -> list[Path]:
     """Trains the networks whose correlations the table lacks, and writes the table and a figure.
 
@@ -201,82 +141,30 @@ def analyze(
     not have, those of `../table1`; else they are selected here. Networks of another configuration are trained again.
 
     Args:
-        out, root, device, progress: See `gfgn.paper.analyses`.
-        models: Models to train; all three levels by default.
-        datasets: Datasets to train on; all of `DATASETS` by default.
-        **settings: Further arguments of `train_and_correlate`.
+        out, root, device, progress: See `gfgn.paper.studies.ANALYSES`.
+        models, datasets: What to train; all by default.
     """
-    from gfgn.data import load
-
-    for option, names, known in (("models", models, MODELS), ("datasets", datasets, DATASETS)):
+    for option, names, known in (("models", models, LEVELS), ("datasets", datasets, DATASETS)):
         for name in names:
             if name not in known:
                 raise ValueError(f"{option} must be among {', '.join(known)}, got {name!r}")
     chosen = read_chosen(out.parent / "table1" / CHOSEN) | read_chosen(out / CHOSEN, "dimension")
-    splits = settings.get("splits", SPLITS)
     for name in datasets or DATASETS:
-        for model in models or MODELS:
+        for model in models or LEVELS:
             configuration = chosen.get((name, model))
-            if _has(read_csv(out / FILE), name, model, configuration, splits):
-                continue
-            source = "configuration of chosen.csv" if configuration else "configuration selected by validation"
-            progress(f"mechanism: {model} on {name}, {source}")
-            made = train_and_correlate(model, load(name, root), configuration, device=device, **settings)
-            _replace(out / FILE, *made)
+            if not has_networks(out / FILE, name, model, configuration):
+                source = "configuration of chosen.csv" if configuration else "configuration selected by validation"
+                progress(f"mechanism: {model} on {name}, {source}")
+                dataset = load(name, root)
+                _, runs = train_networks(model, dataset, configuration, seeds=range(SPLITS), device=device)
+                order = [(dataset, model) for dataset in DATASETS for model in LEVELS]
+                replace_rows(out / FILE, [correlate(dataset, run) for run in runs], order)
     return [out / FILE, *draw(out)]
 
 
-def _has(
-    lines: Sequence[dict[str, str]], dataset: str, model: str, configuration: Configuration | None, splits: int
-) -> bool:
-    """Whether a table has all splits of a model on a dataset, with the configuration if one is given."""
-    own = [line for line in lines if (line["dataset"], line["model"]) == (dataset, model)]
-    wanted = configuration or {}
-    same = all(float(line[name]) == float(wanted[name]) for line in own for name in HYPER if name in wanted)
-    return same and {int(line["split"]) for line in own} == set(range(splits))
-
-
-def _replace(path: Path, configuration: Configuration, made: Sequence[Correlation]) -> None:
-    """Replaces the rows of one model on one dataset."""
-    lines = [line for line in read_csv(path) if (line["dataset"], line["model"]) != made[0][:2]]
-    rows: list[tuple[Any, ...]] = [tuple(line[name] for name in COLUMNS) for line in lines]
-    rows += [(*each, *(configuration[name] for name in HYPER)) for each in made]
-    rows.sort(key=lambda row: (DATASETS.index(row[0]) if row[0] in DATASETS else -1, row[0], MODELS.index(row[1])))
-    write_csv(path, COLUMNS, rows, digits=5)
-
-
-def read_correlations(path: Path) -> list[Correlation]:
-    """The correlations of a table; an empty list if there is no such file."""
-    kinds: dict[str, Callable[[str], Any]] = {"dataset": str, "model": str, "split": int, "dimensions": int}
-    return [
-        Correlation(*(kinds.get(name, float)(line[name]) for name in Correlation._fields)) for line in read_csv(path)
-    ]
-
-
-def draw(out: Path) -> list[Path]:
-    """Draws the figure from the table of a folder; an empty list without a table."""
-    from gfgn.paper.figures.mechanism import mechanism_figure
-    from gfgn.report.style import save_svg
-
-    cells: dict[tuple[str, str], list[Correlation]] = {}
-    for each in read_correlations(out / FILE):
-        if not math.isnan(each.rank_correlation):
-            cells.setdefault((each.dataset, each.model), []).append(each)
-    values = {key: [each.rank_correlation for each in own] for key, own in cells.items()}
-    half = {key: mean_correlation(own).half for key, own in cells.items()}
-    return [save_svg(mechanism_figure(values, half), out / FIGURE)] if cells else []
-
-
-# --- several networks -------------------------------------------------------------------------------------------------
-
-
 class Mean(NamedTuple):
-    """The mean rank correlation of several networks.
-
-    Attributes:
-        half: The mean of permuted gates is within ±`half` with a probability of 95%.
-        p: Its two-sided p-value; 1 if no network has a correlation.
-    """
+    """The mean rank correlation of several networks: that of permuted gates is within ±`half` with a probability of
+    95%. Its two-sided p-value is 1 if no network has a correlation."""
 
     mean: float
     half: float
@@ -284,15 +172,49 @@ class Mean(NamedTuple):
     networks: int
 
 
-def mean_correlation(correlations: Sequence[Correlation], measure: str = "rank_correlation") -> Mean:
+def mean_correlation(rows: Sequence[Mapping[str, str]], measure: str = "rank_correlation") -> Mean:
     """The mean over networks of one of the rank correlations, with its null.
 
     A rank correlation with one side permuted has mean 0 and variance `1 / (n − 1)` for `n` dimensions, with or without
     ties. Permutations of different networks are independent, and their mean is close to normal.
     """
-    defined = [each for each in correlations if not math.isnan(getattr(each, measure))]
-    if not defined:
+    known = [row for row in rows if not math.isnan(float(row[measure]))]
+    if not known:
         return Mean(math.nan, math.nan, 1.0, 0)
-    mean = math.fsum(getattr(each, measure) for each in defined) / len(defined)
-    deviation = math.sqrt(math.fsum(1 / (each.dimensions - 1) for each in defined)) / len(defined)
-    return Mean(mean, 1.959964 * deviation, math.erfc(abs(mean) / deviation / math.sqrt(2)), len(defined))
+    mean = math.fsum(float(row[measure]) for row in known) / len(known)
+    deviation = math.sqrt(math.fsum(1 / (int(row["dimensions"]) - 1) for row in known)) / len(known)
+    return Mean(mean, float(norm.ppf(0.975)) * deviation, 2 * float(norm.sf(abs(mean) / deviation)), len(known))
+
+
+def draw(out: Path) -> list[Path]:
+    """Draws the figure from the table of a folder, one row per dataset and one panel per level: the networks as ticks,
+    their mean as a marker, and a band with 95% of the means of permuted gates. No figure without a table."""
+    cells = {
+        key: rows
+        for key, rows in group_by(read_csv(out / FILE), "dataset", "model").items()
+        if mean_correlation(rows).networks
+    }
+    if not cells:
+        return []
+    datasets, models = (list(dict.fromkeys(key[k] for key in cells)) for k in (0, 1))
+    with styled():
+        figure = Figure(figsize=(PAGE_WIDTH, 0.7 + 0.22 * len(datasets)), layout="constrained")
+        panels = figure.subplots(1, len(models), squeeze=False, sharex=True, sharey=True)[0]
+        for axes, model in zip(panels, models, strict=True):
+            style = model_style(model)
+            for y, name in enumerate(datasets):
+                rows = cells.get((name, model), [])
+                values = [value for row in rows if not math.isnan(value := float(row["rank_correlation"]))]
+                mean = mean_correlation(rows)
+                if values:
+                    axes.barh(y, 2 * mean.half, left=-mean.half, height=0.8, color=FAINT, alpha=0.25, linewidth=0)
+                    axes.plot(values, [y] * len(values), "|", color=style["color"], alpha=0.6, markersize=6)
+                    axes.plot(mean.mean, y, marker=style["marker"], color=style["color"], markersize=4)
+            axes.axvline(0, color=INK, linewidth=0.6)
+            axes.set_title(title_of(model), loc="left")
+            axes.grid(axis="x")
+        panels[0].set_xlim(-1, 1)
+        panels[0].set_yticks(range(len(datasets)), [title_of(name) for name in datasets])
+        panels[0].set_ylim(len(datasets) - 0.5, -0.5)
+        figure.supxlabel("rank correlation of gate and smoothness over the dimensions of the first layer", fontsize=8)
+        return [save_svg(figure, out / "mechanism.svg")]

@@ -9,14 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import nn
+from torch_geometric.nn import GCNConv
 
+from gfgn.data.named.catalog import DATASETS as CATALOG
 from gfgn.nn import GFGN, GFGNConv
 from gfgn.nn.levels import LEVELS
-from gfgn.paper.outputs import markdown_table, write_csv, write_text
+from gfgn.paper.pages import title_of, write_csv, write_page
+from gfgn.report.style import BLACK, FAINT, MODEL_STYLES, PAGE_WIDTH, label_panels, save_svg, styled
 
 WIDTHS = (16, 64, 256, 1024)  # of single layers: squares, so that `√D` is a number of heads
 
@@ -31,8 +37,10 @@ class Shape(NamedTuple):
 
 USUAL = Shape(2, 8, 8)
 SHAPES = {"ogbn-arxiv": Shape(4, 16, 16), "ppi": Shape(6, 32, 64)}  # where the paper's networks are not `USUAL`
-DISASSORTATIVE = ("blogcatalog", "flickr", "actor", "cornell", "texas", "wisconsin")
-DATASETS = (*DISASSORTATIVE, "cora", "citeseer", "pubmed", "ogbn-arxiv", "ppi")
+DATASETS = (
+    *("blogcatalog", "flickr", "actor", "cornell", "texas", "wisconsin"),
+    *("cora", "citeseer", "pubmed", "ogbn-arxiv", "ppi"),
+)
 
 
 class Count(NamedTuple):
@@ -51,125 +59,116 @@ class Count(NamedTuple):
         return (self.formula - self.gcn) / self.gcn
 
 
-def gcn_layer(inputs: int, width: int, bias: bool = True) -> int:
-    """Returns the number of parameters of a GCN layer: `D·D'`, and a bias of `D`."""
-    return inputs * width + (width if bias else 0)
-
-
 def gate_parameters(level: str, width: int, heads: int = 1) -> int:
-    """Returns the number of parameters of a layer's gates: `D²/K`, doubled if they read two representations."""
-    if level not in LEVELS:
-        raise ValueError(f"level must be one of {', '.join(map(repr, LEVELS))}, got {level!r}")
+    """The number of parameters of a layer's gates: `D²/K`, doubled if they read two representations."""
     if heads < 1 or width % heads:
         raise ValueError(f"heads must divide width ({width}), got {heads}")
     return LEVELS[level].gate_inputs * width * width // heads
 
 
-def widths(features: int, classes: int, shape: Shape) -> list[tuple[int, int, int]]:
-    """Returns `(inputs, width, heads)` of every layer of a network; the last has one head and one unit per class."""
-    hidden = shape.heads * shape.units
-    inputs = [features, *[hidden] * (shape.layers - 1)]
-    return [*((size, hidden, shape.heads) for size in inputs[:-1]), (inputs[-1], classes, 1)]
-
-
 def count_network(dataset: str, level: str, features: int, classes: int, shape: Shape) -> Count:
     """Counts the parameters of a network by formula and in modules on the meta device."""
-    from torch_geometric.nn import GCNConv
-
-    layers = widths(features, classes, shape)
-    gcn = sum(gcn_layer(inputs, width) for inputs, width, _ in layers)
+    hidden = shape.heads * shape.units
+    inputs = [features, *[hidden] * (shape.layers - 1)]
+    layers = [*((size, hidden, shape.heads) for size in inputs[:-1]), (inputs[-1], classes, 1)]  # the last has one head
     gates = sum(gate_parameters(level, width, heads) for _, width, heads in layers)
     with torch.device("meta"):
-        network = GFGN(features, shape.heads * shape.units, shape.layers, classes, level=level, heads=shape.heads)
-        gcn_module = sum(size_of(GCNConv(inputs, width)) for inputs, width, _ in layers)
-    if gcn != gcn_module:
-        raise RuntimeError(f"the formula gives {gcn} parameters of GCN on {dataset}, its modules have {gcn_module}")
-    return Count(dataset, level, shape, gcn + gates, size_of(network), gcn)
-
-
-def count_layer(level: str, inputs: int, width: int, heads: int) -> tuple[int, int]:
-    """Returns the number of parameters of one layer without bias, by formula and in the module."""
-    formula = gcn_layer(inputs, width, bias=False) + gate_parameters(level, width, heads)
-    with torch.device("meta"):
-        layer = GFGNConv(inputs, width // heads, level=level, heads=heads, bias=False)
-    return formula, size_of(layer)
+        network = GFGN(features, hidden, shape.layers, classes, level=level, heads=shape.heads)
+        gcn = sum(size_of(GCNConv(size, width)) for size, width, _ in layers)
+    formula = sum(size * width + width for size, width, _ in layers) + gates
+    return Count(dataset, level, shape, formula, size_of(network), gcn)
 
 
 def size_of(module: nn.Module) -> int:
-    """Returns the number of learned values of a module."""
+    """The number of learned values of a module."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def count_all() -> list[Count]:
     """Counts the networks of the paper: every dataset at every level."""
-    from gfgn.data.named.catalog import DATASETS as REGISTRY
+    sizes = {name: CATALOG[name].paper or CATALOG[name].statistics for name in DATASETS}
+    return [
+        count_network(name, level, sizes[name].features, sizes[name].classes, SHAPES.get(name, USUAL))
+        for name in DATASETS
+        for level in LEVELS
+    ]
 
-    counts = []
-    for dataset in DATASETS:
-        sizes = REGISTRY[dataset].paper or REGISTRY[dataset].statistics
-        shape = SHAPES.get(dataset, USUAL)
-        counts += [count_network(dataset, level, sizes.features, sizes.classes, shape) for level in LEVELS]
-    return counts
+
+def count_layers() -> list[tuple[str, int, int, int, int]]:
+    """Level, width, heads and the parameters by formula and in the module of layers with as many inputs as outputs."""
+    rows = []
+    for level in LEVELS:
+        for width in WIDTHS:
+            for heads in (1, math.isqrt(width)):
+                with torch.device("meta"):
+                    layer = GFGNConv(width, width // heads, level=level, heads=heads, bias=False)
+                formula = width * width + gate_parameters(level, width, heads)
+                rows.append((level, width, heads, formula, size_of(layer)))
+    return rows
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
     """Writes the counts of layers and networks, the figure and a page."""
-    from gfgn.paper.figures.parameters import parameters_figure
-    from gfgn.report.style import save_svg
-
     progress("parameters: counting")
-    counts = count_all()
-    layers = [
-        (level, width, heads, *count_layer(level, width, width, heads))
-        for level in LEVELS
-        for width in WIDTHS
-        for heads in (1, math.isqrt(width))
-    ]
-    disagree = [row for row in layers if row[3] != row[4]] + [row for row in counts if row.formula != row.module]
-    if disagree:
-        raise RuntimeError(f"formula and module must agree on the number of parameters, got {disagree[0]}")
+    counts, layers = count_all(), count_layers()
+    if wrong := [row for row in layers if row[3] != row[4]] + [row for row in counts if row.formula != row.module]:
+        raise RuntimeError(f"formula and module must agree on the number of parameters, got {wrong[0]}")
     networks = [(c.dataset, c.level, *c.shape, c.gcn, c.formula, c.module, c.added) for c in counts]
     header = ["dataset", "level", "layers", "heads", "units", "gcn", "formula", "module", "added fraction"]
-    added = {level: {c.dataset: c.added for c in counts if c.level == level} for level in LEVELS}
-    figure = parameters_figure([(level, width, real) for level, width, _, _, real in layers], added)
+    usual = max((count for count in counts if count.shape == USUAL), key=lambda count: count.added)
+    deep = max(counts, key=lambda count: count.added)
+    with styled():
+        figure = Figure(figsize=(PAGE_WIDTH, 2.7), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(1, 1.05))
+        _draw_layers(left, layers)
+        _draw_networks(right, counts)
+        label_panels([left, right])
     return [
         write_csv(out / "layers.csv", ["level", "width", "heads", "formula", "module"], layers),
         write_csv(out / "networks.csv", header, networks),
         save_svg(figure, out / "parameters.svg"),
-        write_text(out / "README.md", _page(counts)),
+        write_page(out / "README.md", "parameters", counts=counts, usual=usual, deep=deep),
     ]
 
 
-def _page(counts: Sequence[Count]) -> str:
-    rows = []
-    for graph, neighbor in zip(counts[0::3], counts[1::3], strict=True):  # a pair-level gate is as large
-        layers, heads, units = graph.shape
-        sizes = (f"{count.formula:,} (+{100 * count.added:.2f}%)" for count in (graph, neighbor))
-        rows.append((graph.dataset, f"{layers} layers, {heads} × {units}", f"{graph.gcn:,}", *sizes))
-    table = markdown_table(["dataset", "network", "GCN", "GFGN-graph", "GFGN-neighbor, GFGN-pair"], rows)
-    usual = max((count for count in counts if count.shape == USUAL), key=lambda count: count.added)
-    deep = max(counts, key=lambda count: count.added)
-    return f"""# Parameters that gating adds
+def _draw_layers(axes: Axes, layers: Sequence[tuple[str, int, int, int, int]]) -> None:
+    """The formulas as lines and the modules' counts as markers."""
+    width = np.geomspace(WIDTHS[0], WIDTHS[-1], 50)
+    for level, factor, label in (("neighbor", 2, "neighbor, pair"), ("graph", 1, "graph")):
+        style = MODEL_STYLES[f"gfgn-{level}"]
+        for heads, values, dash in (("one head", width**2, ":"), ("√D heads", width**1.5, "-")):
+            axes.plot(width, factor * values, color=style["color"], linestyle=dash, label=f"{label}, {heads}")
+        points = [(size, total - size**2) for name, size, _, _, total in layers if name == level]
+        axes.plot(*zip(*points, strict=True), style["marker"], color=style["color"], markersize=3.5)
+    axes.plot(width, width**2, color=BLACK, linestyle=(0, (4, 4)), linewidth=0.9, label="weights of GCN, D²")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(WIDTHS, [str(size) for size in WIDTHS])
+    axes.set(xlabel="width D of a layer with D inputs", ylabel="parameters of the gates")
+    axes.set_title("one layer: formulas and modules (markers)", loc="left")
+    axes.legend(fontsize=6, handlelength=2.4)
+    axes.grid()
 
-Written by `gfgn reproduce parameters`. A layer with `D` outputs, `D'` inputs and `K` gating heads has
 
-| layer | parameters | with K = √D |
-| :-- | :-- | :-- |
-| GCN | `D·D'` | |
-| GFGN-graph | `D·D' + D²/K` | `D·D' + D^1.5` |
-| GFGN-neighbor, GFGN-pair | `D·D' + 2D²/K` | `D·D' + 2D^1.5` |
-
-and a bias of `D`. The paper counts `D²/K` for all levels, in big-O notation. If the gate reads two representations,
-`W_s` has `2D/K` rows per head, which doubles the number. Formulas and modules agree on every layer of
-[layers.csv](layers.csv) and on every network of [networks.csv](networks.csv).
-
-![Parameters that gating adds](parameters.svg)
-
-The networks of the paper, and a GCN with the same layers and widths:
-
-{table}
-
-In the paper's networks of two layers and 8 heads of 8 units, gates add at most {100 * usual.added:.2f}%
-({usual.dataset}, {usual.level} level), which the paper calls negligible. In deeper networks, where most layers are as
-wide as their input, they add up to {100 * deep.added:.1f}% ({deep.dataset}, {deep.level} level).
-"""
+def _draw_networks(axes: Axes, counts: Sequence[Count]) -> None:
+    """What gates add to the networks of the paper."""
+    rows = np.arange(len(DATASETS))
+    percent = {level: np.array([100 * c.added for c in counts if c.level == level]) for level in ("graph", "neighbor")}
+    axes.hlines(rows, percent["graph"], percent["neighbor"], color=FAINT, linewidth=0.8, zorder=1)
+    for level, label, shift in (("graph", "GFGN-graph", -5), ("neighbor", "GFGN-neighbor, GFGN-pair", 5)):
+        style, side = MODEL_STYLES[f"gfgn-{level}"], "right" if shift < 0 else "left"
+        offset: Any = {"xytext": (shift, 0), "textcoords": "offset points", "ha": side, "va": "center"}
+        axes.plot(percent[level], rows, style["marker"], color=style["color"], markersize=4, label=label)
+        for row, value in zip(rows, percent[level], strict=True):
+            axes.annotate(f"{value:.2f}" if value < 1 else f"{value:.1f}", (value, float(row)), fontsize=5.5, **offset)
+    axes.set_yticks(rows, [title_of(name) for name in DATASETS])
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlim(0.5 * percent["graph"].min(), 2.2 * percent["neighbor"].max())
+    ticks = [tick for tick in (0.1, 1, 10, 100) if axes.get_xlim()[0] < tick < axes.get_xlim()[1]]
+    axes.set_xticks(ticks, [f"{tick:g}%" for tick in ticks])
+    axes.set_xlabel("parameters of the gates, % of those of GCN")
+    axes.set_title("the networks of the paper", loc="left")
+    axes.legend(fontsize=6, loc="upper right", handletextpad=0.2)
+    axes.grid(axis="x")

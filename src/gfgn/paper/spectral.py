@@ -12,10 +12,16 @@ from pathlib import Path
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gfgn.data import load
 from gfgn.graph import Graph
-from gfgn.paper.outputs import markdown_table, write_csv, write_text
+from gfgn.paper.pages import write_csv, write_page
+from gfgn.report.style import FAINT, PAGE_WIDTH, save_svg, styled
 
 Floats = NDArray[np.float64]
 SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))  # the smoothing scores of the paper's figure
@@ -23,18 +29,8 @@ DEPTHS = (1, 2)  # numbers of layers: a single filter, and the depth of the pape
 MAX_NODES = 10_000  # limit for dense matrices
 
 
-def normalized_laplacian(graph: Graph) -> Floats:
-    """Returns `L = I − D^{−½} A D^{−½}`; rows of isolated nodes are 0, since aggregation does not change them."""
-    adjacency = dense_adjacency(graph)
-    degree = adjacency.sum(axis=1)
-    scale = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
-    laplacian: Floats = -scale[:, None] * adjacency * scale[None, :]
-    np.fill_diagonal(laplacian, degree > 0)
-    return laplacian
-
-
 def dense_adjacency(graph: Graph) -> Floats:
-    """Returns the `[N, N]` adjacency matrix of an undirected graph of at most `MAX_NODES` nodes."""
+    """The `[N, N]` adjacency matrix of an undirected graph of at most `MAX_NODES` nodes."""
     if graph.num_nodes > MAX_NODES:
         raise ValueError(f"graph must have at most {MAX_NODES} nodes for a dense matrix, got {graph.num_nodes}")
     source, target = graph.edge_index.cpu().numpy()
@@ -45,66 +41,64 @@ def dense_adjacency(graph: Graph) -> Floats:
     return np.asarray(dense)
 
 
+def normalized_laplacian(graph: Graph) -> Floats:
+    """`L = I − D^{−½} A D^{−½}`; rows of isolated nodes are 0, since aggregation does not change them."""
+    return np.asarray(scipy.sparse.csgraph.laplacian(dense_adjacency(graph), normed=True))
+
+
 def spectrum(graph: Graph) -> Floats:
-    """Returns the `[N]` eigenvalues of the normalized Laplacian in ascending order, from 0 to at most 2."""
+    """The `[N]` eigenvalues of the normalized Laplacian in ascending order, from 0 to at most 2."""
     values = scipy.linalg.eigvalsh(normalized_laplacian(graph), overwrite_a=True, check_finite=False)
     return np.asarray(np.clip(values, 0.0, 2.0).round(12))  # rounding errors depend on the machine
 
 
-def filter_coefficients(eigenvalues: Floats, scores: Sequence[float] = SCORES, layers: int = 2) -> Floats:
-    """Returns the `[len(scores), N]` coefficients `(1 − sλ)^K` of `K` layers."""
-    if layers < 1:
-        raise ValueError(f"layers must be 1 or larger, got {layers}")
+def filter_coefficients(eigenvalues: Floats, layers: int, scores: Sequence[float] = SCORES) -> Floats:
+    """The `[len(scores), N]` coefficients `(1 − sλ)^K` of `K` layers."""
     return np.asarray((1 - np.asarray(scores)[:, None] * eigenvalues[None, :]) ** layers)
-
-
-def filter_summary(eigenvalues: Floats, layers: int = 2) -> list[tuple[float, float, float, float]]:
-    """Returns for every score of the figure: the score, the smallest coefficient, its eigenvalue, and the fraction of
-    the energy of white noise that passes the filter."""
-    coefficients = filter_coefficients(eigenvalues, SCORES, layers)
-    columns = coefficients.min(axis=1), eigenvalues[coefficients.argmin(axis=1)], (coefficients**2).mean(axis=1)
-    return list(zip(SCORES, *(column.tolist() for column in columns), strict=True))
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
     """Writes the filter coefficients over the spectrum of Cora, the figure and a page."""
-    from gfgn.data import load
-    from gfgn.paper.figures.spectral import spectral_figure
-    from gfgn.report.style import save_svg
-
     data = load("cora", root)
     progress(f"spectral: eigenvalues of the {data.num_nodes:,} × {data.num_nodes:,} Laplacian of {data.name}")
     eigenvalues = spectrum(data.graph)
+    coefficients = filter_coefficients(eigenvalues, 2)
+    rows = zip(SCORES, coefficients.min(1), eigenvalues[coefficients.argmin(1)], (coefficients**2).mean(1), strict=True)
     header = ["eigenvalue", *(f"K=2 s={score}" for score in SCORES)]
-    columns = [eigenvalues, *filter_coefficients(eigenvalues, SCORES, 2)]
+    with styled():
+        figure = draw(eigenvalues)
     return [
-        write_csv(out / "coefficients.csv", header, np.stack(columns, axis=1).tolist(), digits=4),
-        save_svg(spectral_figure(eigenvalues, SCORES, DEPTHS, "Cora"), out / "spectral.svg"),
-        write_text(out / "README.md", _page(eigenvalues)),
+        write_csv(out / "coefficients.csv", header, np.stack([eigenvalues, *coefficients], 1).tolist(), digits=4),
+        save_svg(figure, out / "spectral.svg"),
+        write_page(out / "README.md", "spectral", eigenvalues=eigenvalues, rows=list(rows)),
     ]
 
 
-def _page(eigenvalues: Floats) -> str:
-    zeros = int((eigenvalues < 1e-9).sum())
-    summary = filter_summary(eigenvalues)
-    rows = [(f"{s:g}", f"{low:.3f}", f"{at:.2f}", f"{100 * energy:.1f}%") for s, low, at, energy in summary]
-    table = markdown_table(["score s", "smallest coefficient", "at eigenvalue", "energy that passes"], rows)
-    return f"""# Spectral filter coefficients on Cora
-
-Written by `gfgn reproduce spectral`. The paper's figure shows `h(λ) = (1 − sλ)^K` for scores `s` from 0.1 to 1 but does
-not state `K`. The figure here shows one layer (`K = 1`) and the depth of the paper's networks on Cora (`K = 2`).
-
-![Spectral filter coefficients on Cora](spectral.svg)
-
-The spectrum is that of `L = I − D^(−1/2) A D^(−1/2)` with {eigenvalues.size:,} nodes. It ranges from
-{eigenvalues[0]:.2f} to {eigenvalues[-1]:.4f}; the eigenvalue 0 occurs {zeros} times, once per connected component.
-The histogram above the curves shows the distribution of the eigenvalues.
-
-With `K = 2`, this is how much of the energy of white noise passes the filter:
-
-{table}
-
-Different scores give filters of different shapes. Small scores attenuate high frequencies slightly, scores near 0.5 are
-low-pass filters, and scores near 1 suppress the middle of the spectrum but let the highest frequencies pass again.
-[coefficients.csv](coefficients.csv) has the coefficients of every eigenvalue at `K = 2`.
-"""
+def draw(eigenvalues: Floats) -> Figure:
+    """The filters over the spectrum below a histogram of the eigenvalues: one panel per depth `K`."""
+    norm = BoundaryNorm([0.05, *(score + 0.05 for score in SCORES)], len(SCORES))
+    # The upper end of the color map is too pale for a line on white.
+    colors = [tuple(color) for color in colormaps["viridis"](np.linspace(0.0, 0.9, len(SCORES)))]
+    figure = Figure(figsize=(PAGE_WIDTH, 3.1), layout="constrained")
+    grid = figure.subplots(2, len(DEPTHS), sharex=True, squeeze=False, height_ratios=(1, 4))
+    for layers, (above, below) in zip(DEPTHS, grid.T, strict=True):
+        counts, edges = np.histogram(eigenvalues, bins=60, range=(0.0, 2.0))
+        above.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=FAINT)
+        above.set_title(f"K = {layers} layer{'s' if layers > 1 else ''}", loc="left")
+        for coefficients, color in zip(filter_coefficients(eigenvalues, layers), colors, strict=True):
+            below.plot(eigenvalues, coefficients, color=color)
+        below.axhline(0, color=FAINT, linewidth=0.6)
+        below.set_xlabel("eigenvalue λ of the normalized Laplacian")
+        below.grid(axis="y")
+        below.set_xlim(0, 2)
+    grid[0, 0].set_ylabel("eigen-\nvalues")
+    grid[1, 0].set_ylabel("coefficient $(1 - s\\lambda)^K$")
+    bar = figure.colorbar(
+        ScalarMappable(norm, ListedColormap(colors)), ax=grid, label="smoothing score s", pad=0.01, aspect=30
+    )
+    bar.set_ticks(list(SCORES), labels=[f"{score:g}" for score in SCORES])
+    bar.minorticks_off()
+    bar.ax.tick_params(length=0)
+    bar.outline.set_visible(False)
+    figure.suptitle("Spectral filter coefficients on Cora", x=0.01, ha="left", fontsize=9)
+    return figure

@@ -58,11 +58,6 @@ def divergence(model: str, diverged: int, runs: int) -> str:
     return f"{model}: {diverged:,} of {count(runs, 'run')} diverged (no epoch with a finite loss), so it has no score"
 
 
-def made_by(codes: Mapping[str, int]) -> str:
-    """Which versions of the code made how many runs: `a1b2c3d4 (960 runs), unknown (240 runs)`."""
-    return ", ".join(f"{code} ({count(number, 'run')})" for code, number in sorted(codes.items()))
-
-
 def other_code(codes: Mapping[str, int]) -> str:
     """`240 of 1,200 runs were made by other versions of the code (a1b2c3d4, unknown)`; empty if none was."""
     others = {code: number for code, number in codes.items() if code != code_version() or code == UNKNOWN}

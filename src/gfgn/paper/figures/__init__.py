@@ -1,1 +1,0 @@
-"""The figures of the paper's studies and analyses."""
