@@ -25,8 +25,8 @@ from gfgn.estimator.classifier import LEVELS, as_input
 from gfgn.estimator.report import headline
 from gfgn.report import write_report
 from gfgn.report.terminal import print_comparisons
-from gfgn.runs import Comparison, Store, compare, explain, read_comparisons
-from gfgn.runs.comparison import make_plan
+from gfgn.runs import Store, compare, explain, read_comparisons
+from gfgn.runs.comparison import comparison_study, describe_training
 from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.text import score
 from gfgn.runs.verdict import headline as compared
@@ -142,16 +142,15 @@ def test_a_given_level_was_not_chosen(tmp_path: Path, level: str) -> None:
 
 
 def settings(**training: Any) -> str:
-    plan = make_plan(graph(), ["gcn", "gfgn-plus"], 1, **training)
-    return Comparison(plan, {}, {}).settings
+    return describe_training(comparison_study(graph(), ["gcn", "gfgn-plus"], 1, **training))
 
 
 def test_settings_name_only_what_varies() -> None:
-    assert "; gfgn-plus with the best layers (1, 8) on validation" in settings()
+    assert "; gfgn-plus with the best layers 1 or 8 on validation" in settings()
     given = {"gfgn-plus": {"layers": 2}}
     assert settings(options=given).endswith("early stopping after 100 epochs; gfgn-plus with layers 2")
-    assert "also" not in settings(options=given, trials=2)
-    assert "for gfgn-plus also layers (1, 8)), of which" in settings(trials=2)
+    assert "gfgn-plus with the best" not in settings(options=given, trials=2)
+    assert "; gfgn-plus with the best layers 1 or 8 on validation" in settings(trials=2)
 
 
 def test_the_last_epoch_is_not_chosen(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """`gfgn compare` and `gfgn report`: tables, files, and one line for every error."""
 
 import dataclasses
-import json
 import re
 import shutil
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,8 @@ from gfgn.cli import app
 from gfgn.data import NodeDataset, dimensions, load
 from gfgn.report.progress import RunProgress
 from gfgn.runs import Store
-from gfgn.runs.comparison import make_plan
-from gfgn.train.code import code_version
+from gfgn.runs.comparison import _keep_study, comparison_study
+from gfgn.runs.record import DatasetRecord
 
 QUICK = ["--splits", "2", "--epochs", "3"]
 
@@ -71,21 +69,6 @@ def test_a_second_call_trains_only_what_is_missing(folder: Path) -> None:
     assert "4 runs, 2 more from the store" in result.stdout
     assert "karate mlp: 3 runs, 2 of them from the store" in result.stderr
     assert set(before.splitlines()) < set((folder / "runs.csv").read_text().splitlines())
-
-
-def test_runs_of_other_code_are_used_and_named(folder: Path) -> None:
-    with sqlite3.connect(folder / "runs.sqlite") as database:
-        database.execute("UPDATE runs SET code_version = 'a1b2c3d4' WHERE model = 'mlp'")
-    database.close()
-    given = ("karate", "--epochs", "3", "--models", "mlp,gfgn-graph")
-    line = "2 of 4 runs were made by other versions of the code (a1b2c3d4)"
-    result = compare(folder, *given, "--splits", "2")
-    assert "0 runs, 4 more from the store" in result.stdout
-    assert f"{line}; another --out trains them again\n" in result.stdout
-    assert f"{line} than the one that wrote this page." in (folder / "report.html").read_text()
-    assert f"karate: {line}\n" in report(str(folder)).stdout
-    content = json.loads(compare(folder, *given, "--splits", "3", "--json").stdout)
-    assert content["code"] == {"a1b2c3d4": 2, code_version(): 4}
 
 
 @pytest.mark.parametrize(("arguments", "name"), [([], "dimensions"), (["Digits"], "digits")])
@@ -237,7 +220,8 @@ def test_report_names_what_is_missing(tmp_path: Path) -> None:
         assert message in result.stderr
         assert result.stderr.count("\n") == 1
     with Store(tmp_path / "runs.sqlite") as store:
-        store.note("comparison", "karate", dataclasses.asdict(make_plan(load("karate"), ["mlp"], 2)))
+        karate = load("karate")
+        _keep_study(store, comparison_study(karate, ["mlp"], 2), DatasetRecord.of(karate))
     assert "left out: mlp on karate, which has 0 of 2 runs so far" in report(str(tmp_path)).stdout
 
 

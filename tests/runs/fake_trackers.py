@@ -12,8 +12,8 @@ from gfgn.runs import TrackedRun, Tracker, tracking
 class Memory(Tracker):
     """Keeps what it is sent; fails from run number `good` on."""
 
-    def __init__(self, per: str = "run", good: int | None = None) -> None:
-        super().__init__(per)
+    def __init__(self, good: int | None = None) -> None:
+        super().__init__()
         self.runs: list[TrackedRun] = []
         self.good, self.calls = good, 0
 
@@ -72,17 +72,8 @@ class MlflowClient:
         self.runs[run_id]["params"] |= dict(params)
         self.runs[run_id]["metrics"] += metrics
 
-    def log_table(self, run_id: str, data: Any, artifact_file: str) -> None:
-        self.runs[run_id][artifact_file] = data
-
     def set_terminated(self, run_id: str, status: str | None = None, end_time: int | None = None) -> None:
         self.runs[run_id]["status"] = status or "FINISHED"
-
-
-class Table:
-    def __init__(self, columns: Any = None, data: Any = None, rows: Any = None) -> None:
-        assert all(len(row) == len(columns) for row in data)
-        self.rows = [dict(zip(columns, row, strict=True)) for row in data]
 
 
 class WandbRun:
@@ -109,8 +100,8 @@ def track_in_memory(patch: pytest.MonkeyPatch) -> list[Memory]:
     """Makes `--track memory` a tracker; the list has those that commands made."""
     made: list[Memory] = []
 
-    def make(where: str = "", *, per: str) -> Memory:
-        made.append(Memory(per))
+    def make(where: str = "") -> Memory:
+        made.append(Memory())
         return made[-1]
 
     patch.setitem(tracking.TRACKERS, "memory", make)  # type: ignore[arg-type]
@@ -145,7 +136,7 @@ def fake_wandb(patch: pytest.MonkeyPatch) -> list[WandbRun]:
         runs.append(WandbRun(dict(locals())))
         return runs[-1]
 
-    module.init, module.Table = init, Table
+    module.init = init
     module.Settings = lambda *, silent, console, x_disable_stats: SimpleNamespace(silent=silent, console=console)
     patch.setitem(sys.modules, "wandb", module)
     return runs

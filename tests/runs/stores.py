@@ -2,13 +2,14 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from gfgn.runs import ProgressCallback
 from gfgn.runs.record import DatasetRecord, Row
+from gfgn.runs.study import Search, Study
 from gfgn.train import Replica, Run, Status, TrainConfig
 
 RECORD = DatasetRecord(
@@ -24,6 +25,27 @@ RECORD = DatasetRecord(
     num_classes=2,
 )
 DEFAULT_CONFIG = TrainConfig(5, 5)
+
+
+def made_study(
+    models: Iterable[str],
+    splits: int,
+    config: TrainConfig = DEFAULT_CONFIG,
+    configurations: tuple[dict[str, Any], ...] = ({},),
+) -> Study:
+    """The study of a comparison on the toy dataset."""
+    return Study(
+        name="toy",
+        title="",
+        about="",
+        datasets=("toy",),
+        models=dict.fromkeys(models, configurations),
+        splits=splits,
+        seeds=1,
+        config=config,
+        search=Search(len(configurations), 0, {}, rungs=None) if len(configurations) > 1 else None,
+        shared=configurations,
+    )
 
 
 def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any) -> Row:

@@ -55,8 +55,7 @@ def test_the_largest_number_that_fits(minutes: float, trials: int, data: NodeDat
     with Store(":memory:") as store:
         plan, chosen = plan_in_time(store, data, minutes, models=MODELS, splits=2, max_epochs=400)
     assert chosen.trials == trials
-    assert plan.trials == (trials if trials > 1 else None)
-    assert len(plan.configurations) == trials
+    assert (1 if plan.search is None else plan.search.configurations) == len(plan.shared) == trials
     expected = 0.08 * halving_epochs(trials, 400) + 1.0  # two splits of both networks, and of the majority class
     assert sum(chosen.seconds.values()) == pytest.approx(expected)
     assert chosen.fits == (trials > 1)
@@ -85,7 +84,7 @@ def test_costs_are_measured(data: NodeDataset) -> None:
         models = ("majority", "mlp", "graphsaint")
         plan, chosen = plan_in_time(store, data, 1e-4, models=models, splits=1, max_epochs=30)
         assert len(store) == 0
-    assert plan.trials is None
+    assert plan.search is None
     assert set(chosen.seconds) == set(models)
     assert chosen.seconds["graphsaint"] > 0
     with Store(":memory:") as store, pytest.raises(ValueError, match="minutes must be a finite number above 0, got 0"):

@@ -1,13 +1,12 @@
 """A study on a Ray cluster of two workers, one of which is killed: the store is that of a single process."""
 
-import logging
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +16,8 @@ from typer.testing import CliRunner
 from gfgn.cli import app
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import ProgressCallback, Row, Store, grid, make_replicas, successive_halving, train_missing
-from gfgn.runs.cluster import Cluster, _Call
-from gfgn.train import Replica, Status, TrainConfig
+from gfgn.runs.cluster import Cluster, divide
+from gfgn.train import Replica, TrainConfig
 
 LONG = STUDY.replace("max_epochs: 3, patience: 3", "max_epochs: 150, patience: 150")
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
@@ -44,21 +43,19 @@ def nodes() -> Iterator[list[Any]]:
 
 
 class Killer(ProgressCallback):
-    """Kills a node of the cluster while all runs of the first job train, and counts runs."""
+    """Kills a node of the cluster after the first run, while others train, and counts runs."""
 
-    def __init__(self, node: Any, runs: int) -> None:
-        self.raylet, self.runs = node.all_processes["raylet"][0].process.pid, runs
+    def __init__(self, node: Any) -> None:
+        self.raylet = node.all_processes["raylet"][0].process.pid
         self.killed, self.keys = False, list[str]()
 
-    def on_status(self, status: Status) -> None:
-        if status.alive == self.runs and not self.killed:
+    def on_run_end(self, row: Row) -> None:
+        self.keys.append(row.key)
+        if not self.killed:
             self.killed = True
             children = Path(f"/proc/{self.raylet}/task/{self.raylet}/children").read_text().split()
             for pid in (self.raylet, *map(int, children)):
                 os.kill(pid, signal.SIGKILL)
-
-    def on_run_end(self, row: Row) -> None:
-        self.keys.append(row.key)
 
 
 def content(path: Path) -> list[dict[str, Any]]:
@@ -70,15 +67,12 @@ def content(path: Path) -> list[dict[str, Any]]:
 
 @needs_ray
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes of a node are found in /proc")
-def test_a_study_survives_the_loss_of_a_worker(
-    nodes: list[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    study, killer = write_study(tmp_path, LONG), Killer(nodes[0], runs=8)
-    with Cluster(device="cpu") as cluster, caplog.at_level(logging.INFO, "gfgn"):
-        assert cluster.workers(1) == 2
+def test_a_study_survives_the_loss_of_a_worker(nodes: list[Any], tmp_path: Path) -> None:
+    study, killer = write_study(tmp_path, LONG), Killer(nodes[0])
+    with Cluster(device="cpu") as cluster:
+        assert cluster.workers("cpu") == 2
         outcome = run(study, tmp_path / "cluster", engine=cluster, callback=killer)
         assert killer.killed
-        assert "a worker was lost" in caplog.text
         assert outcome.made == len(killer.keys) == len(set(killer.keys)) == ALL_RUNS
         assert run(study, tmp_path / "cluster", engine=cluster).made == 0
     run(study, tmp_path / "alone")
@@ -101,51 +95,23 @@ def test_searches_and_errors(nodes: list[Any], tmp_path: Path) -> None:
 
 
 @needs_ray
-def test_division_among_workers(nodes: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_starts_with_the_first_run_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, replicas = dimensions(60, degree=6, splits=2), [Replica(0), Replica(1)]
+    with Store(":memory:") as store:
+        rows = train_missing(store, data, "mlp", replicas, TrainConfig(2, 2))
+        with Cluster() as cluster:
+            monkeypatch.setattr(cluster, "_connect", lambda: pytest.fail("nothing is missing"))
+            assert train_missing(store, data, "mlp", replicas, TrainConfig(2, 2), engine=cluster) == rows
+
+
+def test_division_into_tasks() -> None:
     data = dimensions(60, degree=6, splits=2)
-    replicas = make_replicas("gcn", grid(lr=tuple(0.001 * k for k in range(1, 501))), range(2))
-    with Cluster() as cluster:
-        gib = 1 << 30
-        node: dict[str, float] = {"CPU": 4.0, "memory": 16.0 * gib}
-        monkeypatch.setattr(cluster, "_nodes", lambda: [node, node | {"memory": 3.0 * gib}])
-        assert cluster.workers(2 * gib) == 5
-        jobs, memory = cluster.divide(job(replicas, data), data)
-        assert tuple(each for part in jobs for each in part.replicas) == tuple(replicas)
-        assert gib < memory < 2 * gib
-        assert len(jobs) == cluster.workers(memory)  # 1,000 small runs: as many as fit into the cache each
-        cluster.device = "cuda"
-        monkeypatch.setattr(cluster, "_nodes", lambda: [node | {"GPU": 2.0}, node])
-        assert len(cluster.divide(job(replicas, data), data)[0]) == 2
-
-
-@needs_ray
-def test_lost_workers_again_and_again() -> None:
-    import ray
-
-    data = dimensions(60, degree=6, splits=2)
-    whole = job(make_replicas("gcn", grid(lr=(0.1, 0.2, 0.3)), range(2)), data)
-    started: list[Any] = []
-    cluster: Any = SimpleNamespace(ray=ray, divide=lambda job, dataset: ([job], 0), start=lambda job, _: Stream(job))
-
-    class Stream:
-        def __init__(self, job: Any) -> None:
-            started.append(job.replicas)
-
-    def lose(error: Exception, done: int = 0) -> None:
-        ((stream, task),) = call.running.items()
-        task.done.update(task.job.replicas[:done])
-        del call.running[stream]
-        call._restart(task, error)
-
-    call = _Call(cluster, whole, data, lambda row, history: None, lambda status: None)
-    lose(ray.exceptions.WorkerCrashedError(), done=2)
-    assert started[-1] == whole.replicas[2:]  # those that had finished do not train again
-    lose(ray.exceptions.OutOfMemoryError("full"))
-    assert started[-2:] == [whole.replicas[2:4], whole.replicas[4:]]
-    call.running.popitem()
-    lose(ray.exceptions.WorkerCrashedError())
-    with pytest.raises(ChildProcessError, match="4 workers were lost one after the other with 2 runs of gcn on dimen"):
-        lose(ray.exceptions.WorkerCrashedError())
+    whole = job(make_replicas("gcn", grid(lr=tuple(0.001 * k for k in range(1, 51))), range(2)), data)
+    jobs = divide(whole, workers=3)
+    assert tuple(each for part in jobs for each in part.replicas) == whole.replicas
+    assert len(jobs) == 12
+    assert divide(replace(whole, search="abc"), workers=3) == [replace(whole, search="abc")]
+    assert len(divide(replace(whole, replicas=whole.replicas[:2]), workers=0)) == 2
 
 
 def job(replicas: list[Replica], data: Any) -> Any:

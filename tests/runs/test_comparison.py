@@ -14,7 +14,8 @@ from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.nn import MODELS
 from gfgn.runs import Choice, Store, compare, explain, grid, read_comparisons
-from gfgn.runs.comparison import ComparisonPlan, make_plan, rank_models, run_comparison
+from gfgn.runs.comparison import _keep_study, comparison_study, rank_models, run_comparison
+from gfgn.runs.record import DatasetRecord
 from gfgn.train import Replica, difference, summarize
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
@@ -129,15 +130,15 @@ def test_every_model_is_tuned_on_validation_scores(data: NodeDataset) -> None:
 
 
 def test_unfinished_tuning_is_incomplete(data: NodeDataset) -> None:
-    plan = make_plan(data, ["gfgn-graph"], 2, 2, grid=CHOICES, **QUICK)
+    study = comparison_study(data, ["gfgn-graph"], 2, 2, grid=CHOICES, **QUICK)
     with Store(":memory:") as store:
-        run_comparison(store, data, plan)
-        assert len(store) == plan.plan("gfgn-graph").count == 10
+        run_comparison(store, data, study)
+        assert len(store) == study.plan(study.all_cells()[0]).count == 10
         for removed, have in (({"lr": 1e-4, "split": 1}, 6), ({"seed": 1}, 8)):
             with Store(":memory:") as part:
                 keys = {row.key for row in store.rows(**removed)}
                 part.add(row for row in store.rows() if row.key not in keys)
-                part.note("comparison", "dimensions", dataclasses.asdict(plan))
+                part.note("comparison", "dimensions", store.notes("comparison")["dimensions"])
                 (comparison,) = read_comparisons(part)
                 assert comparison.rows == {}
                 assert comparison.incomplete == {"gfgn-graph": (have, 10)}
@@ -168,25 +169,26 @@ def test_trials_tune_every_model_by_successive_halving(data: NodeDataset) -> Non
 
 
 def test_how_trials_are_drawn(data: NodeDataset) -> None:
-    plan = make_plan(data, ["mlp"], 1, trials=3, space={"hidden": Choice((8, 16))}, **QUICK)
-    assert {tuple(configuration) for configuration in plan.configurations} == {("hidden",)}
-    few, many = (make_plan(data, ["mlp", "graphsaint"], 1, trials=trials) for trials in (3, 5))
-    assert many.configurations[:3] == few.configurations
-    assert few.plan("mlp").search(few.dataset) != ""
-    assert few.plan("graphsaint").search(few.dataset) == ""  # trains on samples: every trial is trained to the end
+    study = comparison_study(data, ["mlp"], 1, trials=3, space={"hidden": Choice((8, 16))}, **QUICK)
+    assert {tuple(configuration) for configuration in study.shared} == {("hidden",)}
+    few, many = (comparison_study(data, ["mlp", "graphsaint"], 1, trials=trials) for trials in (3, 5))
+    assert many.shared[:3] == few.shared
+    mlp, saint = (few.plan(cell) for cell in few.all_cells())
+    assert mlp.search(DatasetRecord.of(data)) != ""
+    assert saint.search(DatasetRecord.of(data)) == ""  # trains on samples: every trial is trained to the end
 
 
 # --- read back --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", [{}, {"grid": CHOICES}, {"trials": 3}])
-def test_a_plan_survives_json(settings: dict[str, Any], data: NodeDataset) -> None:
-    plan = make_plan(data, ["mlp"], 2, **settings, **QUICK)
-    content = json.loads(json.dumps(dataclasses.asdict(plan)))
-    assert ComparisonPlan.from_json(content) == plan
-    assert ComparisonPlan.from_json(content).dataset.guesses == plan.dataset.guesses == (1 / data.num_classes,) * 3
-    del content["dataset"]["test_share"], content["dataset"]["guesses"]  # as in a store of an earlier release
-    assert ComparisonPlan.from_json(content).dataset == dataclasses.replace(plan.dataset, test_share=None)
+def test_a_comparison_is_read_as_it_was_kept(settings: dict[str, Any], data: NodeDataset) -> None:
+    study = comparison_study(data, ["mlp", "gcn"], 2, **settings, **QUICK)
+    with Store(":memory:") as store:
+        _keep_study(store, study, DatasetRecord.of(data))
+        (comparison,) = read_comparisons(store)
+    assert (comparison.study, comparison.dataset) == (study, DatasetRecord.of(data))
+    assert list(comparison.study.models) == ["mlp", "gcn"]
 
 
 def test_the_last_comparison_of_each_dataset_is_read(data: NodeDataset) -> None:
@@ -238,7 +240,7 @@ def test_unsuitable_models_are_refused_before_training(data: NodeDataset, monkey
     monkeypatch.setitem(MODELS, "gcn", dataclasses.replace(MODELS["gcn"], inductive=False))
     monkeypatch.setitem(data.__dict__, "inductive", True)
     with pytest.raises(ValueError, match="models must run on unseen graphs for 'dimensions', got gcn"):
-        make_plan(data, ["mlp", "gcn"], 1)
+        comparison_study(data, ["mlp", "gcn"], 1)
 
 
 def test_models_that_train_on_samples(data: NodeDataset) -> None:
@@ -248,10 +250,11 @@ def test_models_that_train_on_samples(data: NodeDataset) -> None:
 
 
 def test_the_shared_configuration(data: NodeDataset) -> None:
-    plan = make_plan(data, ["gfgn-graph", "mlp"], 1, lr=0.1, lam=2.0)
-    assert plan.plan("gfgn-graph").final(plan.configurations[0]) == [Replica(lr=0.1, lam=2.0)]
-    assert plan.plan("mlp").final(plan.configurations[0]) == [Replica(lr=0.1)]
-    assert plan.plan("mlp").tuning() == []
+    study = comparison_study(data, ["gfgn-graph", "mlp"], 1, lr=0.1, lam=2.0)
+    first, second = map(study.plan, study.all_cells())
+    assert first.final(study.shared[0]) == [Replica(lr=0.1, lam=2.0)]
+    assert second.final(study.shared[0]) == [Replica(lr=0.1)]
+    assert second.tuning() == []
 
 
 def test_features_and_input_dropout_are_settings_of_all_models() -> None:
@@ -278,13 +281,13 @@ def test_the_depth_of_gfgn_plus_is_chosen_on_validation(data: NodeDataset) -> No
     candidates = comparison.selections["gfgn-plus"].candidates
     assert len(candidates) == len(variants) == 2
     assert "mlp" not in comparison.selections
-    assert stored.plan == comparison.plan
-    assert "gfgn-plus with the best layers (1, 8) on validation" in comparison.settings
-    deep = comparison.plan.plan("gfgn-plus").configurations[1]
+    assert stored.study == comparison.study
+    assert "gfgn-plus with the best layers 1 or 8" in comparison.settings
+    deep = comparison.study.models["gfgn-plus"][1]
     assert (deep["layers"], deep["lr"], deep["weight_decay"]) == (8, 0.01, 0.0)
-    given = make_plan(data, ["gfgn-plus"], 2, lr=0.3, options={"gfgn-plus": {"layers": 4}}).plan("gfgn-plus")
-    assert {(each["layers"], each["lr"]) for each in given.configurations} == {(4, 0.3)}
-    drawn = make_plan(data, ["mlp", "gfgn-plus"], 2, trials=16)
-    shared, own = drawn.plan("mlp").configurations, drawn.plan("gfgn-plus").configurations
+    given = comparison_study(data, ["gfgn-plus"], 2, lr=0.3, options={"gfgn-plus": {"layers": 4}}).models["gfgn-plus"]
+    assert {(each["layers"], each["lr"]) for each in given} == {(4, 0.3)}
+    drawn = comparison_study(data, ["mlp", "gfgn-plus"], 2, trials=16).models
+    shared, own = drawn["mlp"], drawn["gfgn-plus"]
     assert {each["layers"] for each in own} == {1, 8}
     assert [each["lr"] for each in own] == [each["lr"] for each in shared]

@@ -20,7 +20,6 @@ from runs.stores import DEFAULT_CONFIG, RECORD, needs_fork, row, start_process
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import DatasetRecord, Store, StoreError, identify
 from gfgn.train import Replica, TrainConfig
-from gfgn.train.code import code_version
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ def test_the_first_run_with_a_key_stays(store: Store) -> None:
 
 def test_all_rows_or_none(store: Store) -> None:
     with pytest.raises(StoreError, match=r"runs\.sqlite cannot be used: NOT NULL constraint failed"):
-        store.add([row(0), dataclasses.replace(row(1), device=None)])  # type: ignore[arg-type]
+        store.add([row(0), dataclasses.replace(row(1), dataset=None)])  # type: ignore[arg-type]
     assert store.rows() == []
     assert store.add([row(0)]) == 1  # and the store still works
 
@@ -202,47 +201,16 @@ def test_reading_from_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.Mon
         assert {file.name for file in tmp_path.iterdir()} == {"runs.sqlite"}
 
 
-def as_version_1(path: Path) -> None:
-    """Makes a store what an earlier release wrote."""
-    with sqlite3.connect(path) as database:
-        database.execute("ALTER TABLE runs DROP COLUMN code_version")
-        database.execute("PRAGMA user_version = 1")
-    database.close()
-
-
-def test_a_store_of_version_1(tmp_path: Path) -> None:
-    """Its runs are of unknown code; reading leaves it as it is, and writing adds the column."""
-    path = tmp_path / "runs.sqlite"
-    with Store(path) as store:
-        store.add([row(0), row(1)])
-    as_version_1(path)
-    content = path.read_bytes()
-    with Store(path, read_only=True) as store:
-        assert [each.versions["code"] for each in store.rows(code_version="unknown")] == ["unknown"] * 2
-        first = store.rows()[0]
-        assert store.find(RECORD, first.model, [first.replica], first.config) == [first]
-        store.to_csv(tmp_path / "old.csv")
-    assert path.read_bytes() == content
-    with Store(path) as store:
-        assert store.add([row(0), row(2)]) == 1
-        assert [each.versions["code"] for each in store.rows()] == ["unknown", "unknown", code_version()]
-        store.to_csv(tmp_path / "new.csv")
-    old, new = (list(csv.DictReader((tmp_path / name).open(encoding="utf-8"))) for name in ("old.csv", "new.csv"))
-    assert old == new[:2]
-    with Store(path) as store:
-        assert len(store) == 3
-
-
 def foreign(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE mine (x)")
     database.close()
 
 
-def newer(path: Path) -> None:
+def of_version(path: Path, version: int) -> None:
     Store(path).close()
     with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 99")
+        database.execute(f"PRAGMA user_version = {version}")
     database.close()
 
 
@@ -251,7 +219,8 @@ def newer(path: Path) -> None:
     ("make", "message"),
     [
         (foreign, "must be a store of gfgn, got .*file, which is another SQLite file"),
-        (newer, "must be a store of version 2, got .*file of version 99: update gfgn to read it"),
+        (lambda path: of_version(path, 99), "must be a store of version 3, got .*file of version 99: update gfgn"),
+        (lambda path: of_version(path, 2), "must be a store of version 3, got .*file of version 2: gfgn 0.2"),
         (
             lambda path: path.write_text("split,seed\n0,1\n" * 100),
             "must be a store of gfgn, got .*file: file is not a da",
@@ -407,7 +376,15 @@ def test_a_killed_process_loses_nothing_that_was_added(tmp_path: Path) -> None:
 def test_rows_are_readable_with_plain_sqlite(store: Store) -> None:
     store.add([row(options=(("hidden", 32),))])
     with sqlite3.connect(store.path) as database:
-        database.row_factory = sqlite3.Row
-        record = database.execute("SELECT * FROM runs").fetchone()
-    assert json.loads(record["options"]) == {"hidden": 32}
-    assert json.loads(record["gates"])["mean"] == 0.4
+        ((key, run),) = database.execute("SELECT key, run FROM runs WHERE model = 'gfgn-graph'")
+    assert key == json.loads(run)["key"]
+    assert (json.loads(run)["options"], json.loads(run)["gates"]["mean"]) == ({"hidden": 32}, 0.4)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"key": "x"}', '{"search": "", "split": "one"}', "7"])
+def test_a_damaged_run_is_named(text: str, store: Store) -> None:
+    store.add([row()])
+    with sqlite3.connect(store.path) as database:
+        database.execute("UPDATE runs SET run = ?", (text,))
+    with pytest.raises(StoreError, match=f"is damaged: the run {row().key}"):
+        store.rows()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gfgn.runs.study import Cell, StudyError
-from gfgn.runs.study_file import make_study, read_study
+from gfgn.runs.study_file import StudyFile, make_study, read_study
 
 CONTENT: dict[str, Any] = {
     "title": "Small",
@@ -57,10 +57,10 @@ def test_a_model_may_have_its_own_training_configuration() -> None:
     ("path", "value", "message"),
     [
         ("datasets", ["karat"], r"datasets must be one of .*, got 'karat'; did you mean 'karate'\?"),
-        ("datasets", [], "datasets must be a list of one or more distinct names"),
-        ("datasets", ["karate", "karate"], "datasets must be a list of one or more distinct names"),
-        ("models", {}, "models must name at least one of"),
-        ("models/gfgn", {}, "models must be one of .*, got 'gfgn'"),
+        ("datasets", [], "datasets must have at least 1 item, got"),
+        ("datasets", ["karate", "karate"], "datasets must be distinct, got 'karate' twice"),
+        ("models", {}, "models must have at least 1 item"),
+        ("models/gfgn", {}, "models: model must be one of .*, got 'gfgn'"),
         (
             "models/gcn",
             {"alpha": [1]},
@@ -70,24 +70,23 @@ def test_a_model_may_have_its_own_training_configuration() -> None:
         ("models/gcn", {"lr": ["5e-4"]}, "models.gcn.lr must be a finite number, got '5e-4'; YAML needs a point"),
         ("models/gcn", {"lr": [-1.0]}, "models.gcn: lr must be a finite number above 0, got -1.0"),
         ("models/gcn", {"hidden": ["many"]}, "models.gcn: option 'hidden' of gcn must be of type int, got 'many'"),
-        ("models/gcn", {"hidden": 64}, r"models.gcn.hidden must be a list of one or more values, got 64"),
+        ("models/gcn", {"hidden": 64}, "models.gcn.hidden must be a valid list, got 64"),
         ("models/gcn", {"lr": [0.1, 0.1]}, "models.gcn: lr must be one or more distinct values"),
         ("grid/alpha", [0.5], "grid must be one of lr, .*, lam, input_dropout, gate_decay, features, got 'alpha'"),
-        ("splits", 0, "splits must be a whole number, 1 or larger, got 0"),
-        ("seeds", "ten", "seeds must be a whole number, 1 or larger, got 'ten'"),
-        ("training", {"max_epochs": 5}, "training must have patience, got max_epochs"),
+        ("splits", 0, "splits must be greater than or equal to 1, got 0"),
+        ("seeds", "ten", "seeds must be a valid integer, got 'ten'"),
         ("training/patience", 0, "training: patience must be 1 or larger, got 0"),
-        ("training/warmup", 3, "training must have keys among .*, got 'warmup'"),
-        ("training_of", {"gnc": {}}, "training_of must be one of gcn, .*, got 'gnc'; did you mean 'gcn'"),
-        ("training_of", {"gcn": 5}, "training_of.gcn must be a mapping, got 5"),
+        ("training/warmup", 3, "training: an entry must be one of .*, got 'warmup'"),
+        ("training_of", {"gnc": {}}, "training_of must be one of .*, got 'gnc'; did you mean 'gcn'"),
+        ("training_of", {"gcn": 5}, "training_of.gcn must be a valid dictionary, got 5"),
         ("training_of", {"gcn": {"max_epochs": 0}}, "training_of.gcn: max_epochs must be 1 or larger, got 0"),
-        ("vary", {"seed": [1]}, "vary must be one of noise, lam, variant, got 'seed'"),
-        ("vary", {"lam": []}, "vary.lam must be a list of one or more values"),
-        ("vary", {"lam": [1.0, 1.0]}, "vary.lam must be distinct values of 0 or larger"),
-        ("vary", {"noise": [-0.5]}, "vary.noise must be distinct values of 0 or larger"),
-        ("vary", {"variant": ["raw"]}, "vary.variant must be a mapping"),
-        ("vary", {"variant": {"a": {}}}, "vary.variant must be two or more, the first to compare with, got a"),
-        ("vary", {"variant": {"a": {}, "b": {"model": {}}}}, "vary.variant.b must have keys among .*, got 'model'"),
+        ("vary", {"seed": [1]}, "vary.seed is not an entry of a study"),
+        ("vary", {"lam": []}, "vary.lam must have at least 1 item"),
+        ("vary", {"lam": [1.0, 1.0]}, r"vary must be of distinct values, got \[1.0, 1.0\]"),
+        ("vary", {"noise": [-0.5]}, "vary.noise.0 must be greater than or equal to 0, got -0.5"),
+        ("vary", {"variant": ["raw"]}, "vary.variant must be a valid dictionary"),
+        ("vary", {"variant": {"a": {}}}, "vary.variant must have at least 2 items"),
+        ("vary", {"variant": {"a": {}, "b": {"model": {}}}}, "vary.variant.b.model is not an entry of a study"),
         (
             "vary",
             {"variant": {"a": {}, "b": {"data": {"features": "scaled"}}}},
@@ -96,7 +95,7 @@ def test_a_model_may_have_its_own_training_configuration() -> None:
         (
             "vary",
             {"variant": {"a": {}, "b": {"data": {"x": 1}}}},
-            "vary.variant.b.data must have keys among .*, got 'x'",
+            "vary.variant.b.data: an entry must be one of .*, got 'x'",
         ),
         (
             "vary",
@@ -125,15 +124,16 @@ def test_a_model_may_have_its_own_training_configuration() -> None:
         ),
         ("models", {"gfgn-graph": {"activation": ["reloo"]}}, "models.gfgn-graph: .*'reloo'"),
         ("models", {"gfgn-graph": {"gate_bias": ["low"]}}, "option 'gate_bias' of gfgn-graph must be of type float"),
+        ("baseline", "mlp", "baseline must be one of gcn, gfgn-graph, geom-gcn, got 'mlp'"),
         ("only", {"mlp": ["karate"]}, "only must be one of gcn, gfgn-graph, geom-gcn, got 'mlp'"),
         ("only", {"gcn": ["cora"]}, "only.gcn must be one of karate, got 'cora'"),
-        ("published", {"score": {}}, "published must have keys among .*, got 'score'"),
-        ("published/scores", {"gcn": {"karate": "high"}}, "published.scores.gcn.karate must be a finite number"),
+        ("published", {"score": {}}, "published.score is not an entry of a study"),
+        ("published/scores", {"gcn": {"karate": "high"}}, "published.scores.gcn.karate must be a valid number"),
         ("published/ranks", {"gnc": 1.0}, "published.ranks must be one of .*, got 'gnc'"),
         ("published/facts", [{"measure": "luck", "dataset": "karate", "value": 1}], "facts.measure must be one of"),
-        ("published/facts", [{"measure": "gate_min", "dataset": "karate"}], "published.facts must have value"),
-        ("titel", "Small", "the study must have keys among .*, got 'titel'"),
-        ("title", 3, "title must be text, got 3"),
+        ("published/facts", [{"measure": "gate_min", "dataset": "karate"}], "published.facts.0.value is missing"),
+        ("titel", "Small", "titel is not an entry of a study; did you mean 'title'"),
+        ("title", 3, "title must be a valid string, got 3"),
     ],
 )
 def test_errors_name_the_problem(path: str, value: Any, message: str) -> None:
@@ -142,8 +142,16 @@ def test_errors_name_the_problem(path: str, value: Any, message: str) -> None:
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="must be a mapping with"):
+    with pytest.raises(StudyError, match="the study must be a valid dictionary"):
         make_study(None, "small")
     (tmp_path / "bad.yaml").write_text("a: [1\n")
     with pytest.raises(StudyError, match="must be a YAML file, got one that cannot be read"):
         read_study(tmp_path / "bad.yaml")
+
+
+def test_the_json_schema_accepts_the_file(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = StudyFile.model_json_schema()
+    jsonschema.validate(CONTENT, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(CONTENT | {"titel": ""}, schema)

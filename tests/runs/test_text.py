@@ -7,7 +7,6 @@ import pytest
 from gfgn.data.dataset import METRICS
 from gfgn.runs import text
 from gfgn.train import Summary
-from gfgn.train.code import code_version
 
 SUMMARY = Summary(0.8125, 0.01, 0.7, 0.9, 3)
 
@@ -26,12 +25,6 @@ def test_in_percent() -> None:
     assert text.percent(SUMMARY._replace(runs=1), "accuracy") == "81.2"  # one run does not vary
     assert text.interval(SUMMARY, "roc_auc") == "[70.0, 90.0]"
     assert text.gain(Summary(0.02, 0.1, -0.01, 0.05, 4), "accuracy") == "+2.0 [−1.0, +5.0]"
-
-
-def test_versions_of_the_code() -> None:
-    codes = {code_version(): 960, "unknown": 200, "a1b2c3d4": 40}
-    assert text.other_code(codes) == "240 of 1,200 runs were made by other versions of the code (a1b2c3d4, unknown)"
-    assert text.other_code({code_version(): 960}) == text.other_code({}) == ""
 
 
 def test_log_loss_is_a_plain_number() -> None:

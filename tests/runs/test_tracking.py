@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs.fake_trackers import Memory, MlflowClient, Table, WandbRun, fake_mlflow, fake_wandb
+from runs.fake_trackers import Memory, MlflowClient, WandbRun, fake_mlflow, fake_wandb
 from runs.small_studies import ALL_RUNS, run, write_study
 from runs.stores import Recorder, row
 
@@ -30,13 +30,11 @@ from gfgn.runs import (
     WandbTracker,
     compare,
     grid,
-    run_plans,
     successive_halving,
     train_missing,
     training,
 )
-from gfgn.runs.plan import Plan
-from gfgn.runs.tracking import describe_configuration, describe_run, make_tracker
+from gfgn.runs.tracking import make_tracker
 from gfgn.train import Replica, TrainConfig, train_replicas
 
 QUICK = TrainConfig(4, 4)
@@ -77,49 +75,12 @@ def test_a_run_with_its_curves(data: NodeDataset, store: Store) -> None:
 
 
 def test_a_stopped_and_a_diverged_run() -> None:
-    stopped = describe_run(row(search="abc"), {})
+    stopped = TrackedRun.of(row(search="abc"), {})
     assert "test" not in stopped.scores
     assert (stopped.facts["search"], stopped.scores["val"]) == ("abc", 0.5)
-    diverged = describe_run(row(val=math.nan, test=0.5), {"val": [0.5, math.nan]})
+    diverged = TrackedRun.of(row(val=math.nan, test=0.5), {"val": [0.5, math.nan]})
     assert "val" not in diverged.scores
     np.testing.assert_equal(diverged.curves, {"history/val": [0.5, math.nan]})
-
-
-def test_a_configuration(data: NodeDataset, store: Store) -> None:
-    plan = Plan("gfgn-graph", tuple(grid(lr=(0.02, 0.2))), 2, 2, QUICK)
-    with Memory("configuration") as tracker:
-        run_plans(store, data, [plan], callback=tracker)
-        tracker.close()
-        assert len(tracker.runs) == 2  # when the model has all its runs; nothing is left for the end
-    assert len(tracker.runs) == 2
-    assert {each.facts["lr"] for each in tracker.runs} == {0.02, 0.2}
-    for each in tracker.runs:
-        rows = store.rows(lr=each.facts["lr"])
-        assert [entry["test"] for entry in each.table] == [own.test for own in rows]
-        assert [(entry["split"], entry["seed"]) for entry in each.table] == [
-            (own.replica.split, own.replica.seed) for own in rows
-        ]
-        assert each.scores["num_runs"] == len(rows)
-        assert each.scores["val"] == pytest.approx(np.mean([own.val for own in rows]))
-        for split in range(2):
-            own = [one.test for one in rows if one.replica.split == split]
-            assert each.scores[f"test_split_{split}"] == pytest.approx(np.mean(own))
-        alone = train_replicas("gfgn-graph", data, [one.replica for one in rows], 4, 4)
-        for name in CURVES:
-            mean = np.mean([one.history[name] for one in alone], axis=0)
-            np.testing.assert_allclose(each.curves[f"history/{name}"], mean, rtol=1e-12)
-    larger = max(tracker.runs, key=lambda each: each.scores["num_runs"])
-    assert {"split", "seed", "key"} & larger.facts.keys() == set()
-    assert len({each.name for each in tracker.runs}) == 2
-
-
-def test_the_mean_curve_ends_with_the_shortest_run() -> None:
-    runs = [(row(1), {"val": [0.5, 0.7, 0.9]}), (row(0), {"val": [0.3, 0.1]})]
-    combined = describe_configuration(runs)
-    np.testing.assert_allclose(combined.curves["history/val"], [0.4, 0.4])
-    assert [entry["split"] for entry in combined.table] == [0, 1]
-    assert "split" not in combined.facts
-    assert describe_configuration([(row(), {}), (row(1), {})]).curves == {}
 
 
 def test_models_without_a_network_and_on_samples(data: NodeDataset, store: Store) -> None:
@@ -164,14 +125,6 @@ def test_an_interrupted_search_is_tracked_once(data: NodeDataset, store: Store) 
     assert len(set(keys)) == len(keys)
     assert len(store) - 1 <= len(keys) <= len(store)
     assert any(each.facts["search"] for each in second.runs)
-
-
-def test_what_was_finished_is_sent_after_an_interruption(data: NodeDataset, store: Store) -> None:
-    tracker = Memory("configuration")
-    with pytest.raises(KeyboardInterrupt), tracker:
-        compare(data, ["mlp"], 3, store=store, max_epochs=2, callback=CallbackList(Recorder(stop=3), tracker))
-    (tracked,) = tracker.runs
-    assert tracked.scores["num_runs"] == len(tracked.table) == 2
 
 
 def test_histories_are_kept_only_on_request(data: NodeDataset, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,17 +188,14 @@ def test_a_study(tmp_path: Path) -> None:
 def test_trackers_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_mlflow(monkeypatch)
     fake_wandb(monkeypatch)
-    server = make_tracker("mlflow:http://localhost:5000", "configuration")
+    server = make_tracker("mlflow:http://localhost:5000")
     assert isinstance(server, MLflowTracker)
-    assert (server.uri, server.per) == ("http://localhost:5000", "configuration")
-    assert str(server) == "MLflow in http://localhost:5000"
+    assert (server.uri, str(server)) == ("http://localhost:5000", "MLflow in http://localhost:5000")
     default = make_tracker("wandb")
     assert isinstance(default, WandbTracker)
-    assert (default.project, default.per) == ("gfgn", "run")
+    assert default.project == "gfgn"
     with pytest.raises(ValueError, match=r"track must be tensorboard\[:DIR\], .*, got 'aim:x'"):
         make_tracker("aim:x")
-    with pytest.raises(ValueError, match="per must be 'run' or 'configuration', got 'epoch'"):
-        Memory("epoch")
 
 
 @pytest.mark.parametrize(
@@ -275,17 +225,11 @@ def test_packages_are_imported_only_when_used() -> None:
 
 
 @pytest.fixture(scope="module")
-def tracked(data: NodeDataset) -> dict[str, list[TrackedRun]]:
-    """What two runs and their configuration are sent as."""
-    sent = {}
-    for per in ("run", "configuration"):
-        with Memory(per) as tracker:
-            compare(data, ["mlp"], 2, max_epochs=3, callback=tracker)
-        sent[per] = tracker.runs
-    return sent
-
-
-PER = pytest.mark.parametrize("per", ["run", "configuration"])
+def tracked(data: NodeDataset) -> list[TrackedRun]:
+    """What two runs are sent as."""
+    with Memory() as tracker:
+        compare(data, ["mlp"], 2, max_epochs=3, callback=tracker)
+    return tracker.runs
 
 
 def send(tracker: Tracker, runs: list[TrackedRun]) -> None:
@@ -293,15 +237,14 @@ def send(tracker: Tracker, runs: list[TrackedRun]) -> None:
         tracker.send(each)
 
 
-@PER
-def test_tensorboard(per: str, tracked: dict[str, list[TrackedRun]], tmp_path: Path) -> None:
+def test_tensorboard(tracked: list[TrackedRun], tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the package tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-    send(TensorBoardTracker(tmp_path, per=per), tracked[per])
-    assert len([path for path in tmp_path.glob("*/*/*") if path.is_dir()]) == len(tracked[per])
-    for each in tracked[per]:
+    send(TensorBoardTracker(tmp_path), tracked)
+    assert len([path for path in tmp_path.glob("*/*/*") if path.is_dir()]) == len(tracked)
+    for each in tracked:
         events = EventAccumulator(str(tmp_path / each.name)).Reload()
         for name, values in each.curves.items():
             points = events.Scalars(name)
@@ -313,18 +256,11 @@ def test_tensorboard(per: str, tracked: dict[str, list[TrackedRun]], tmp_path: P
         stored = HParamsPluginData.FromString(content).session_start_info.hparams
         for name, value in each.facts.items():
             assert getattr(stored[name], stored[name].WhichOneof("kind")) == value
-        texts = [
-            entry.tensor_proto.string_val[0].decode()
-            for tag in events.Tags()["tensors"]
-            for entry in events.Tensors(tag)
-        ]
-        assert len(texts) == (per == "configuration")
-        assert all(f"| {entry['split']} | {entry['seed']} | {entry['val']} |" in texts[0] for entry in each.table)
 
 
-def test_tensorboard_has_one_folder_per_run(tracked: dict[str, list[TrackedRun]], tmp_path: Path) -> None:
+def test_tensorboard_has_one_folder_per_run(tracked: list[TrackedRun], tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="needs the package tensorboard")
-    tracker, each = TensorBoardTracker(tmp_path), tracked["run"][0]
+    tracker, each = TensorBoardTracker(tmp_path), tracked[0]
     odd = TrackedRun("my data (stand-in)/my.module:Net/x", each.facts, each.scores)
     send(tracker, [odd, odd, odd])
     folders = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*/*"))
@@ -338,34 +274,29 @@ def check_mlflow(run: TrackedRun, params: Any, metrics: list[tuple[str, float, i
     assert sorted(metrics) == sorted(expected)
 
 
-@PER
-def test_mlflow_calls(per: str, tracked: dict[str, list[TrackedRun]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_calls(tracked: list[TrackedRun], monkeypatch: pytest.MonkeyPatch) -> None:
     client = fake_mlflow(monkeypatch)
     long = TrackedRun("a/b/c", {}, {}, {"history/val": [0.5] * 2500})
-    send(MLflowTracker("uri", per=per), [*tracked[per], long])
-    send(MLflowTracker("uri", per=per), tracked[per])  # into the same experiment
+    send(MLflowTracker("uri"), [*tracked, long])
+    send(MLflowTracker("uri"), tracked)  # into the same experiment
     runs = list(client.runs.values())
     assert client.experiments == {"gfgn": "0"}
-    assert [own["name"] for own in runs] == [each.name for each in [*tracked[per], long, *tracked[per]]]
-    for own, each in zip(runs, [*tracked[per], long], strict=False):
+    assert [own["name"] for own in runs] == [each.name for each in [*tracked, long, *tracked]]
+    for own, each in zip(runs, [*tracked, long], strict=False):
         check_mlflow(each, own["params"], [(metric.key, metric.value, metric.step) for metric in own["metrics"]])
         assert (own["status"], own["tags"]) == ("FINISHED", {"group": each.group})
-        assert own.get("runs.json", {}).get("test", []) == [entry["test"] for entry in each.table]
 
 
-@PER
-def test_mlflow(
-    per: str, tracked: dict[str, list[TrackedRun]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mlflow(tracked: list[TrackedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow", reason="needs the package mlflow")
     monkeypatch.chdir(tmp_path)  # where MLflow writes artifacts
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    send(MLflowTracker(uri, "trial", per=per), tracked[per])
+    send(MLflowTracker(uri, "trial"), tracked)
     client = mlflow.MlflowClient(tracking_uri=uri)
     runs = client.search_runs([client.get_experiment_by_name("trial").experiment_id])
-    assert len(runs) == len(tracked[per])
+    assert len(runs) == len(tracked)
     for own in runs:
-        each = next(each for each in tracked[per] if each.name == own.info.run_name)
+        each = next(each for each in tracked if each.name == own.info.run_name)
         names = [*each.scores, *each.curves]
         history = [point for name in names for point in client.get_metric_history(own.info.run_id, name)]
         check_mlflow(each, own.data.params, [(point.key, point.value, point.step) for point in history])
@@ -388,30 +319,26 @@ def check_wandb(run: TrackedRun, config: Any, history: list[dict[str, float]], s
     assert {name: summary[name] for name in run.scores} == run.scores
 
 
-@PER
-def test_wandb_calls(per: str, tracked: dict[str, list[TrackedRun]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_calls(tracked: list[TrackedRun], monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[WandbRun] = fake_wandb(monkeypatch)
-    send(WandbTracker("mine", per=per, entity="us"), tracked[per])
-    for own, each in zip(started, tracked[per], strict=True):
+    send(WandbTracker("mine", entity="us"), tracked)
+    for own, each in zip(started, tracked, strict=True):
         given = own.arguments
         assert (given["project"], given["entity"], given["reinit"]) == ("mine", "us", "create_new")
         assert (given["name"], given["group"], own.finished) == (each.name, each.group, True)
-        assert own.summary.get("runs", Table([], [])).rows == each.table
         check_wandb(each, given["config"], list(own.history.values()), own.summary)
 
 
-@PER
-def test_wandb(per: str, tracked: dict[str, list[TrackedRun]], tmp_path: Path) -> None:
+def test_wandb(tracked: list[TrackedRun], tmp_path: Path) -> None:
     wandb = pytest.importorskip("wandb", reason="needs the package wandb")
-    send(WandbTracker(per=per, mode="offline", dir=str(tmp_path)), tracked[per])
+    send(WandbTracker(mode="offline", dir=str(tmp_path)), tracked)
     wandb.teardown()  # waits for the process that writes the files
     files = sorted((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
     runs = [read_wandb(path.read_bytes()) for path in files]
-    assert sorted(name for name, *_ in runs) == sorted(each.name for each in tracked[per])
+    assert sorted(name for name, *_ in runs) == sorted(each.name for each in tracked)
     for name, config, history, summary in runs:
-        each = next(each for each in tracked[per] if each.name == name)
+        each = next(each for each in tracked if each.name == name)
         check_wandb(each, {key: config[key] for key in each.facts}, history, summary)
-        assert ("runs" in summary) == (per == "configuration")
 
 
 def read_wandb(content: bytes) -> tuple[str, dict[str, Any], list[dict[str, Any]], dict[str, Any]]:

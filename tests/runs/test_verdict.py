@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from runs.stores import RECORD, row
+from runs.stores import RECORD, made_study, row
 
 from gfgn.data import NodeDataset, dimensions
 from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.runs import compare
 from gfgn.runs.advice import MODELS, suited_models
-from gfgn.runs.comparison import Comparison, ComparisonPlan
+from gfgn.runs.comparison import Comparison
 from gfgn.runs.text import score
 from gfgn.runs.verdict import headline, judge, reads
 from gfgn.train import TrainConfig
@@ -32,8 +32,7 @@ def made_up(splits: int = 5, metric: str = "accuracy", guess: float | None = Non
         rows[model] = [row(k, model=model, val=val + noise[k], test=test + noise[k]) for k in range(splits)]
     guesses = () if guess is None else (guess,) * len(RECORD.split_fingerprints)
     record = replace(RECORD, num_classes=4, metric=metric, guesses=guesses)
-    plan = ComparisonPlan(record, tuple(rows), splits, 1, ({},), TrainConfig(5, 5))
-    return Comparison(plan, rows, {})
+    return Comparison(made_study(rows, splits, TrainConfig(5, 5)), record, rows)
 
 
 def test_what_models_read() -> None:

@@ -6,18 +6,18 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from runs.small_studies import STUDY
-from runs.stores import RECORD, row
+from runs.stores import RECORD, made_study, row
 from stress.cases import Result, assert_refused, gfgn
 
 from gfgn import GFGNClassifier
 from gfgn.data import dimensions
 from gfgn.runs import Store, read_comparisons, read_runs, write_runs
-from gfgn.runs.comparison import ComparisonPlan
+from gfgn.runs.comparison import _keep_study
 from gfgn.runs.record import identify_row
 from gfgn.train import TrainConfig
 
@@ -46,15 +46,15 @@ def test_a_store(tmp_path: Path, hostile: Path, capsys: pytest.CaptureFixture[st
     rows = [replace(row(split=k, model="gcn"), model=NAME) for k in range(2)]
     rows = [replace(each, key=identify_row(each)) for each in rows]
     configurations = tuple(each | {"lr": lr} for each in ({},) for lr in ((0.1,) if trials is None else (0.1, 0.2)))
-    plan = ComparisonPlan(RECORD, (NAME,), 2, 1, configurations, TrainConfig(64, 5), trials, {})
+    study = made_study([NAME], 2, TrainConfig(64, 5), configurations)
     with Store("runs.sqlite") as store:
         store.add(rows)
-        store.note("comparison", RECORD.name, asdict(plan))
+        _keep_study(store, study, RECORD)
     assert gfgn(capsys, "report", "runs.sqlite").code == 0
     with Store("runs.sqlite") as store:
         assert len(store.rows()) == 2
         (comparison,) = read_comparisons(store)
-        assert comparison.plan.models == (NAME,)
+        assert list(comparison.study.models) == [NAME]
         assert store.to_csv("runs.csv").read_text().count(NAME) == 2
     assert len(read_runs(write_runs(Path("runs.csv.gz"), rows))) == 2
     assert not hostile.exists()

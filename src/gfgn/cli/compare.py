@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from gfgn.data import NodeDataset
     from gfgn.runs import Comparison, Store, Tracker
+    from gfgn.runs.study import Study
     from gfgn.runs.training import Engine
 
 STORE, TABLE, REPORT = "runs.sqlite", "runs.csv", "report.html"
@@ -51,7 +51,6 @@ def compare(
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
     track: options.Track = None,
-    track_per: options.TrackPer = options.Per.run,
     config: options.Config = None,
     write_config: options.WriteConfig = None,
     trust_code: options.TrustCode = False,
@@ -79,7 +78,7 @@ def compare(
             return
         settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}
         requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
-        trackers = context.with_resource(options.trackers(track, track_per))  # until results have been printed
+        trackers = context.with_resource(options.trackers(track))  # until results have been printed
         if on is not None and minutes is not None:
             raise ValueError("--minutes must not be given together with --on, whose workers it cannot measure")
         engine = context.with_resource(options.engine(on, device))
@@ -106,12 +105,7 @@ class Outcome:
     def files(self) -> dict[str, Any]:
         """What `--json` says about the runs and files."""
         files = {"report": str(self.report), "runs": str(self.table)}
-        return {"trained": self.trained, "kept": self.kept, "code": self.codes, "files": files}
-
-    @property
-    def codes(self) -> dict[str, int]:
-        """The number of runs of all comparisons by version of the code."""
-        return dict(sum((Counter(comparison.codes) for comparison in self.comparisons), Counter[str]()))
+        return {"trained": self.trained, "kept": self.kept, "files": files}
 
 
 def train_and_report(
@@ -126,12 +120,13 @@ def train_and_report(
 ) -> Outcome:
     """Trains what the store in `out` lacks and writes the report.
 
-    `requests` are the arguments of `make_plan`, one per dataset; with `minutes`, the number of trials is chosen.
+    `requests` are the arguments of `comparison_study`, one per dataset; with `minutes`, the number of trials is chosen.
     """
     from gfgn.report import write_report
     from gfgn.report.html import check_page
     from gfgn.runs import Store, read_comparisons
-    from gfgn.runs.comparison import make_plan, read_comparison
+    from gfgn.runs.comparison import comparison_study, read_comparison
+    from gfgn.runs.record import DatasetRecord
     from gfgn.train.settings import choose_device
 
     names = [dataset.name for dataset in datasets]
@@ -141,51 +136,53 @@ def train_and_report(
         request.get(name) is not None for request in requests for name in ("grid", "trials")
     ):
         raise ValueError("--minutes must not be given together with --grid or --trials")
-    plans = [make_plan(dataset, **request) for dataset, request in zip(datasets, requests, strict=True)]
+    studies = [comparison_study(dataset, **request) for dataset, request in zip(datasets, requests, strict=True)]
     device = choose_device(device)
     check_table(out / TABLE)
     check_page(out / REPORT)
     with Store(out / STORE) as store:
         try:
             if minutes is not None:
-                plans = _plans_in_time(store, datasets, requests, minutes, device, console)
-            trained, kept = _train(store, datasets, plans, device, console, trackers, engine)
+                studies = _studies_in_time(store, datasets, requests, minutes, device, console)
+            trained, kept = _train(store, datasets, studies, device, console, trackers, engine)
         finally:
             store.to_csv(out / TABLE)
-        comparisons, stored = [read_comparison(store, plan) for plan in plans], read_comparisons(store)
+        records = map(DatasetRecord.of, datasets)
+        comparisons = [read_comparison(store, *each) for each in zip(studies, records, strict=True)]
+        stored = read_comparisons(store)
     report = write_report(stored, out / REPORT)  # of everything in the store
     return Outcome(comparisons, report, out / TABLE, trained, kept)
 
 
-def _plans_in_time(
+def _studies_in_time(
     store: Store,
     datasets: Sequence[NodeDataset],
     requests: Sequence[dict[str, Any]],
     minutes: float,
     device: str,
     console: Console,
-) -> list[Any]:
-    """The plans with as many trials as fit; every dataset gets the same time."""
+) -> list[Study]:
+    """The comparisons with as many trials as fit; every dataset gets the same time."""
     from gfgn.literal import literal
     from gfgn.runs.budget import plan_in_time
     from gfgn.runs.text import count, duration
 
-    plans, each = [], minutes / len(datasets)
+    studies, each = [], minutes / len(datasets)
     for dataset, request in zip(datasets, requests, strict=True):
         own = {name: value for name, value in request.items() if name not in ("grid", "trials")}
         with console.status(literal(f"{dataset.name}: measuring the cost of an epoch of every model")):
-            plan, budget = plan_in_time(store, dataset, each, device, **own)
-        plans.append(plan)
+            study, budget = plan_in_time(store, dataset, each, device, **own)
+        studies.append(study)
         chosen = f"{count(budget.trials, 'configuration')} per model, at most {duration(sum(budget.seconds.values()))}"
         limit = "" if budget.fits else f", more than the {duration(60 * each)} that --minutes allows"
         console.print(literal(f"{dataset.name}: {chosen}{limit}"), soft_wrap=True)
-    return plans
+    return studies
 
 
 def _train(
     store: Store,
     datasets: Sequence[NodeDataset],
-    plans: list[Any],
+    studies: Sequence[Study],
     device: str,
     console: Console,
     trackers: Sequence[Tracker],
@@ -195,33 +192,30 @@ def _train(
     from gfgn.literal import literal
     from gfgn.report.progress import RunProgress, expected_work
     from gfgn.runs import CallbackList, explain
-    from gfgn.runs.comparison import read_comparison, run_comparison
+    from gfgn.runs.comparison import run_comparison
     from gfgn.runs.training import Job
     from gfgn.train import keep_freed_memory
 
-    total = sum(plan.plan(model).count for plan in plans for model in plan.models)
-    progress = RunProgress(console, total, expected_work(plans))
+    total = sum(study.plan(cell).count for study in studies for cell in study.all_cells())
+    progress, comparisons = RunProgress(console, total, expected_work(studies, datasets)), []
     try:
         with progress.bars, keep_freed_memory():
-            for dataset, plan in zip(datasets, plans, strict=True):
-                run_comparison(store, dataset, plan, device, CallbackList(progress, *trackers), engine or Job.run)
+            callback = CallbackList(progress, *trackers)
+            for each in zip(datasets, studies, strict=True):
+                comparisons.append(run_comparison(store, *each, device, callback, engine or Job.run))
     except KeyboardInterrupt:
         runs = f"{progress.trained} finished runs are kept in {store.path}"
         fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
-    for dataset, plan in zip(datasets, plans, strict=True):
+    for dataset, comparison in zip(datasets, comparisons, strict=True):
         with console.status(literal(f"explaining {dataset.name}")):
-            explain(store, dataset, read_comparison(store, plan), device)
+            explain(store, dataset, comparison, device)
     return progress.trained, progress.kept
 
 
 def print_files(outcome: Outcome, seconds: float) -> None:
     """Prints the number of runs, the time and the files."""
-    from gfgn.runs.text import other_code
-
     kept = f", {outcome.kept:,} more from the store" if outcome.kept else ""
     echo(f"{outcome.trained:,} runs{kept}, {seconds:.1f} s in all")
-    if other := other_code(outcome.codes):
-        echo(f"{other}; another --out trains them again")
     echo(f"report: {outcome.report}    all runs: {outcome.table}")
 
 

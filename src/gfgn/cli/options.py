@@ -8,7 +8,6 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,8 +82,6 @@ Track = Annotated[
 On = Annotated[
     str | None, typer.Option("--on", metavar="ray[:ADDRESS]", help="Train on the machines of a Ray cluster.")
 ]
-Per = StrEnum("Per", ["run", "configuration"])
-TrackPer = Annotated[Per, typer.Option("--track-per", help="What a tracked run is: a run, or all of a configuration.")]
 Config = Annotated[
     Path | None,
     typer.Option("--config", is_eager=True, callback=_load_config, help="YAML file with options of this command."),
@@ -110,7 +107,7 @@ class Settings:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def arguments(self, **training: Any) -> dict[str, Any]:
-        """The keyword arguments of `gfgn.runs.comparison.make_plan`; `--set` wins over `training`."""
+        """The keyword arguments of `gfgn.runs.comparison.comparison_study`; `--set` wins over `training`."""
         return {**self.hyper, **training, **self.training, "options": self.options}
 
 
@@ -165,12 +162,12 @@ def model_names(context: typer.Context, models: str, trust_code: bool) -> list[s
 
 
 @contextmanager
-def trackers(track: Sequence[str] | None, per: str) -> Iterator[list[Tracker]]:
+def trackers(track: Sequence[str] | None) -> Iterator[list[Tracker]]:
     """The trackers that `--track` names; they are closed at the end."""
     from gfgn.runs.tracking import make_tracker
 
     with user_errors(ImportError):
-        made = [make_tracker(each, str(per)) for each in track or ()]
+        made = [make_tracker(each) for each in track or ()]
     with ExitStack() as stack:
         yield [stack.enter_context(tracker) for tracker in made]
 

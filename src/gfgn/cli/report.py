@@ -26,7 +26,6 @@ def report(
     from gfgn.cli.compare import STORE
     from gfgn.report import write_report
     from gfgn.runs import Store, read_comparisons
-    from gfgn.runs.text import other_code
 
     if (source / "chosen.csv").exists():  # only the folder of a study has it
         from gfgn.cli.reproduce import report_study
@@ -49,8 +48,6 @@ def report(
     for comparison in comparisons:
         for model, (have, need) in comparison.incomplete.items():
             echo(f"left out: {model} on {comparison.dataset.name}, which has {have:,} of {need:,} runs so far")
-        if other := other_code(comparison.codes):
-            echo(f"{comparison.dataset.name}: {other}")
     echo(f"report: {written}")
     if open_:
         options.open_in_browser(written)

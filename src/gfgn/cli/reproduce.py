@@ -36,7 +36,6 @@ def reproduce(
     batch_size: Annotated[int | None, typer.Option(help="Largest number of runs that train together.")] = None,
     on: options.On = None,
     track: options.Track = None,
-    track_per: options.TrackPer = options.Per.run,
 ) -> None:
     """Run a study of the paper, whole or in parts, or check the committed results of one.
 
@@ -67,7 +66,7 @@ def reproduce(
                 )  # fmt: skip
                 code = print_checked(checked)
             else:
-                with options.trackers(track, track_per) as trackers, options.engine(on, device) as engine:
+                with options.trackers(track) as trackers, options.engine(on, device) as engine:
                     outcome = run_study(
                         name, out, models=only_models, datasets=only_datasets, train=not tables,
                         device=device if on is None else "auto",  # what this process itself computes on
@@ -93,8 +92,6 @@ def report_study(folder: Path) -> None:
 
 def print_outcome(outcome: Outcome) -> int:
     """Prints what `reproduce` did and returns the exit code: 1 if something was left out, else 0."""
-    from gfgn.runs.text import other_code
-
     for line in outcome.reused:
         echo(f"reused: {line}")
     for line in outcome.left_out:
@@ -102,8 +99,6 @@ def print_outcome(outcome: Outcome) -> int:
     if outcome.missing:
         count = len(outcome.missing)
         echo(f"{count:,} {'cell lacks' if count == 1 else 'cells lack'} runs; run again to continue")
-    if other := other_code(outcome.codes):
-        echo(f"{other}; another --out trains them again")
     stopped = "stopped at the time limit; " if outcome.stopped else ""
     echo(f"{stopped}{outcome.made:,} new runs; {', '.join(map(str, outcome.files))}")
     return 1 if outcome.left_out else 0

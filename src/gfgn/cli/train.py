@@ -49,7 +49,6 @@ def train(
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
     track: options.Track = None,
-    track_per: options.TrackPer = options.Per.run,
     config: options.Config = None,
     write_config: options.WriteConfig = None,
     seed: Annotated[int, typer.Option(help="Seed of initial parameters and dropout.")] = 0,
@@ -82,7 +81,7 @@ def train(
         dataset = open_data(data, reading, console, check, num_splits=1, fractions=fractions)
         if check:
             return
-        trackers = context.with_resource(options.trackers(track if first else None, track_per))  # until all is printed
+        trackers = context.with_resource(options.trackers(track if first else None))  # until all is printed
         classifier = _train(dataset, parameters, minutes, console, trackers, out / CHECKPOINTS)
         if not first:
             return

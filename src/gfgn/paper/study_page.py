@@ -111,7 +111,9 @@ class StudyPage:
     def kept(self) -> list[int]:
         """How many configurations continue after every rung of the search."""
         search = self.search
-        return [math.ceil(search.configurations / 2 ** (k + 1)) for k in range(len(search.rungs))] if search else []
+        return (
+            [math.ceil(search.configurations / 2 ** (k + 1)) for k in range(len(search.rungs or ()))] if search else []
+        )
 
     @property
     def other_lengths(self) -> dict[tuple[int, int], list[str]]:

@@ -27,7 +27,6 @@ from gfgn.runs.text import (
     gain,
     interval,
     mean_and_std,
-    other_code,
     p_value,
     percent,
     scale,
@@ -86,7 +85,7 @@ def check_page(path: Path) -> None:
 def _page(comparisons: Sequence[Comparison], files: Sequence[str | None]) -> str:
     several = len(comparisons) > 1
     same_training = several and len({comparison.settings for comparison in comparisons}) == 1
-    models = {model for comparison in comparisons for model in comparison.plan.models}
+    models = {model for comparison in comparisons for model in comparison.study.models}
     data = count(len(comparisons), "dataset") if several else comparisons[0].dataset.name
     title = f"{count(len(models), 'model')} on {data}"
     sections = [heading(1, title)]
@@ -158,7 +157,12 @@ def _explained(
 
 def _footer(comparisons: Sequence[Comparison]) -> str:
     rows = [row for comparison in comparisons for runs in comparison.rows.values() for row in runs]
-    runs = sum(comparison.plan.plan(model).count for comparison in comparisons for model in comparison.models)
+    runs = sum(
+        comparison.study.plan(cell).count
+        for comparison in comparisons
+        for cell in comparison.study.all_cells()
+        if cell.model in comparison.rows
+    )
     versions = {f"gfgn {row.versions['gfgn']}, torch {row.versions['torch']}, {row.device}" for row in rows}
     trained = f" Trained with {'; '.join(sorted(versions))}." if versions else ""
     return f"<footer>{count(runs, 'run')}, all of them in the store and in runs.csv.{escape(trained)}</footer>"
@@ -193,7 +197,7 @@ def _overview(comparisons: Sequence[Comparison]) -> str:
 
 
 def _introduction(comparison: Comparison, with_training: bool) -> str:
-    data, plan = comparison.dataset, comparison.plan
+    data, study = comparison.dataset, comparison.study
     text = data.description[:1].upper() + data.description[1:]
     text += "" if not text or text.endswith((".", "!", "?")) else "."
     warning = (
@@ -202,7 +206,7 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
     )
     sizes = (
         f"{data.num_nodes:,} nodes, {data.num_edges:,} directed edges, {data.num_features:,} feature dimensions, "
-        f"{data.num_classes} classes. {count(plan.splits, 'split')}, {count(plan.seeds, 'seed')} each."
+        f"{data.num_classes} classes. {count(study.splits, 'split')}, {count(study.seeds, 'seed')} each."
     )
     details = f"{sizes} {_training(comparison)}" if with_training else sizes
     return f"<p>{escape(text)}</p>\n{warning if data.standin else ''}{soft(details)}"
@@ -210,7 +214,7 @@ def _introduction(comparison: Comparison, with_training: bool) -> str:
 
 def _training(comparison: Comparison) -> str:
     text = f"Every network: {comparison.settings}."
-    if comparison.plan.config.best == "last":
+    if comparison.study.config.best == "last":
         return text
     return f"{text} The best epoch is chosen on the validation nodes; the test score is that of the chosen epoch."
 
@@ -222,8 +226,6 @@ def _incomplete(comparison: Comparison) -> str:
     lines = [divergence(model, number, len(rows[model])) for model, number in comparison.diverged.items()]
     others = ", ".join(f"{model} ({count(number, 'run')})" for model, number in comparison.others.items())
     more = soft(f"Also in the store, trained with other settings: {others}.") if others else ""
-    if other := other_code(comparison.codes):
-        lines.append(f"{other} than the one that wrote this page")
     return left_out + "".join(f'<p class="warn">{escape(line)}.</p>' for line in lines) + more
 
 

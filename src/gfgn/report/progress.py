@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from gfgn.data.dataset import NodeDataset
 from gfgn.literal import one_line
 from gfgn.runs import ProgressCallback, Row
-from gfgn.runs.comparison import ComparisonPlan
+from gfgn.runs.study import Study
 from gfgn.runs.text import duration, score
 from gfgn.train import Status
 from gfgn.train.progress import ENOUGH
@@ -28,14 +29,14 @@ OTHER_COST = 4.0
 Work = Mapping[tuple[str, str], float]  # by dataset and model, in any unit
 
 
-def expected_work(plans: Iterable[ComparisonPlan]) -> dict[tuple[str, str], float]:
-    """The expected cost of every model of every dataset."""
+def expected_work(studies: Iterable[Study], datasets: Iterable[NodeDataset]) -> dict[tuple[str, str], float]:
+    """The expected cost of every model of the comparison of every dataset."""
     return {
-        (plan.dataset.name, model): plan.plan(model).count
-        * COSTS.get(model, OTHER_COST)
-        * (plan.dataset.num_nodes + plan.dataset.num_edges)
-        for plan in plans
-        for model in plan.models
+        (dataset.name, cell.model): study.plan(cell).count
+        * COSTS.get(cell.model, OTHER_COST)
+        * (dataset.num_nodes + dataset.graph.num_edges)
+        for study, dataset in zip(studies, datasets, strict=True)
+        for cell in study.all_cells()
     }
 
 

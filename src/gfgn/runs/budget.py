@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gfgn.data.dataset import NodeDataset
-from gfgn.runs.comparison import ComparisonPlan, make_plan
+from gfgn.runs.comparison import comparison_study
 from gfgn.runs.grid import make_replicas
 from gfgn.runs.race import FACTOR
 from gfgn.runs.record import digest
 from gfgn.runs.search import default_rungs
 from gfgn.runs.store import Store
+from gfgn.runs.study import Study
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import fit_classical
 from gfgn.train.config import TrainConfig
@@ -43,7 +44,7 @@ class Budget:
 
 def plan_in_time(
     store: Store, dataset: NodeDataset, minutes: float, device: str = "cpu", **settings: Any
-) -> tuple[ComparisonPlan, Budget]:
+) -> tuple[Study, Budget]:
     """The plan of a comparison that tunes every model on as many trials as fit into `minutes`: 1, 2, 4, …, 256.
 
     The cost of an epoch of every model is measured first, and the estimate assumes that no run ends early. With a
@@ -52,25 +53,27 @@ def plan_in_time(
 
     Args:
         store: The store of the comparison.
-        **settings: The arguments of `make_plan`, without `grid` and `trials`.
+        **settings: The arguments of `comparison_study`, without `grid` and `trials`.
     """
     if not (math.isfinite(minutes) and minutes > 0):
         raise ValueError(f"minutes must be a finite number above 0, got {minutes}")
-    plan = make_plan(dataset, **settings)
-    request = digest([minutes, device, asdict(plan)])
+    study = comparison_study(dataset, **settings)
+    request = digest(
+        [minutes, device, dataset.fingerprint, study.models, study.splits, study.seeds, asdict(study.config)]
+    )
     note = store.notes("budget").get(dataset.name)
     if note is None or note.get("request") != request:
         start = time.perf_counter()
-        costs = {model: _Cost.measure(dataset, plan, model, device) for model in plan.models}
+        costs = {model: _Cost.measure(dataset, study, model, device) for model in study.models}
         left = SAFETY * 60 * minutes - (time.perf_counter() - start)
         ladder = [2**k for k in range(MOST_TRIALS.bit_length())]
-        fitting = [n for n in ladder if sum(cost.seconds(plan, n) for cost in costs.values()) <= left]
+        fitting = [n for n in ladder if sum(cost.seconds(study, n) for cost in costs.values()) <= left]
         trials = max(fitting, default=1)
-        seconds = {model: cost.seconds(plan, trials) for model, cost in costs.items()}
+        seconds = {model: cost.seconds(study, trials) for model, cost in costs.items()}
         note = {"request": request, "trials": trials, "seconds": seconds}
         store.note("budget", dataset.name, note)
     budget = Budget(minutes, note["trials"], note["seconds"])
-    return make_plan(dataset, **settings, trials=budget.trials if budget.trials > 1 else None), budget
+    return comparison_study(dataset, **settings, trials=budget.trials if budget.trials > 1 else None), budget
 
 
 def halving_epochs(trials: int, max_epochs: int) -> int:
@@ -92,29 +95,29 @@ class _Cost:
     variants: int = 1  # that a single trial chooses from
 
     @classmethod
-    def measure(cls, dataset: NodeDataset, plan: ComparisonPlan, model: str, device: str) -> _Cost:
+    def measure(cls, dataset: NodeDataset, study: Study, model: str, device: str) -> _Cost:
         """Measures a few epochs on all splits, after a warm-up that compiles and allocates."""
         if model in CLASSICAL:
             start = time.perf_counter()
-            fit_classical(model, dataset.to("cpu"), dataset.to("cpu").splits[0], plan.config.class_weights)
+            fit_classical(model, dataset.to("cpu"), dataset.to("cpu").splits[0], study.config.class_weights)
             return cls(time.perf_counter() - start, epochs=False)
-        variants = plan.plan(model).configurations
-        replicas = make_replicas(model, variants, range(plan.splits))
+        variants = study.models[model]
+        replicas = make_replicas(model, variants, range(study.splits))
         sampled = is_sampled(model, replicas[0])
         replicas = replicas[:1] if sampled else replicas
-        _seconds(dataset, model, replicas, WARM_UP, plan.config, device)
-        short = _seconds(dataset, model, replicas, WARM_UP, plan.config, device)
-        long = _seconds(dataset, model, replicas, WARM_UP + MEASURED, plan.config, device)
+        _seconds(dataset, model, replicas, WARM_UP, study.config, device)
+        short = _seconds(dataset, model, replicas, WARM_UP, study.config, device)
+        long = _seconds(dataset, model, replicas, WARM_UP + MEASURED, study.config, device)
         return cls(max(long - short, 0.0) / MEASURED / len(replicas), True, not sampled, len(variants))
 
-    def seconds(self, plan: ComparisonPlan, trials: int) -> float:
+    def seconds(self, study: Study, trials: int) -> float:
         """The estimated time for so many trials and the final seeds."""
         if not self.epochs:
-            return self.each * plan.splits
-        length = plan.config.max_epochs
+            return self.each * study.splits
+        length = study.config.max_epochs
         tuning = halving_epochs(trials, length) if self.halved else trials * length
         tuning *= self.variants if trials == 1 else 1
-        return self.each * plan.splits * (tuning + (plan.seeds - 1) * length)
+        return self.each * study.splits * (tuning + (study.seeds - 1) * length)
 
 
 def _seconds(

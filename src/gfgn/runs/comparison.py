@@ -6,6 +6,7 @@ halving, on validation nodes only. The store keeps the plan too, so that a compa
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,18 +15,19 @@ from typing import Any
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.nn.entry import SHARED as SHARED_OPTIONS
+from gfgn.nn.own import is_import_name
 from gfgn.nn.registry import HIDDEN, MODELS, known_model
 from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
-from gfgn.runs.plan import Plan, read_from_store, run_plans
-from gfgn.runs.record import DatasetRecord, Row, count_codes, further_settings, is_gfgn
+from gfgn.runs.plan import read_from_store, run_plans
+from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn
 from gfgn.runs.search import SPACE, Choice, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store, damaged
+from gfgn.runs.study import Search, Study
 from gfgn.runs.training import Engine, Job, ProgressCallback
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import check_classical, find_network
 from gfgn.train.config import TrainConfig
-from gfgn.train.metrics import SCORES
 from gfgn.train.minibatch import SAMPLING, check_sampled
 from gfgn.train.statistics import PairedTest, Summary, average_ranks, difference, paired_test, summarize
 
@@ -37,65 +39,25 @@ WORDS |= {"input_dropout": "input dropout", "gate_decay": "decay of gates"}
 
 
 @dataclass(frozen=True)
-class ComparisonPlan:
-    """The plan of a comparison: one configuration that all models share, or several to choose from for each model."""
-
-    dataset: DatasetRecord
-    models: tuple[str, ...]
-    splits: int
-    seeds: int
-    configurations: tuple[Configuration, ...]
-    config: TrainConfig
-    trials: int | None = None  # number of random configurations for successive halving; `None` without a search
-    options: Mapping[str, Configuration] = field(default_factory=dict)  # by model, what its configurations all have
-    own: Mapping[str, Sequence[Configuration]] = field(default_factory=dict)  # by model, instead of `configurations`
-
-    @property
-    def tuned(self) -> bool:
-        """Whether there is a configuration to choose."""
-        return len(self.configurations) > 1
-
-    def plan(self, model: str) -> Plan:
-        """The runs of one model."""
-        given = self.options.get(model, {})
-        configurations = tuple(each | given for each in self.own.get(model, self.configurations))
-        return Plan(model, configurations, self.splits, self.seeds, self.config, halving=self.trials is not None)
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> ComparisonPlan:
-        """The plan from what `asdict` returned and JSON kept."""
-        record, config = content["dataset"], TrainConfig(**content["config"])
-        tuples = {name: tuple(record.get(name, ())) for name in ("split_fingerprints", "guesses")}
-        dataset = DatasetRecord(**{**record, **tuples})
-        lists = {name: tuple(content[name]) for name in ("models", "configurations")}
-        return cls(**{**content, **lists, "dataset": dataset, "config": config})
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """A comparison with its runs.
+    """A comparison with its runs: a study of one dataset.
 
     Attributes:
+        dataset: What the store knows about the dataset.
         rows: By model, the runs of the chosen configuration; models that lack runs are left out.
         selections: By model, how the configuration was chosen; empty if there was nothing to choose.
         incomplete: By model that lacks runs, how many it has and how many it needs.
         explanation: What `gfgn.runs.explain` returned; `None` if it has not been computed for these runs.
         others: By model, the number of further runs on this graph in the store, which were trained otherwise.
-        codes: By version of the code, see `code_version`, the number of runs of these models, those tried included.
     """
 
-    plan: ComparisonPlan
+    study: Study
+    dataset: DatasetRecord
     rows: dict[str, list[Row]]
-    selections: dict[str, Selection]
+    selections: dict[str, Selection] = field(default_factory=dict)
     incomplete: dict[str, tuple[int, int]] = field(default_factory=dict)
     explanation: dict[str, Any] | None = None
     others: dict[str, int] = field(default_factory=dict)
-    codes: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def dataset(self) -> DatasetRecord:
-        """The dataset."""
-        return self.plan.dataset
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -156,38 +118,54 @@ class Comparison:
             models.append(entry)
         by_split = ("split_fingerprints", "guesses")
         dataset = {name: value for name, value in asdict(self.dataset).items() if name not in by_split}
-        plan = {"splits": self.plan.splits, "seeds": self.plan.seeds, "trials": self.plan.trials}
+        study, trials = self.study, None if self.study.search is None else self.study.search.configurations
+        plan = {"splits": study.splits, "seeds": study.seeds, "trials": trials}
         incomplete = {model: list(counts) for model, counts in self.incomplete.items()}
         return {"dataset": dataset, **plan, "settings": self.settings, "models": models, "incomplete": incomplete}
 
     @property
     def settings(self) -> str:
         """How runs were trained, as text."""
-        plan, config = self.plan, self.plan.config
-        model = f"two layers and {HIDDEN} hidden units unless its paper says otherwise, Adam"
-        length = f"at most {config.max_epochs} epochs, early stopping after {config.patience} epochs"
-        if config.best == "last":
-            length = f"{config.max_epochs} epochs, the last of which counts"
-        further = further_settings(replace(config, best="score") if config.best == "last" else config)
-        length += "".join(f", {name} {_short(value)}" for name, value in further.items())
-        length += "".join(f"; {name} with {in_words(own, name)}" for name, own in plan.options.items())
-        varied = {name: text for name, own in plan.own.items() if (text := _varied(own))}
-        if not plan.tuned:
-            chosen = "".join(f"; {name} with the best {text} on validation" for name, text in varied.items())
-            return f"{model} with {in_words(plan.configurations[0])}, {length}{chosen}"
-        names = _ordered({name for configuration in plan.configurations for name in configuration})
-        if plan.trials is not None:
-            drawn = ", ".join(WORDS.get(name, name) for name in names)
-            drawn += "".join(f"; for {name} also {text}" for name, text in varied.items())
-            source = f"{plan.trials} random ones ({drawn}), of which successive halving stops the worse ones early"
-        else:
-            choices = {name: dict.fromkeys(each.get(name) for each in plan.configurations) for name in names}
-            grid = "; ".join(f"{WORDS.get(name, name)} {' or '.join(map(_short, choices[name]))}" for name in names)
-            source = f"a grid of {len(plan.configurations)} ({grid})"
-        return f"{model}, {length}; its configuration is the one with the best mean validation score of {source}"
+        return describe_training(self.study)
 
 
-def make_plan(
+def describe_training(study: Study) -> str:
+    """How the runs of a comparison are trained, as text."""
+    config, shared = study.config, study.shared
+    networks = [model for model in study.models if model not in CLASSICAL]
+    sizes = f"two layers and {HIDDEN} hidden units unless its paper says otherwise"
+    if any(is_import_name(model) for model in networks):
+        sizes += ", a custom one with those that it sets"
+    length = f"at most {config.max_epochs} epochs, early stopping after {config.patience} epochs"
+    if config.best == "last":
+        length = f"{config.max_epochs} epochs, the last of which counts"
+    further = further_settings(replace(config, best="score") if config.best == "last" else config)
+    length += "".join(f", {name} {_short(value)}" for name, value in further.items())
+    also = ""
+    for model in networks:
+        given = {name: dict.fromkeys(each.get(name) for each in study.models[model]) for name in study.models[model][0]}
+        same = {name: dict.fromkeys(each[name] for each in shared if name in each) for name in given}
+        own = {name: list(values) for name, values in given.items() if values != same[name]}
+        if fixed := {name: values[0] for name, values in own.items() if len(values) == 1}:
+            length += f"; {model} with {in_words(fixed, model)}"
+        if varied := {name: values for name, values in own.items() if len(values) > 1 and name not in WORDS}:
+            also += f"; {model} with the best {_listed(varied)} on validation"
+    if len(shared) == 1:
+        return f"{sizes}, Adam with {in_words(shared[0])}, {length}{also}"
+    names = _ordered({name for configuration in shared for name in configuration})
+    if study.search is not None:
+        drawn = ", ".join(WORDS.get(name, name) for name in names)
+        source = (
+            f"{study.search.configurations} random ones ({drawn}), the worse ones stopped early by successive halving"
+        )
+    else:
+        source = f"a grid of {len(shared)} ({_listed({name: [each.get(name) for each in shared] for name in names})})"
+    return (
+        f"{sizes}, Adam, {length}; its configuration is the one with the best mean validation score of {source}{also}"
+    )
+
+
+def comparison_study(
     dataset: NodeDataset,
     models: Sequence[str] = DEFAULT_MODELS,
     splits: int = 4,
@@ -205,8 +183,8 @@ def make_plan(
     features: str | None = None,
     options: Mapping[str, Configuration] | None = None,
     **training: Any,
-) -> ComparisonPlan:
-    """The plan of a comparison, after checking its arguments; see `compare`."""
+) -> Study:
+    """The study of a comparison, after checking its arguments; see `compare`."""
     models, options, config = tuple(models), options or {}, TrainConfig(**training)
     _check(dataset, models, splits, seeds, config)
     _check_options(dataset, models, options)
@@ -240,11 +218,24 @@ def make_plan(
         for model, network in networks.items()
         if network is not None and network.variants and (grid is None or trials is not None)
     }
-    record = DatasetRecord.of(dataset)
-    plan = ComparisonPlan(record, models, splits, seeds, tuple(configurations), config, trials, options, varied)
-    for model in models:
-        plan.plan(model)  # checks the number of runs
-    return plan
+    study = Study(
+        name=dataset.name,
+        title=f"{len(models)} models on {dataset.name}",
+        about="",
+        datasets=(dataset.name,),
+        models={
+            model: tuple(each | options.get(model, {}) for each in varied.get(model, configurations))
+            for model in models
+        },
+        splits=splits,
+        seeds=seeds,
+        config=config,
+        search=None if trials is None else Search(trials, 0, {}, rungs=None),
+        shared=tuple(configurations),
+    )
+    for cell in study.all_cells():
+        study.plan(cell)  # checks the number of runs
+    return study
 
 
 def own_configurations(
@@ -289,82 +280,95 @@ def compare(
             were centered. `space`, what `trials` are drawn from. The arguments of `TrainConfig`, such as
             `max_epochs`, `patience` and `class_weights`.
     """
-    plan = make_plan(dataset, models, splits, seeds, trials=trials, grid=grid, **settings)
+    study = comparison_study(dataset, models, splits, seeds, trials=trials, grid=grid, **settings)
     if store is not None:
-        return run_comparison(store, dataset, plan, device, callback)
+        return run_comparison(store, dataset, study, device, callback)
     with Store(":memory:") as temporary:
-        return run_comparison(temporary, dataset, plan, device, callback)
+        return run_comparison(temporary, dataset, study, device, callback)
 
 
 def run_comparison(
     store: Store,
     dataset: NodeDataset,
-    plan: ComparisonPlan,
+    study: Study,
     device: str = "cpu",
     callback: ProgressCallback | None = None,
     engine: Engine = Job.run,
 ) -> Comparison:
-    """Trains the runs of a comparison that the store lacks; `plan` belongs to `dataset`."""
-    _keep_plan(store, plan)
-    plans = [plan.plan(model) for model in plan.models]
-    run_plans(store, dataset, plans, device, callback=callback, engine=engine)
-    return read_comparison(store, plan)
+    """Trains the runs of a comparison that the store lacks; `study` belongs to `dataset`."""
+    record = DatasetRecord.of(dataset)
+    _keep_study(store, study, record)
+    run_plans(
+        store, dataset, [study.plan(cell) for cell in study.all_cells()], device, callback=callback, engine=engine
+    )
+    return read_comparison(store, study, record)
 
 
-def _keep_plan(store: Store, plan: ComparisonPlan) -> None:
-    """Keeps a plan in the store, with the models of an earlier call that differs from it in these alone. Another graph
-    of the same name keeps its own plan."""
-    name, fingerprint = plan.dataset.name, plan.dataset.fingerprint
-    notes = store.notes("comparison")
-    if name in notes and _stored_plan(store, name, notes[name]).dataset.fingerprint != fingerprint:
-        name = f"{name} {fingerprint}"
-    if name in notes:
-        earlier = _stored_plan(store, name, notes[name])
-        if replace(earlier, models=plan.models, options=plan.options, own=plan.own) == plan:
-            models = tuple(dict.fromkeys((*plan.models, *earlier.models)))
-            options, own = {**earlier.options, **plan.options}, {**earlier.own, **plan.own}
-            plan = replace(plan, models=models, options=options, own=own)
-    store.note("comparison", name, asdict(plan))
+def _keep_study(store: Store, study: Study, record: DatasetRecord) -> None:
+    """Keeps a comparison in the store, with the models of an earlier call that differs from it in these alone. Another
+    graph of the same name keeps its own."""
+    name, notes = record.name, store.notes("comparison")
+    if name in notes and _from_note(store, name, notes[name])[1].fingerprint != record.fingerprint:
+        name = f"{name} {record.fingerprint}"
+    note = json.loads(json.dumps(_to_note(study, record)))
+    if name in notes and {**notes[name], "models": []} == {**note, "models": []}:
+        note["models"] += [each for each in notes[name]["models"] if each[0] not in study.models]
+    store.note("comparison", name, note)
 
 
-def _stored_plan(store: Store, name: str, content: dict[str, Any]) -> ComparisonPlan:
-    """The plan of a note; a damaged one is an error that names the store."""
+def _to_note(study: Study, record: DatasetRecord) -> dict[str, Any]:
+    """A comparison as the store keeps it."""
+    parts = {name: getattr(study, name) for name in ("models", "splits", "seeds", "shared")}
+    trials = None if study.search is None else study.search.configurations
+    return {**parts, "models": list(study.models.items()), "config": asdict(study.config), "trials": trials} | {
+        "dataset": asdict(record)
+    }
+
+
+def _from_note(store: Store, name: str, content: dict[str, Any]) -> tuple[Study, DatasetRecord]:
+    """The comparison of a note; a damaged one is an error that names the store."""
     try:
-        plan = ComparisonPlan.from_json(content)
-        for model in plan.models:
-            plan.plan(model).final(plan.plan(model).configurations[0])
-        if plan.dataset.metric not in SCORES or min(plan.splits, plan.seeds) < 1:
-            raise ValueError(f"metric {plan.dataset.metric!r}, {plan.splits} splits, {plan.seeds} seeds")
-        plan.dataset.check_types()
-        str(Comparison(plan, {}, {}).settings)  # reads every setting
-        plan.dataset.split_fingerprint(plan.splits - 1)
+        by_split = {name: tuple(content["dataset"][name]) for name in ("split_fingerprints", "guesses")}
+        record = DatasetRecord(**{**content["dataset"], **by_split})
+        study = Study(
+            name=record.name,
+            title=f"{len(content['models'])} models on {record.name}",
+            about="",
+            datasets=(record.name,),
+            models={model: tuple(configurations) for model, configurations in content["models"]},
+            splits=content["splits"],
+            seeds=content["seeds"],
+            config=TrainConfig(**content["config"]),
+            search=None if content["trials"] is None else Search(content["trials"], 0, {}, rungs=None),
+            shared=tuple(content["shared"]),
+        )
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise damaged(store.path, f"comparison {name!r}", error) from error
-    return plan
+    return study, record
 
 
-def read_comparison(store: Store, plan: ComparisonPlan) -> Comparison:
+def read_comparison(store: Store, study: Study, record: DatasetRecord) -> Comparison:
     """A comparison with the runs that the store has."""
-    results = {model: read_from_store(plan.plan(model), store, plan.dataset) for model in plan.models}
+    results = {cell.model: read_from_store(study.plan(cell), store, record) for cell in study.all_cells()}
     complete = {model: result for model, result in results.items() if result.rows}
-    explanation = store.notes(EXPLANATION).get(plan.dataset.name)
+    explanation = store.notes(EXPLANATION).get(record.name)
     keys = {row.key for result in complete.values() for row in result.rows}
-    stored = store.rows(dataset=plan.dataset.name, dataset_fingerprint=plan.dataset.fingerprint)
-    own = [row for row in stored if row.config == plan.config and row.model in plan.models]
+    stored = store.rows(dataset=record.name, dataset_fingerprint=record.fingerprint)
+    own = [row for row in stored if row.config == study.config and row.model in study.models]
     if explanation is not None and _explained_key(explanation) not in keys:
         explanation = None  # of another graph with the same name, or of a model that is not compared any more
     return Comparison(
-        plan,
+        study,
+        record,
         rows={model: list(result.rows) for model, result in complete.items()},
         selections={
             model: result.selection
             for model, result in complete.items()
-            if len(plan.plan(model).configurations) > 1 and result.selection and model not in CLASSICAL
+            if len(study.models[model]) > 1 and result.selection and model not in CLASSICAL
         },
         incomplete={model: (result.have, result.need) for model, result in results.items() if not result.rows},
         explanation=explanation,
         others=dict(Counter(row.model for row in stored) - Counter(row.model for row in own)),
-        codes=count_codes(own),
     )
 
 
@@ -376,18 +380,16 @@ def _explained_key(explanation: dict[str, Any]) -> object:
 def read_comparisons(store: Store) -> list[Comparison]:
     """All comparisons of a store, one per graph, in the order in which they were made. Of several graphs with the same
     name, the names end with the fingerprint."""
-    plans = [_stored_plan(store, name, content) for name, content in store.notes("comparison").items()]
-    names = [plan.dataset.name for plan in plans]
-    return [_renamed(read_comparison(store, plan), names.count(plan.dataset.name) > 1) for plan in plans]
+    kept = [_from_note(store, name, content) for name, content in store.notes("comparison").items()]
+    names = [record.name for _, record in kept]
+    return [_renamed(read_comparison(store, *each), names.count(each[1].name) > 1) for each in kept]
 
 
 def _renamed(comparison: Comparison, ambiguous: bool) -> Comparison:
     data = comparison.dataset
     if not ambiguous:
         return comparison
-    return replace(
-        comparison, plan=replace(comparison.plan, dataset=replace(data, name=f"{data.name} ({data.fingerprint[:8]})"))
-    )
+    return replace(comparison, dataset=replace(data, name=f"{data.name} ({data.fingerprint[:8]})"))
 
 
 def rank_models(comparisons: Sequence[Comparison]) -> dict[str, float]:
@@ -405,11 +407,11 @@ def in_words(configuration: Configuration, model: str | None = None) -> str:
     return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in names)
 
 
-def _varied(configurations: Sequence[Configuration]) -> str:
-    """The options in which the configurations of a model with variants differ, as text."""
-    names = sorted({name for each in configurations for name in each if name not in WORDS})
-    values = {name: dict.fromkeys(_short(each.get(name)) for each in configurations) for name in names}
-    return " and ".join(f"{name} ({', '.join(each)})" for name, each in values.items() if len(each) > 1)
+def _listed(values: Mapping[str, Iterable[Any]]) -> str:
+    """Hyperparameters and options with their values, as text: `dropout 0.5 or 0.8; layers 1 or 12`."""
+    return "; ".join(
+        f"{WORDS.get(name, name)} {' or '.join(dict.fromkeys(map(_short, each)))}" for name, each in values.items()
+    )
 
 
 def _ordered(names: Iterable[str]) -> list[str]:

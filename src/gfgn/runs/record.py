@@ -6,8 +6,7 @@ import hashlib
 import json
 import math
 import platform
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -75,18 +74,6 @@ class DatasetRecord:
         first, splits = rows[0], {row.replica.split: row.split_fingerprint for row in rows}
         known = tuple(splits.get(split, "") for split in range(max(splits) + 1))
         return cls(first.dataset, first.dataset_fingerprint, known, first.standin, first.metric, "", 0, 0, 0, 0)
-
-    def check_types(self) -> None:
-        """Raises a `TypeError` if a fact, read from a file, is not of its type."""
-        texts = (self.name, self.fingerprint, self.metric, self.description, *self.split_fingerprints)
-        sizes = (self.num_nodes, self.num_edges, self.num_features, self.num_classes)
-        share = 0.0 if self.test_share is None else self.test_share
-        right = all(isinstance(text, str) for text in texts) and isinstance(self.standin, bool)
-        right = right and all(type(size) is int and size >= 0 for size in sizes)
-        right = right and all(type(guess) in (int, float) and math.isfinite(guess) for guess in self.guesses)
-        right = right and len(self.guesses) in (0, len(self.split_fingerprints))
-        if not (right and type(share) in (int, float) and 0 <= share < math.inf):
-            raise TypeError(f"the facts about the dataset have other types: {self!r:.200}")
 
     def split_fingerprint(self, split: int) -> str:
         """The fingerprint of a split."""
@@ -291,14 +278,9 @@ def is_standin(name: str) -> bool:
     return entry is not None and entry.standin
 
 
-def count_codes(rows: Iterable[Row]) -> dict[str, int]:
-    """The number of rows by version of the code."""
-    return dict(Counter(row.versions["code"] for row in rows))
-
-
 @cache
 def versions() -> dict[str, str]:
-    """Versions of gfgn, of its code (see `code_version`), torch, torch_geometric and Python."""
+    """Versions of gfgn, torch, torch_geometric and Python."""
     others = (torch.__version__, torch_geometric.__version__, platform.python_version())
     return dict(zip(VERSIONS, (gfgn.__version__, code_version(), *others), strict=True))
 

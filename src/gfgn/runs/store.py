@@ -1,4 +1,4 @@
-"""`Store`: runs in an SQLite file, one row per run; several processes may write to it at once."""
+"""`Store`: runs in an SQLite file, a key and a JSON text per run; several processes may write to it at once."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gfgn.data.files import atomic_write
-from gfgn.data.messages import reason, shown
+from gfgn.data.messages import reason
 from gfgn.literal import csv_cell
-from gfgn.runs.record import NESTED, DatasetRecord, Row, canonical, identify, identify_row
-from gfgn.train.code import UNKNOWN
+from gfgn.runs.record import NESTED, DatasetRecord, Row, canonical, identify
 from gfgn.train.config import TrainConfig
-from gfgn.train.metrics import SCORES
 from gfgn.train.replica import Replica
 
 if TYPE_CHECKING:
     import pandas as pd
 
 APPLICATION_ID = 0x6766676E  # "gfgn" in ASCII; distinguishes a store from other SQLite files
-SCHEMA_VERSION = 2
-SCHEMA = {("table", "runs"), ("table", "notes"), ("index", "runs_by_dataset_and_model")}
+VERSION = 3
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
 COLUMNS = (
     *("key", "dataset", "dataset_fingerprint", "standin", "metric", "model", "split", "split_fingerprint", "seed"),
@@ -35,17 +32,19 @@ COLUMNS = (
     *("search", "val", "test", "epoch", "epochs", "seconds", "num_parameters", "gates"),
     *("gfgn_version", "code_version", "torch_version", "torch_geometric_version", "python_version", "device", "date"),
 )
-ADDED = f"code_version TEXT NOT NULL DEFAULT '{UNKNOWN}'"  # the column that version 1 lacks
-NUMBERS = {"standin", "split", "seed", "max_epochs", "patience", "epoch", "epochs", "num_parameters"}
-REALS = {"lr", "weight_decay", "dropout", "lam", "val", "test", "seconds"}
+FILTERS = tuple(name for name in COLUMNS if name not in NESTED)
 ORDER = (
-    "dataset, dataset_fingerprint, model, max_epochs, patience, lr, weight_decay, dropout, lam, options, "
-    "protocol, split, seed, search, key"
+    *("dataset", "dataset_fingerprint", "model", "max_epochs", "patience", "lr", "weight_decay", "dropout", "lam"),
+    *("options", "protocol", "split", "seed", "search", "key"),
 )
-
-
-MOST_SPLITS = 1_000_000
-PLAIN = (str, int, float, bool, type(None))  # what options, further settings and gates are
+SCHEMA = (
+    "CREATE TABLE runs (key TEXT PRIMARY KEY, dataset TEXT NOT NULL, model TEXT NOT NULL, run TEXT NOT NULL)",
+    "CREATE INDEX runs_by_dataset_and_model ON runs (dataset, model)",
+    "CREATE TABLE notes (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, "
+    "name TEXT NOT NULL, content TEXT NOT NULL, UNIQUE (kind, name))",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
 
 
 class StoreError(ValueError):
@@ -73,18 +72,15 @@ class Store:
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = Path(path)
-        self.read_only = read_only
-        self._runs = "runs"
         if read_only and not self.path.is_file():
             raise StoreError(f"path must be a store of gfgn, got {self.path}, where there is no file")
-        with _explained(self.path):
+        with self._named_errors():
             if not read_only and str(path) != ":memory:":
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             self._database = _connect(self.path, read_only)
-            self._database.row_factory = sqlite3.Row
         try:
-            with _explained(self.path):
-                self._open()
+            with self._named_errors():
+                self._open(read_only)
         except BaseException:
             self._database.close()
             raise
@@ -100,27 +96,24 @@ class Store:
         self._database.close()
 
     def __len__(self) -> int:
-        with _explained(self.path):
-            return int(self._database.execute("SELECT count(*) FROM runs").fetchone()[0])
+        return int(self._select("SELECT count(*) FROM runs")[0][0])
 
     def add(self, rows: Iterable[Row]) -> int:
         """Adds rows, all or none of them, and returns the number of new ones."""
-        names, marks = ", ".join(COLUMNS), ", ".join("?" * len(COLUMNS))
-        insert = f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO NOTHING"
-        values = [_pack(row) for row in rows]
+        values = [(row.key, row.dataset, row.model, _to_json(row.to_record())) for row in rows]
         with self._transaction():
             before = self._database.total_changes
-            self._database.executemany(insert, values)
+            self._database.executemany("INSERT INTO runs VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", values)
             return self._database.total_changes - before
 
-    def rows(self, *, dropped: bool = False, **filters: Any) -> list[Row]:
+    def rows(self, *, dropped: bool = False, **filters: object) -> list[Row]:
         """The rows that match every filter, ordered by dataset, model, hyperparameters, split and seed.
 
         Args:
             dropped: Whether to include runs that a search stopped early.
             **filters: For a column, a value or several allowed values: `dataset="cora", split=[0, 1]`.
         """
-        return [self._unpack(record) for record in self._select(dropped, filters)]
+        return [self._row(record) for record in self._records(dropped, filters)]
 
     def find(
         self, record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig, search: str = ""
@@ -131,8 +124,8 @@ class Store:
         """
         searches = dict.fromkeys((search, ""))
         keys = [[identify(record, model, replica, config, each) for each in searches] for replica in replicas]
-        rows = self._by_key([key for own in keys for key in own])
-        return [next((rows[key] for key in own if key in rows), None) for own in keys]
+        rows = self._by_key([key for alternatives in keys for key in alternatives])
+        return [next((rows[key] for key in alternatives if key in rows), None) for alternatives in keys]
 
     def missing(
         self, record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig
@@ -153,124 +146,124 @@ class Store:
 
     def notes(self, kind: str) -> dict[str, dict[str, Any]]:
         """The notes of a kind by name, in the order in which they were written."""
-        with _explained(self.path):
-            notes = self._database.execute("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,))
-            return {str(name): self._parse(f"{kind} {name!r}", content) for name, content in notes}
+        notes = self._select("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,))
+        return {str(name): self._parse(f"{kind} {name!r}", content) for name, content in notes}
 
-    def _parse(self, what: str, text: Any) -> dict[str, Any]:
-        """A JSON object that the store keeps."""
-        try:
-            content = json.loads(text)
-            if not isinstance(content, dict):
-                raise TypeError(f"it is {type(content).__name__}, not an object")
-        except (ValueError, TypeError, RecursionError) as error:
-            raise damaged(self.path, what, error) from error
-        return content
-
-    def _unpack(self, record: dict[str, Any]) -> Row:
-        """The row of a record of the database."""
-        try:
-            return _unpack(record)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise damaged(self.path, f"the run with the key {record.get('key')!r:.50}", error) from error
-
-    def to_csv(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
+    def to_csv(self, path: str | Path, *, dropped: bool = False, **filters: object) -> Path:
         """Writes the rows that `rows` returns to a CSV file, with columns such as `gate_mean` or `option_hidden` for
         gate summaries and options, and returns its path."""
-        path, (header, table) = Path(path), self._table(dropped, filters)
+        path, (columns, records) = Path(path), self._table(dropped, filters)
         with atomic_write(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows(map(csv_cell, row) for row in table)
+            writer.writerow(columns)
+            writer.writerows([csv_cell(record.get(name)) for name in columns] for record in records)
         return path
 
-    def to_pandas(self, *, dropped: bool = False, **filters: Any) -> pd.DataFrame:
+    def to_pandas(self, *, dropped: bool = False, **filters: object) -> pd.DataFrame:
         """The rows as a data frame with the columns of `to_csv`."""
         import pandas as pd
 
-        header, table = self._table(dropped, filters)
-        frame = pd.DataFrame.from_records(table, columns=header)
-        kinds = dict.fromkeys(NUMBERS, "int64") | dict.fromkeys(REALS, "float64") | {"standin": "bool"}
-        return frame.astype({name: kind for name, kind in kinds.items() if name in header})
+        columns, records = self._table(dropped, filters)
+        return pd.DataFrame.from_records(records, columns=columns).astype(dict.fromkeys(("val", "test"), "float64"))
 
-    def to_parquet(self, path: str | Path, *, dropped: bool = False, **filters: Any) -> Path:
+    def to_parquet(self, path: str | Path, *, dropped: bool = False, **filters: object) -> Path:
         """Writes the rows to a Parquet file with the columns of `to_csv` and returns its path."""
         path, frame = Path(path), self.to_pandas(dropped=dropped, **filters)
         with atomic_write(path) as unfinished:
             frame.to_parquet(unfinished, engine="pyarrow", index=False)
         return path
 
-    def _open(self) -> None:
+    def _open(self, read_only: bool) -> None:
         """Checks that the file is a store of this version; makes an empty file one."""
-        if not self.read_only and self._is_new():
-            _retry(lambda: self._database.execute("PRAGMA journal_mode = WAL"))
+        run = self._database.execute
+        tables = "SELECT count(*) FROM sqlite_master"
+        if not read_only and not run(tables).fetchone()[0]:
+            _retry(lambda: run("PRAGMA journal_mode = WAL"))
             with self._transaction():
-                if self._is_new():  # another process may have created it meanwhile
-                    self._create()
-        application, version = (self._pragma(name) for name in ("application_id", "user_version"))
+                if not run(tables).fetchone()[0]:  # another process may have created it meanwhile
+                    for statement in SCHEMA:
+                        run(statement)
+        application, version = (run(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
         if application != APPLICATION_ID:
             raise StoreError(f"path must be a store of gfgn, got {self.path}, which is another SQLite file")
-        if version not in (1, SCHEMA_VERSION):
-            advice = "update gfgn to read it" if version > SCHEMA_VERSION else "no gfgn wrote that version"
-            got = f"{self.path} of version {version}: {advice}"
-            raise StoreError(f"path must be a store of version {SCHEMA_VERSION}, got {got}")
-        self._check_schema()
-        self._upgrade()
+        if version != VERSION:
+            older = (
+                "gfgn 0.2 or an earlier release wrote it, and can export its runs: gfgn report STORE --runs runs.csv"
+            )
+            advice = "update gfgn to read it" if version > VERSION else older
+            raise StoreError(
+                f"path must be a store of version {VERSION}, got {self.path} of version {version}: {advice}"
+            )
         # In WAL mode, NORMAL keeps the file whole after a loss of power, which may cost the runs of the last seconds;
         # FULL would wait for the disk after every run.
-        self._database.execute("PRAGMA synchronous = NORMAL")
+        run("PRAGMA synchronous = NORMAL")
 
-    def _upgrade(self) -> None:
-        """Adds what a store of version 1 lacks; one that is opened read-only is read as if it had it."""
-        if "code_version" in self._columns():
-            return
-        if self.read_only:
-            self._runs = f"(SELECT *, '{UNKNOWN}' AS code_version FROM runs)"
-            return
-        with self._transaction():
-            if "code_version" not in self._columns():  # another process may have added it meanwhile
-                self._database.execute(f"ALTER TABLE runs ADD COLUMN {ADDED}")
-                self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def _columns(self) -> set[str]:
-        return {record["name"] for record in self._database.execute("PRAGMA table_info(runs)")}
-
-    def _check_schema(self) -> None:
-        """Refuses a file with other tables: a view or a trigger could compute anything whenever the store is used."""
-        objects = self._database.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
-        if {tuple(each) for each in objects} != SCHEMA:
-            raise damaged(self.path, "its schema", ValueError("other tables, views or triggers"))
-        others = (self._columns() | {"code_version"}) ^ set(COLUMNS)
-        if others:
-            raise damaged(self.path, "the table of runs", ValueError(f"columns {', '.join(sorted(others))}"))
-
-    def _is_new(self) -> bool:
-        tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        return tables == 0 and self._pragma("application_id") == 0
-
-    def _create(self) -> None:
-        kinds = dict.fromkeys(NUMBERS, "INTEGER") | dict.fromkeys(REALS, "REAL")
-        limits = {"key": " PRIMARY KEY", "val": "", "test": "", "gates": ""}
-        columns = [
-            ADDED if name == "code_version" else f"{name} {kinds.get(name, 'TEXT')}{limits.get(name, ' NOT NULL')}"
-            for name in COLUMNS
+    def _records(self, dropped: bool, filters: Mapping[str, object]) -> list[dict[str, Any]]:
+        """The runs as flat records, filtered and ordered; dataset and model are filtered by the database."""
+        allowed = {name: _several(value) for name, value in filters.items()}
+        if unknown := sorted(allowed.keys() - set(FILTERS)):
+            raise ValueError(f"filters must be of {', '.join(FILTERS)}, got {unknown[0]!r}")
+        conditions, values = ["TRUE"], []
+        for name in allowed.keys() & {"dataset", "model"}:
+            conditions.append(f"{name} IN ({', '.join('?' * len(allowed[name]))})")
+            values += list(allowed[name])
+        found = self._select(f"SELECT key, run FROM runs WHERE {' AND '.join(conditions)}", values)
+        records = [self._run(key, run) for key, run in found]
+        kept = [
+            record
+            for record in records
+            if (dropped or not record["search"]) and all(record[name] in values for name, values in allowed.items())
         ]
-        run = self._database.execute
-        run(f"CREATE TABLE runs ({', '.join(columns)})")
-        run("CREATE INDEX runs_by_dataset_and_model ON runs (dataset, model)")
-        run(
-            "CREATE TABLE notes (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, "
-            "content TEXT NOT NULL, UNIQUE (kind, name))"
-        )
-        run(f"PRAGMA application_id = {APPLICATION_ID}")
-        run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        return sorted(kept, key=lambda record: [_sortable(record[name]) for name in ORDER])
 
-    def _pragma(self, name: str) -> int:
-        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+    def _table(self, dropped: bool, filters: Mapping[str, object]) -> tuple[list[str], list[dict[str, Any]]]:
+        """Columns and records; options, settings and gates have a column per entry."""
+        records = self._records(dropped, filters)
+        inner = {name: dict.fromkeys(key for record in records for key in record[name] or ()) for name in NESTED}
+        columns = [[f"{NESTED[name]}_{key}" for key in inner[name]] if name in NESTED else [name] for name in COLUMNS]
+        for record in records:
+            for name, prefix in NESTED.items():
+                record |= {f"{prefix}_{key}": value for key, value in (record.pop(name) or {}).items()}
+        return [column for group in columns for column in group], records
+
+    def _by_key(self, keys: Sequence[str], at_once: int = 500) -> dict[str, Row]:
+        found: list[tuple[Any, ...]] = []
+        for start in range(0, len(keys), at_once):
+            chunk = keys[start : start + at_once]
+            found += self._select(f"SELECT key, run FROM runs WHERE key IN ({', '.join('?' * len(chunk))})", chunk)
+        return {key: self._row(self._run(key, run)) for key, run in found}
+
+    def _run(self, key: str, text: str) -> dict[str, Any]:
+        """The record of a run."""
+        record = self._parse(f"the run {key}", text)
+        if others := record.keys() ^ set(COLUMNS):
+            raise damaged(self.path, f"the run {key}", ValueError(f"entries {', '.join(sorted(others))}"))
+        return record
+
+    def _row(self, record: dict[str, Any]) -> Row:
+        try:
+            scores = {name: math.nan if record[name] is None else record[name] for name in ("val", "test")}
+            return Row.from_record(record | scores)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise damaged(self.path, f"the run {record.get('key')}", error) from error
+
+    def _parse(self, what: str, text: str) -> dict[str, Any]:
+        """A JSON object that the store keeps."""
+        try:
+            content = json.loads(text)
+            if not isinstance(content, dict):
+                raise TypeError(f"it is {type(content).__name__}, not an object")
+        except (ValueError, TypeError) as error:
+            raise damaged(self.path, what, error) from error
+        return content
+
+    def _select(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with self._named_errors():
+            return self._database.execute(query, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with _explained(self.path):
+        with self._named_errors():
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -279,41 +272,15 @@ class Store:
                 raise
             self._database.execute("COMMIT")
 
-    def _select(self, dropped: bool, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        conditions = [] if dropped else ["search = ''"]
-        values: list[Any] = []
-        for name, allowed in filters.items():
-            if name not in COLUMNS or name in NESTED:
-                known = ", ".join(column for column in COLUMNS if column not in NESTED)
-                raise ValueError(f"filters must be of {known}, got {name!r}")
-            several = list(allowed) if isinstance(allowed, list | tuple | set | frozenset | range) else [allowed]
-            conditions.append(f"{name} IN ({', '.join('?' * len(several))})")
-            values += several
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        with _explained(self.path):
-            records = self._database.execute(f"SELECT * FROM {self._runs}{where} ORDER BY {ORDER}", values)
-            return [dict(record) for record in records]
-
-    def _by_key(self, keys: Sequence[str], at_once: int = 500) -> dict[str, Row]:
-        rows: dict[str, Row] = {}
-        with _explained(self.path):
-            for start in range(0, len(keys), at_once):
-                chunk = keys[start : start + at_once]
-                query = f"SELECT * FROM {self._runs} WHERE key IN ({', '.join('?' * len(chunk))})"
-                rows |= {record["key"]: self._unpack(dict(record)) for record in self._database.execute(query, chunk)}
-        return rows
-
-    def _table(self, dropped: bool, filters: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
-        """Header and cells, with nested columns expanded in place."""
-        records = self._select(dropped, filters)
-        header = {name: [name] for name in COLUMNS}
-        for name, prefix in NESTED.items():
-            inner = [self._parse(name, record.pop(name) or "{}") for record in records]
-            header[name] = list(dict.fromkeys(f"{prefix}_{key}" for content in inner for key in content))
-            for record, content in zip(records, inner, strict=True):
-                record.update((f"{prefix}_{key}", value) for key, value in content.items())
-        columns = [column for own in header.values() for column in own]
-        return columns, [[record.get(column) for column in columns] for record in records]
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Turns errors of SQLite into a `StoreError` that names the file."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if "not a database" in str(error) or "malformed" in str(error):
+                raise StoreError(f"path must be a store of gfgn, got {self.path}: {error}") from None
+            raise StoreError(f"the store {self.path} cannot be used: {error}") from error
 
 
 def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
@@ -323,19 +290,6 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     closed = not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
     address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if closed else ''}"
     return sqlite3.connect(address, timeout=LOCK_TIMEOUT, isolation_level=None, uri=True)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turns errors of SQLite into a `StoreError` that names the file."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise damaged(path, "a text in it", error) from error
-    except sqlite3.DatabaseError as error:
-        if "not a database" in str(error) or "malformed" in str(error):
-            raise StoreError(f"path must be a store of gfgn, got {path}: {error}") from None
-        raise StoreError(f"the store {path} cannot be used: {error}") from error
 
 
 def _retry(action: Callable[[], object]) -> None:
@@ -351,34 +305,15 @@ def _retry(action: Callable[[], object]) -> None:
             time.sleep(0.01)
 
 
-def _pack(row: Row) -> tuple[Any, ...]:
-    record = row.to_record()
-    for name in NESTED:
-        record[name] = None if record[name] is None else json.dumps(record[name], sort_keys=name != "gates")
-    return tuple(int(record[name]) if name == "standin" else record[name] for name in COLUMNS)
+def _to_json(record: dict[str, Any]) -> str:
+    """A record as JSON; a score that is NaN becomes null."""
+    scores = {name: None if math.isnan(record[name]) else record[name] for name in ("val", "test")}
+    return json.dumps(record | scores, allow_nan=False)
 
 
-def _unpack(record: dict[str, Any]) -> Row:
-    for name, value in record.items():
-        kind: Any = int if name in NUMBERS else (float, int) if name in REALS else str
-        if not isinstance(value, kind) and not (value is None and name in ("val", "test", "gates")):
-            raise TypeError(f"{name} is {shown(value)}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{name} is {value}")
-    nested = {name: None if record[name] is None else json.loads(record[name]) for name in NESTED}
-    for name, content in nested.items():
-        if not isinstance(content, dict | None) or not all(isinstance(x, PLAIN) for x in (content or {}).values()):
-            raise TypeError(f"{name} is {shown(content)}")
-    if not all(type(value) in (int, float) for value in (nested["gates"] or {}).values()):
-        raise TypeError(f"gates is {shown(nested['gates'])}")
-    if record["metric"] not in SCORES:
-        raise ValueError(f"metric is {shown(record['metric'])}")
-    scores = {name: math.nan if record[name] is None else record[name] for name in ("val", "test")}  # NaN is NULL
-    row = Row.from_record(record | nested | scores | {"standin": bool(record["standin"])})
-    if (
-        row.replica.split > MOST_SPLITS
-        or row.key != identify_row(row)
-        or row.replica != canonical(row.model, row.replica)
-    ):
-        raise ValueError("its key is not that of its content")
-    return row
+def _several(value: object) -> Collection[object]:
+    return value if isinstance(value, list | tuple | set | frozenset | range) else [value]
+
+
+def _sortable(value: object) -> object:
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
+
+from pydantic import ConfigDict
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.nn.registry import find_model
@@ -70,6 +72,8 @@ class Fact(NamedTuple):
 class Published:
     """Published results; scores are by model and dataset, in %, and average ranks by model."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     source: str = ""
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     spreads: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what is given after a ±
@@ -90,14 +94,15 @@ class Search:
         configurations: Number of configurations per model.
         seed: Seed of the draw.
         space: The axes that all models share; every model has the same values on them.
-        rungs: Epochs at which successive halving stops the worse half of the configurations; empty without it.
+        rungs: Epochs at which successive halving stops the worse half of the configurations; empty without it, `None`
+            for those of `gfgn.runs.search.default_rungs`.
         own: By model, the further axes.
     """
 
     configurations: int
     seed: int
     space: Space
-    rungs: tuple[int, ...] = ()
+    rungs: tuple[int, ...] | None = ()
     own: Mapping[str, Space] = field(default_factory=dict)
 
 
@@ -123,6 +128,8 @@ class Study:
     search: Search | None = None  # where configurations are drawn, not a grid
     view: View = field(default_factory=View)  # of all datasets, unless a variant has another
     draws: int = 1  # of the random edges of a noisy view
+    baseline: str | None = None  # the model that the others are compared with
+    shared: tuple[Configuration, ...] = ()  # of a comparison: what the configurations of all models begin with
 
     def load(self, dataset: str, view: View, root: Path | None = None) -> NodeDataset:
         """A view of one of the datasets; `root` is the folder of those of the registry."""
@@ -167,5 +174,13 @@ class Study:
         """The runs of a cell."""
         variant = self.variant(cell)
         rungs = () if self.search is None else self.search.rungs
-        options: dict[str, Any] = {"halving": bool(rungs), "rungs": rungs, "draws": len(self.views(cell))}
-        return Plan(cell.model, variant.models[cell.model], self.splits, self.seeds, variant.config, **options)
+        return Plan(
+            cell.model,
+            variant.models[cell.model],
+            self.splits,
+            self.seeds,
+            variant.config,
+            halving=rungs != (),
+            rungs=rungs,
+            draws=len(self.views(cell)),
+        )

@@ -18,7 +18,7 @@ import torch
 from gfgn.data.dataset import NodeDataset
 from gfgn.runs.grid import make_replicas
 from gfgn.runs.plan import Plan, group_plans, run_plans
-from gfgn.runs.record import Row, count_codes
+from gfgn.runs.record import Row
 from gfgn.runs.results import Results
 from gfgn.runs.store import Store
 from gfgn.runs.study import Cell, Study
@@ -51,7 +51,6 @@ class Outcome:
     left_out: list[str] = field(default_factory=list)  # datasets or models, with the reason
     stopped: bool = False  # at the time limit
     reused: list[str] = field(default_factory=list)  # what was taken from which other folder
-    codes: dict[str, int] = field(default_factory=dict)  # number of runs by version of the code
     files: list[Path] = field(default_factory=list)
 
 
@@ -106,7 +105,6 @@ def run_study(
             outcome.stopped = True
         finally:
             results = Results(study, _own_rows(store, study))
-            outcome.codes = count_codes(results.rows)
             outcome.files = write(results, out, True)
     outcome.missing = [cell for cell in cells if not results[cell].rows]
     return outcome

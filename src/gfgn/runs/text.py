@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from gfgn.train.code import UNKNOWN, code_version
 from gfgn.train.statistics import Summary
 
 METRICS = {
@@ -56,13 +55,6 @@ def percent(summary: Summary, metric: str) -> str:
 def divergence(model: str, diverged: int, runs: int) -> str:
     """`gcn: 2 of 4 runs diverged (no epoch with a finite loss), so it has no score`."""
     return f"{model}: {diverged:,} of {count(runs, 'run')} diverged (no epoch with a finite loss), so it has no score"
-
-
-def other_code(codes: Mapping[str, int]) -> str:
-    """`240 of 1,200 runs were made by other versions of the code (a1b2c3d4, unknown)`; empty if none was."""
-    others = {code: number for code, number in codes.items() if code != code_version() or code == UNKNOWN}
-    number, runs = sum(others.values()), count(sum(codes.values()), "run")
-    return f"{number:,} of {runs} were made by other versions of the code ({', '.join(sorted(others))})" * bool(number)
 
 
 def bounds(summary: Summary, metric: str) -> tuple[float, float]:
