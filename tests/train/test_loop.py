@@ -55,8 +55,8 @@ def key_of(replica: Replica, step: int) -> torch.Tensor:
     return mix(seed + mix(torch.tensor(step + 1)) * GOLDEN)
 
 
-def plain_loop(model: str, data: NodeDataset, replica: Replica, max_epochs: int, patience: int, clip: float | None = None,
-               schedule: Any = None) -> dict[str, Any]:  # fmt: skip
+def plain_loop(model: str, data: NodeDataset, replica: Replica, max_epochs: int, patience: int,
+               clip: float | None = None, schedule: Any = None) -> dict[str, Any]:  # fmt: skip
     """What `train_replicas` must do, for one run: all epochs are trained and scored on all parts, and the stopping rule
     is applied to the complete record."""
     split = data.splits[replica.split]
