@@ -120,7 +120,7 @@ class Kind:
         typed: Reads a column of a data frame by its dtype, or by what pandas infers for a column of objects; `None` if
             it is not of this kind.
         names: The names of its features.
-        slots: For a column of categories: the index of the feature of each text, −1 if the model does not know it.
+        slots: For a column of categories: the index of the feature of each text, −1 for an unknown one.
         scaled: Whether scale `"standard"` changes it.
         note: What is done to columns of this kind that are not scaled.
     """
