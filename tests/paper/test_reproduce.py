@@ -25,6 +25,11 @@ def write_study(folder: Path, text: str = STUDY) -> Path:
     return write(folder, text)
 
 
+@pytest.fixture(autouse=True)
+def no_run_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "SLOW", math.inf)
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished study, next to its file."""
@@ -144,6 +149,19 @@ def test_a_full_check_has_runs_of_every_model(copied: Path, study: Path, monkeyp
     assert "1 run on 1 graph trained again" in check(study, copied, seed=1).summary[-1]
     monkeypatch.setattr(checking, "FULL_RUNS", ALL_RUNS)
     assert f"{ALL_RUNS} runs on 1 graph" in check(study, copied, seed=2, full=True).summary[-1]
+
+
+def test_slow_runs_are_trained_again_in_a_full_check_only(
+    copied: Path, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "SLOW", 2.0)
+    change(copied, "gcn", seconds=1e6)
+    change(copied, "gfgn-graph", seconds=1e6)
+    reproduce(study, copied, train=False)
+    monkeypatch.setattr(checking, "check_files", lambda results, out: [])
+    assert f"{ALL_RUNS} runs" not in check(study, copied, seed=1).summary[-1]
+    monkeypatch.setattr(checking, "FULL_RUNS", ALL_RUNS)
+    assert f"{ALL_RUNS} runs" in check(study, copied, seed=1, full=True).summary[-1]
 
 
 def reruns(rows: list[Row], shift: float = 0.0, only: int = -1) -> list[Rerun]:

@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ from gfgn.train.settings import choose_device
 
 FALSE_ALARM = 1e-3  # half of it for single runs, half for their mean
 WORK = 1_000_000  # of a graph: runs times its edges and nonzero features
+SLOW = 2.0  # a run that took longer than this many times the median of its graph is trained again in a full check only
 MODELS = 4  # on a graph: preparing a model takes longer than training a few runs of it
 FULL_RUNS = 2  # of every model on a graph, in a full check
 FEWEST = 3  # degrees of freedom of a spread
@@ -221,8 +223,10 @@ def draw_sample(
         size = dataset.graph.num_edges + int(dataset.x.to_dense().count_nonzero())
         pools = {model: [row for row in rows if (row.dataset, row.model) == (name, model)] for model in study.models}
         sizes = {"": max(1, WORK // size)} | (dict.fromkeys(pools, FULL_RUNS) if full else {})
-        known = [model for model, pool in pools.items() if pool]
-        pools[""] = [row for model in generator.sample(known, min(MODELS, len(known))) for row in pools[model]]
+        typical = median([row.seconds for pool in pools.values() for row in pool] or [0.0])
+        quick = {m: [row for row in pool if row.seconds <= SLOW * typical] for m, pool in pools.items()}
+        known = [model for model, pool in quick.items() if pool]
+        pools[""] = [row for model in generator.sample(known, min(MODELS, len(known))) for row in quick[model]]
         for model, most in sizes.items():
             picks |= {row.key: row for row in generator.sample(pools[model], min(most, len(pools[model])))}
     return list(picks.values())
