@@ -25,7 +25,7 @@ for name, city in people:
             lines.append(f"{name},{other}")
 (folder / "edges.csv").write_text("\n".join(lines))
 
-dataset = gfgn.data.reading(folder)
+dataset = gfgn.data.read(folder)
 print(f"{dataset.num_nodes} nodes, {dataset.graph.num_edges} edges, features: {', '.join(dataset.feature_names)}")
 
 comparison = gfgn.runs.compare(dataset, ["mlp", "gcn", "gfgn-pair"], splits=3, max_epochs=150)

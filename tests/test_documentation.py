@@ -34,7 +34,7 @@ import gfgn.runs.record
 from gfgn.cli import app
 from gfgn.data.named import registry
 from gfgn.nn.registry import MODELS
-from gfgn.runs.study_file import OPTIONAL, REQUIRED, make_study
+from gfgn.runs.study_file import StudyFile, make_study
 from gfgn.train import TrainConfig
 from gfgn.train.catalog import CLASSICAL
 
@@ -152,7 +152,7 @@ class Reader:
     def yaml(self, block: Block) -> None:
         """Reads a study, a part of one, or a file for `gfgn compare --config`."""
         content = yaml.safe_load(block.text)
-        if content.keys() <= {*REQUIRED, *OPTIONAL}:
+        if content.keys() <= StudyFile.model_fields.keys():
             standard = {name: value for name, value in STUDY.items() if name != "grid" or "search" not in content}
             if "search" in content:  # training is as short as `EPOCHS`
                 content["search"]["rungs"] = [1]
@@ -297,7 +297,7 @@ def test_every_block_runs(page: Path, reader: Reader) -> None:
     blocks = list(find_blocks(page.read_text(encoding="utf-8"), page.name))
     for block in blocks:
         content = yaml.safe_load(block.text) if block.language == "yaml" else {}
-        if content.keys() >= {*REQUIRED, "grid"}:  # the study that commands of the page run
+        if content.keys() >= {"title", "datasets", "models", "grid"}:  # the study that commands of the page run
             text = yaml.safe_dump(content | {"splits": 1, "seeds": 1})
             (reader.folder / "my-study.yaml").write_text(text, encoding="utf-8")
     for block in blocks:

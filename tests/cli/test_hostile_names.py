@@ -89,7 +89,7 @@ def test_a_comparison_and_its_report(graph: Path, tmp_path: Path) -> None:
     assert f"'{FORMULA}" in names
     assert "mass [kg]" in names
     with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as store, store:  # what a stranger may send
-        store.execute("UPDATE runs SET device = ?", (f"{SCRIPT}{ESC}",))
+        store.execute("UPDATE runs SET run = json_set(run, '$.device', ?)", (f"{SCRIPT}{ESC}",))
         store.execute("UPDATE notes SET content = replace(content, 'mass [kg]', '<img onerror=alert(1) src=x>')")
     assert "report:" in run("report", tmp_path / "runs.sqlite")
     check_page(tmp_path / "report.html")

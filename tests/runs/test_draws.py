@@ -83,7 +83,7 @@ def test_a_study_with_draws_resumes(done: Path, tmp_path: Path) -> None:
 def test_draws_without_noise(tmp_path: Path) -> None:
     for old, new, message in (
         ("vary: {noise: [0.0, 0.5]}\n", "", "draws must be 1 unless the study varies noise, got 3"),
-        ("draws: 3", "draws: 0", "draws must be a whole number, 1 or larger, got 0"),
+        ("draws: 3", "draws: 0", "draws must be greater than or equal to 1, got 0"),
     ):
         with pytest.raises(StudyError, match=message):
             read_study(write_study(tmp_path, STUDY.replace(old, new)))

@@ -148,8 +148,8 @@ def test_permuted_columns_are_the_same_dense_and_sparse() -> None:
 
 def test_columns_of_one_source_are_permuted_together(data: NodeDataset) -> None:
     city = np.array(["Bonn", "Kiel", "Ulm"])[data.y.numpy() // 2]
-    raw, columns = raw_features(pd.DataFrame({"city": city, "size": data.x[:, 0].numpy()}))
-    encoder = FeatureEncoder.fit(raw, columns)
+    raw = raw_features(pd.DataFrame({"city": city, "size": data.x[:, 0].numpy()}))
+    encoder = FeatureEncoder.fit(raw)
     changes: dict[str, Any] = {"x": encoder.transform(raw), "feature_names": encoder.feature_names, "encoder": encoder}
     table = dataclasses.replace(data, **changes, smooth_dimensions=None)
     with Store(":memory:") as store:

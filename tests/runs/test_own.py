@@ -159,7 +159,7 @@ def test_errors_of_studies_with_ones_own(tmp_path: Path) -> None:
         (
             "graphs/mine",
             "{path: graphs/mine, labels: x}",
-            r"datasets\.graphs/mine must have keys among .*, got 'labels'",
+            r"datasets\.1\.labels is not an entry of a study; did you mean 'label'",
         ),
     ):
         with pytest.raises(StudyError, match=message):

@@ -77,10 +77,3 @@ def test_hostile_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str], t
     path.write_text(text)
     assert_refused(gfgn(capsys, "reproduce", path), "odd")
     assert_refused(gfgn(capsys, "compare", "--config", path), "odd.yaml")
-
-
-def test_a_huge_file_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "odd.yaml"
-    with path.open("wb") as file:
-        file.truncate(1 << 40)  # a sparse file
-    assert_refused(gfgn(capsys, "reproduce", path), "odd.yaml", "at most")

@@ -207,7 +207,6 @@ def _finish(classifier: GFGNClassifier, dataset: NodeDataset, reading: ReadOptio
     from gfgn.estimator.report import write_model_report
 
     columns = {name: value for name, value in reading.columns().items() if value}
-    columns |= {"directed": True} if reading.directed else {}
     evaluation = evaluate(classifier, dataset)
     classifier._describe(name=dataset.name, reading=columns, **evaluation.facts())
     classifier.save(out)

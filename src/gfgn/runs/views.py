@@ -16,7 +16,6 @@ from gfgn.data.diagnosis import connected_components
 from gfgn.data.generators.noise import add_random_edges
 from gfgn.data.named.catalog import DATASETS
 from gfgn.data.named.registry import load
-from gfgn.data.reading import read
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 from gfgn.runs.record import measure_test_share
@@ -71,6 +70,8 @@ class GraphFile:
 
     def read(self, name: str) -> NodeDataset:
         """The graph, under its name in the study."""
+        from gfgn.data.reading import read
+
         return replace(read(self.path, **self.options), name=name)
 
 
