@@ -392,7 +392,7 @@ def test_the_models_page_lists_the_registry() -> None:
         ("console", "$ gfgn reproduce table1 --unknown", "No such option"),
         ("console", "$ make unknown", "no target unknown"),
         ("console", "$ pip install .[unknown]", "has the extras"),
-        ("yaml", "models: {unknown: {}}", "models must be one of"),
+        ("yaml", "models: {unknown: {}}", "models: model must be one of"),
         ("yaml", "data: [my-graph/]\nunknown: 1", "options in options.yaml must be among"),
         ("text", "model  accuracy  interval\nmlp  1.0 ± 0.1  [0.9, 1.1]", "assert "),
     ],
