@@ -414,8 +414,11 @@ def test_uncertainty_is_the_entropy_of_the_probabilities(fitted: GFGNClassifier)
     p = several.predict_proba(X, EDGES)
     by_hand = [np.mean([-q * np.log2(q) - (1 - q) * np.log2(1 - q) for q in row]) for row in p]
     np.testing.assert_allclose(several.predict_uncertainty(X, EDGES), by_hand)
-    for extreme, expected in (([1.0, 0.0, 0.0], 0.0), ([1 / 3, 1 / 3, 1 / 3], 1.0)):
-        assert fitted._uncertainty(np.array([extreme])) == [pytest.approx(expected)]
+    for classes in range(2, 60):
+        np.testing.assert_allclose(fitted._uncertainty(np.eye(classes)), 0)
+        equal = fitted._uncertainty(np.full((1, classes), 1 / classes))
+        assert equal == [pytest.approx(1)]
+        assert equal <= 1
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -507,10 +507,12 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def _uncertainty(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
         """`[N]`: the uncertainty that goes with probabilities, see `predict_uncertainty`."""
-        entropy = entr(probabilities)
+        p = probabilities
         if self._members.multilabel:
-            return np.asarray((entropy + entr(1 - probabilities)).mean(1) / np.log(2))
-        return np.asarray(entropy.sum(1) / np.log(probabilities.shape[1]))
+            entropy = (entr(p) + entr(1 - p)).mean(1) / np.log(2)
+        else:
+            entropy = entr(p).sum(1) / np.log(p.shape[1])
+        return np.asarray(np.minimum(entropy, 1.0))  # which rounding may exceed
 
     def predict(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[Any]:
         """`[N]`: the most probable class; or `[N, L]`, 0 or 1: the labels whose probability is above one half."""
