@@ -39,7 +39,7 @@ from gfgn.train.replica import Replica, Run
 from gfgn.train.settings import choose_device
 
 FALSE_ALARM = 1e-3  # half of it for single runs, half for their mean
-WORK = 1_000_000  # of a graph: runs times its edges and nonzero features
+WORK = 500_000  # of a graph: runs times its edges and nonzero features
 SLOW = 2.0  # a run that took longer than this many times the median of its graph is trained again in a full check only
 MODELS = 4  # on a graph: preparing a model takes longer than training a few runs of it
 FULL_RUNS = 2  # of every model on a graph, in a full check
