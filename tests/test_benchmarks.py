@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch_geometric.nn import GCNConv
 
 from gfgn import Graph, ops
 from gfgn.graph import with_self_loops
-from gfgn.train import Replica, Run
+from gfgn.runs import compare
+from gfgn.train import Replica, Run, TrainConfig
 
 ROOT = Path(__file__).parents[1]
 
@@ -207,3 +209,25 @@ def test_a_learning_rate_is_chosen_by_validation(benchmarks: Benchmarks) -> None
     assert beyond([0.02], 0.02) == []  # a single rate is not searched
     assert difference([80.0, 82.0], [81.0, 81.0]) == {"difference": 0.0, "error": pytest.approx(1.0)}
     assert difference([80.0], [81.0]) == {"difference": 1.0, "error": None}
+
+
+def test_noise_is_scored_as_advise_scores_it(benchmarks: Benchmarks) -> None:
+    """With epochs by the validation loss; models without a network choose among the same candidates."""
+    study = benchmarks.noise_verdicts
+    data, config = replace(study.noise(study.FOUR, 0), metric="accuracy"), TrainConfig(3, 3, best="loss")
+    for model in ("majority", "logistic-regression", "gcn"):
+        rows = compare(data, [model], study.SPLITS, max_epochs=3, patience=3, best="loss").rows[model]
+        found = study.score(data, study.train(data, model, config), "accuracy", model)
+        assert [run.test for run in found] == pytest.approx([row.test for row in rows])
+        assert [run.val for run in found] == pytest.approx([row.val for row in rows])
+
+
+def test_the_table_of_verdicts_on_noise_is_in_the_docs(benchmarks: Benchmarks) -> None:
+    study = benchmarks.noise_verdicts
+    problems = json.loads((ROOT / "benchmarks" / "results" / "noise_verdicts-cpu.json").read_text())["problems"]
+    rows = [row for problem in problems for row in problem["rows"]]
+    assert [problem["part"] for problem in problems] == list(study.PARTS)
+    assert all(row["interval"] == study.interval(row["found"], row["graphs"]) for row in rows)
+    assert all(row["found"] <= 0.05 * row["graphs"] for row in rows if row["truth"] == "nothing")
+    for part in study.table(problems).split("\n\n"):
+        assert part in (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
