@@ -25,12 +25,12 @@ from torch import Tensor
 from torch.func import functional_call
 
 from gfgn import Graph
-from gfgn.data import Dataset, random_splits
+from gfgn.data import NodeDataset, random_splits
 from gfgn.data.dataset import METRICS, MULTILABEL_METRICS
 from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.ops import propagate
 from gfgn.runs.advice import suited_models
-from gfgn.runs.comparison import Comparison, ComparisonPlan
+from gfgn.runs.comparison import Comparison, comparison_study
 from gfgn.runs.record import DatasetRecord
 from gfgn.runs.verdict import headline, judge
 from gfgn.train import Replica, Run, TrainConfig, keep_freed_memory, train_replicas
@@ -50,7 +50,7 @@ SIGNAL = {"edges": (0.8, 0.0), "features": (0.25, 3.0)}  # homophily and distanc
 # --- graphs -----------------------------------------------------------------------------------------------------------
 
 
-def noise(labels: str, seed: int) -> Dataset:
+def noise(labels: str, seed: int) -> NodeDataset:
     """200 to 400 nodes whose labels are independent of features and edges."""
     draw = torch.Generator().manual_seed(seed)
     n = int(torch.randint(200, 401, (), generator=draw))
@@ -61,7 +61,7 @@ def noise(labels: str, seed: int) -> Dataset:
     return dataset(*random_graph(n, draw), y, seed)
 
 
-def clear(labels: str, truth: str, seed: int) -> Dataset:
+def clear(labels: str, truth: str, seed: int) -> NodeDataset:
     """Nodes whose labels follow from edges, from features, or, with `"graph"`, from a feature of the neighbors."""
     if truth == "graph":
         graph, x = random_graph(1000, torch.Generator().manual_seed(seed))
@@ -85,20 +85,20 @@ def random_graph(n: int, draw: torch.Generator) -> tuple[Graph, Tensor]:
     return Graph.from_undirected(*ends, n), torch.randn(n, FEATURES, generator=draw)
 
 
-def dataset(graph: Graph, x: Tensor, y: Tensor, seed: int) -> Dataset:
+def dataset(graph: Graph, x: Tensor, y: Tensor, seed: int) -> NodeDataset:
     """Splits are drawn again where a part has one class only, for which rankings are refused."""
     names, splits, draw = [f"x{k}" for k in range(x.size(1))], random_splits(len(y), SPLITS, seed), seed
     while y.dim() == 1 and any(y[mask].unique().numel() < 2 for split in splits for mask in split):
         draw += 10**6
         splits = random_splits(len(y), SPLITS, draw)
     count = y.size(1) if y.dim() == 2 else int(y.max()) + 1
-    return Dataset("graph", graph, x, y, count, "log_loss", names, splits)
+    return NodeDataset("graph", graph, x, y, count, "log_loss", names, splits)
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-def train(data: Dataset, model: str, config: TrainConfig) -> list[Tensor]:
+def train(data: NodeDataset, model: str, config: TrainConfig) -> list[Tensor]:
     """By split, `[K, N, C]` logits of the fitted model with each value of its hyperparameter; of a network, one."""
     if model in CLASSICAL:
         fits = [[p for p, _ in CLASSICAL[model].candidates(data, split, False)] for split in data.splits]
@@ -114,7 +114,7 @@ def train(data: Dataset, model: str, config: TrainConfig) -> list[Tensor]:
         return [functional_call(module, run.state or {}, (data.x, data.graph))[None] for run in runs]
 
 
-def score(data: Dataset, logits: list[Tensor], metric: str, model: str) -> list[Run]:
+def score(data: NodeDataset, logits: list[Tensor], metric: str, model: str) -> list[Run]:
     """The runs of a model, each of its fit with the best validation score."""
     runs = []
     for k, (split, fits) in enumerate(zip(data.splits, logits, strict=True)):
@@ -124,7 +124,7 @@ def score(data: Dataset, logits: list[Tensor], metric: str, model: str) -> list[
     return runs
 
 
-def judgments(data: Dataset, epochs: int) -> Iterator[tuple[str, str, str]]:
+def judgments(data: NodeDataset, epochs: int) -> Iterator[tuple[str, str, str]]:
     """Metric, verdict of `advise`, and sentence of `compare`."""
     config = TrainConfig(epochs, epochs)
     logits = {model: train(data, model, config) for model in suited_models(data, GRAPH_MODELS)}
@@ -132,15 +132,17 @@ def judgments(data: Dataset, epochs: int) -> Iterator[tuple[str, str, str]]:
     for metric in MULTILABEL_METRICS if data.multilabel else METRICS[:-1]:
         record = DatasetRecord.of(replace(data, metric=metric))
         rows: dict[str, Any] = {model: score(data, logits[model], metric, model) for model in logits}
-        plan = ComparisonPlan(record, tuple(rows), SPLITS, 1, ({},), config)
-        verdict = judge(Comparison(plan, rows, {}))
-        yield metric, verdict.kind, headline(Comparison(plan, {model: rows[model][:FEW] for model in few}, {}))
+        study = comparison_study(data, tuple(rows), SPLITS, max_epochs=epochs, patience=epochs)
+        verdict = judge(Comparison(study, record, rows))
+        yield metric, verdict.kind, headline(Comparison(study, record, {model: rows[model][:FEW] for model in few}))
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
 
 
-def count(make: Callable[[int], Dataset], labels: str, truth: str, graphs: int, epochs: int) -> list[dict[str, Any]]:
+def count(
+    make: Callable[[int], NodeDataset], labels: str, truth: str, graphs: int, epochs: int
+) -> list[dict[str, Any]]:
     """One row per metric: the number of verdicts of each kind."""
     kinds: dict[str, Counter[str]] = {}
     said: dict[str, Counter[str]] = {}
