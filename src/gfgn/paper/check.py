@@ -77,8 +77,8 @@ def check(
     """Checks the folder of a study or an analysis.
 
     Args:
-        name, out, root, trust_code, device: See `gfgn.paper.reproduce.reproduce`.
-        models, datasets: Names of what to train; all whose data can be loaded by default.
+        models: Names of what to train; all by default.
+        datasets: Names of what to train; all whose data can be loaded by default.
         full: Whether to train runs of every model on every graph, also where that takes long, instead of a sample that
             takes minutes.
         seed: Of the sample; drawn and logged by default.

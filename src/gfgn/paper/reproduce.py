@@ -47,7 +47,8 @@ def reproduce(
         reuse: Folders of studies whose runs are taken where this one lacks them.
         device: The device to train on; `"auto"` is a GPU if there is one.
         trust_code: Whether a YAML file may name custom models, see `read_study`.
-        models, datasets, train, limit_minutes, batch_size, root, callback, engine, log: See `run_study`.
+
+    The other arguments are those of `gfgn.runs.study_runner.run_study`.
     """
     in_results, device = out is None and str(name) in study_names(), choose_device(device)
     out = out or RESULTS / FOLDERS.get(str(name), Path(name).stem)
