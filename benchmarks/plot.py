@@ -1,4 +1,4 @@
-"""Draws the plots in `docs/assets/` from the JSON files in `results/`, and fills the tables of README.md and docs/*.md.
+"""Draws the plots in `docs/assets/` from the JSON files in `results/`, and fills the tables of the pages (`tables.py`).
 
 python benchmarks/plot.py
 """

@@ -1,6 +1,6 @@
 """Which of PyG's convolutions and models train as batches of replicas, whether replicas are independent, and how fast.
 
-    python benchmarks/pyg_models.py [--device cuda] [--only GCNConv,GAT] [--page docs/pyg_models.md]
+    python benchmarks/pyg_models.py [--device cuda] [--only GCNConv,GAT]
 
 One row per convolution, as a network of two layers, and per model of nodes. `batched` or `sequential` is what the
 engine chose and why; `refused` is what it cannot call, and why. The difference is the largest between the losses of one
@@ -17,7 +17,6 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import common
 import torch
@@ -33,7 +32,6 @@ NODES = {"cpu": 300, "cuda": 3000}
 CHECKED = 8  # epochs of the comparison of losses
 TIMED = {"cpu": 20, "cuda": 40}  # epochs
 LOOPED = 2  # runs of the plain loop
-SHOWN = "<!-- the table: python benchmarks/pyg_models.py --page docs/pyg_models.md -->\n"
 
 
 class Reasons(logging.Handler):
@@ -131,27 +129,11 @@ def measure(name: str, data: NodeDataset, device: str, rounds: int, reasons: Rea
     return row
 
 
-def markdown(rows: list[dict[str, object]]) -> str:
-    lines = [
-        "| network | trains | difference of losses, alone and among 16 | speed, plain loop = 1 |",
-        "|---|---|---|---|",
-    ]
-    for row in rows:
-        if row["trains"] == "refused":
-            lines.append(f"| `{row['name']}` | refused: {row['reason']} | | |")
-            continue
-        how = f"{row['trains']}: {row['reason']}" if row["reason"] else row["trains"]
-        speedup = f"{row['speedup']:.1f}" if "speedup" in row else ""
-        lines.append(f"| `{row['name']}` | {how} | {row['difference']:.0e} | {speedup} |")
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rounds", type=int, default=2, help="of timing; 0 for none")
     parser.add_argument("--only", help="names, separated by commas")
-    parser.add_argument("--page", type=Path, help="a page that ends with the table")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     reasons, logger = Reasons(), logging.getLogger("gfgn")
@@ -170,9 +152,6 @@ def main() -> None:
         {"name": name, "trains": "refused", "reason": why} for name, why in (NOT_CALLED | MODELS_NOT_CALLED).items()
     ]
     common.write("pyg_models", args.device, rows, runs=RUNS, nodes=data.num_nodes, edges=data.graph.num_edges)
-    if args.page is not None:
-        text = args.page.read_text().partition(SHOWN)[0]
-        args.page.write_text(text + SHOWN + "\n" + markdown(rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fills the tables of README.md and docs/*.md from the JSON files in `results/`; `plot.py` calls it.
+"""Fills the tables of `results/README.md` and docs/*.md from the JSON files in `results/`; `plot.py` calls it.
 
 A table stands between `<!-- table: name -->` and `<!-- end of table -->`.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
+PAGES = (RESULTS / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"(<!-- table: ([a-z_-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 LEVELS = ("pair", "neighbor", "graph")
 Row = dict[str, Any]
@@ -277,6 +278,16 @@ def uncertainty() -> str:
     return markdown([*header, "the same, calibrated"], rows)
 
 
+def pyg_models() -> str:
+    """Which of PyG's networks train in batches, with the largest difference of a loss and the speed."""
+    rows = []
+    for _, row in problems("pyg_models"):
+        how = f"{row['trains']}: {row['reason']}" if row["reason"] else row["trains"]
+        measured = ["", ""] if row["trains"] == "refused" else [f"{row['difference']:.0e}", f"{row['speedup']:.1f}"]
+        rows.append([f"`{row['name']}`", how, *measured])
+    return markdown(["network", "trains", "difference of losses, alone and among 16", "speed, plain loop = 1"], rows)
+
+
 def _rate(way: Row) -> str:
     return f"lr {way['lr']:g}, " if "lr" in way else ""
 
@@ -302,6 +313,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "propagate": lambda: operator("propagate"),
     "building": building,
     "exponents": exponents,
+    "pyg-models": pyg_models,
     "sampled": sampled,
     "sampler": sampler,
     "study-profile": study_profile,
@@ -315,12 +327,12 @@ def fill(page: str) -> str:
 
 
 def main() -> None:
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for path in PAGES:
         page = path.read_text(encoding="utf-8")
         filled = fill(page)
         if filled != page:
             path.write_text(filled, encoding="utf-8")
-            print(f"filled the tables of {path.name}")
+            print(f"filled the tables of {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
