@@ -26,8 +26,8 @@ from torch.func import functional_call
 
 from gfgn import Graph
 from gfgn.data import NodeDataset, random_splits
-from gfgn.data.dataset import METRICS, MULTILABEL_METRICS
 from gfgn.data.generators.contextual_sbm import contextual_sbm
+from gfgn.metrics import METRICS, metrics_for
 from gfgn.ops import propagate
 from gfgn.runs.advice import suited_models
 from gfgn.runs.comparison import Comparison, comparison_study
@@ -36,7 +36,6 @@ from gfgn.runs.verdict import headline, judge
 from gfgn.train import Replica, Run, TrainConfig, keep_freed_memory, train_replicas
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import SMALLEST, find_network
-from gfgn.train.metrics import SCORES
 
 GRAPHS, CLEAR = 200, 20  # of noise for each kind of labels, and of each truth
 SPLITS, FEW = 10, 4
@@ -118,7 +117,9 @@ def score(data: NodeDataset, logits: list[Tensor], metric: str, model: str) -> l
     """The runs of a model, each of its fit with the best validation score."""
     runs = []
     for k, (split, fits) in enumerate(zip(data.splits, logits, strict=True)):
-        val, test = (SCORES[metric](fits, data.y, mask.expand(len(fits), -1)) for mask in (split.val, split.test))
+        val, test = (
+            METRICS[metric].score(fits, data.y, mask.expand(len(fits), -1)) for mask in (split.val, split.test)
+        )
         best = int(val.argmax())
         runs.append(Run(Replica(k), model, float(val[best]), float(test[best]), 0, 0, {}, 1.0, 0))
     return runs
@@ -129,7 +130,7 @@ def judgments(data: NodeDataset, epochs: int) -> Iterator[tuple[str, str, str]]:
     config = TrainConfig(epochs, epochs)
     logits = {model: train(data, model, config) for model in suited_models(data, GRAPH_MODELS)}
     few = [model for model in logits if model == "majority" or model not in CLASSICAL]
-    for metric in MULTILABEL_METRICS if data.multilabel else METRICS[:-1]:
+    for metric in metrics_for(data.multilabel):
         record = DatasetRecord.of(replace(data, metric=metric))
         rows: dict[str, Any] = {model: score(data, logits[model], metric, model) for model in logits}
         study = comparison_study(data, tuple(rows), SPLITS, max_epochs=epochs, patience=epochs)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = ["cli", "paper", "estimator", "report", "runs", "train", "sampling", "nn", "data", "graph", "ops"]
 """Each layer may import those to its right."""
 HOMES = {"__main__": "cli", "GFGNClassifier": "estimator", "Nodes": "estimator", "Graph": "graph"}
-HOMES |= {"GFGN": "nn", "GFGNConv": "nn", "lazy": "ops", "literal": "ops"}
+HOMES |= {"metrics": "graph", "GFGN": "nn", "GFGNConv": "nn", "lazy": "ops", "literal": "ops"}
 """The layers of modules and names outside of the layers' folders."""
 MAY_IMPORT_PAPER = "gfgn.cli.reproduce"
 MODULE_NAME = re.compile(r"gfgn\.[\w.]+")

@@ -4,9 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import METRICS, MULTILABEL_METRICS
-from gfgn.train import metrics
-from gfgn.train.guessing import GUESSES, MULTILABEL, guess_score
+from gfgn.metrics import METRICS, guess_score, metrics_for
 
 DRAWS = 2000
 LABELS = {
@@ -17,17 +15,12 @@ LABELS = {
 }
 
 
-def test_every_metric_has_a_guess() -> None:
-    assert {*GUESSES, *MULTILABEL} == metrics.SCORES.keys() == set(METRICS)
-    assert tuple(MULTILABEL) == MULTILABEL_METRICS
-
-
 def mean_score(metric: str, logits: Tensor, y: Tensor) -> float:
     mask = torch.ones(len(logits), len(y), dtype=torch.bool)
-    return float(metrics.SCORES[metric](logits.expand(len(mask), -1, -1), y, mask).double().mean())
+    return float(METRICS[metric].score(logits.expand(len(mask), -1, -1), y, mask).double().mean())
 
 
-@pytest.mark.parametrize("metric", GUESSES)
+@pytest.mark.parametrize("metric", metrics_for(multilabel=False))
 @pytest.mark.parametrize("labels", LABELS)
 def test_nothing_that_knows_no_labels_scores_more(metric: str, labels: str) -> None:
     """Random logits, coarse ones with ties, and such that prefer a class, which `majority` is for."""
@@ -49,7 +42,7 @@ def test_rankings_at_random(labels: str) -> None:
         assert guess_score(metric, y, classes) == pytest.approx(mean_score(metric, logits, y), abs=0.01)
 
 
-@pytest.mark.parametrize("metric", MULTILABEL)
+@pytest.mark.parametrize("metric", metrics_for(multilabel=True))
 def test_nothing_that_knows_no_labels_of_several_per_node_scores_more(metric: str) -> None:
     draw = torch.Generator().manual_seed(0)
     y = torch.rand(50, 4, generator=draw) < torch.tensor([0.05, 0.2, 0.3, 0.6])

@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from gfgn import Graph
 from gfgn.data import NodeDataset, Split, dimensions
-from gfgn.data.dataset import METRICS
+from gfgn.metrics import metrics_for
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.keys import GOLDEN, keyed, mix
 from gfgn.train import Replica, Run, Status, TrainConfig, train_minibatch, train_replicas, trainer
@@ -454,7 +454,7 @@ def test_one_graph_per_step_makes_several_steps() -> None:
 
 
 @pytest.mark.parametrize("class_weights", [False, True])
-@pytest.mark.parametrize("metric", [name for name in METRICS if name != "micro_f1"])
+@pytest.mark.parametrize("metric", metrics_for(multilabel=False))
 def test_validation_by_every_metric(data: NodeDataset, metric: str, class_weights: bool) -> None:
     measured = dataclasses.replace(data, metric=metric)
     replicas = [Replica(split) for split in (0, 1)]

@@ -15,9 +15,7 @@ from gfgn.data.fingerprint import fingerprint_of, fingerprint_of_split
 from gfgn.data.mapped import is_mapped
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
-
-METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "roc_auc", "average_precision", "log_loss", "micro_f1")
-MULTILABEL_METRICS = ("micro_f1", "macro_f1", "log_loss")
+from gfgn.metrics import METRICS, metrics_for
 
 
 def default_metric(y: Tensor, num_classes: int) -> str:
@@ -37,7 +35,7 @@ class NodeDataset:
         y: `[N]`, int64: the class of each node, −1 if unknown; or `[N, L]`, bool: the labels of each node
             (multi-label).
         num_classes: Number of classes, 0 if no node is labelled; `L` for multi-label data.
-        metric: One of `METRICS`, of `MULTILABEL_METRICS` for multi-label data; see `gfgn.train.metrics`.
+        metric: One of `gfgn.metrics.METRICS`.
         splits: Boolean masks `(train, val, test)` over the nodes; disjoint, labelled nodes only.
         smooth_dimensions: `[F]`, bool: the feature dimensions that follow the graph by construction; `None` if unknown.
         node_ids: `[N]`, strings or integers: the ids in the user's files; `None` for datasets without ids.
@@ -65,11 +63,9 @@ class NodeDataset:
         if weight is not None and not weight.all():
             raise ValueError(f"graph must have no edge of weight 0, got {int((weight == 0).sum())}: leave them out")
         _check_features(self.x, self.num_nodes)
-        if self.multilabel and self.metric not in MULTILABEL_METRICS:
-            known = ", ".join(map(repr, MULTILABEL_METRICS))
-            raise ValueError(f"metric must be one of {known} for multi-label y ([N, L]), got {self.metric!r}")
-        if not self.multilabel and self.metric == "micro_f1":
-            raise ValueError(f"metric must not be 'micro_f1' for y of one class per node ([N]), got {self.metric!r}")
+        if self.metric not in (known := metrics_for(self.multilabel)):
+            kind = "multi-label y ([N, L])" if self.multilabel else "y of one class per node ([N])"
+            raise ValueError(f"metric must be one of {', '.join(map(repr, known))} for {kind}, got {self.metric!r}")
         _check_labels(self.y, self.num_nodes, self.num_classes)
         sizes = {"feature_names": self.num_features, "class_names": self.num_classes, "node_ids": self.num_nodes}
         for name, size in sizes.items():

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gfgn.literal import one_line, visible
-from gfgn.runs.text import METRICS
+from gfgn.metrics import METRICS
 
-TITLES = METRICS | {"log_loss": "log loss"}  # which is not negated here
+TITLES = {name: metric.title for name, metric in METRICS.items()} | {
+    "log_loss": "log loss"
+}  # which is not negated here
 FIRST = 2  # networks per level, at most, that the choice of a level goes by
 EXTREMES = 10  # features shown with the largest and with the smallest gates
 

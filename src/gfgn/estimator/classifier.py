@@ -106,7 +106,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         weight_decay: L2 penalty on all parameters.
         max_epochs: Largest number of epochs.
         patience: Number of epochs without improvement of the validation score after which training ends.
-        metric: Validation score, see `gfgn.data.dataset.METRICS`; by default accuracy, or micro-F1 for several labels
+        metric: Validation score, see `gfgn.metrics.METRICS`; by default accuracy, or micro-F1 for several labels
             per node.
         class_weights: Whether every class has the same weight in the loss, however many nodes it has.
         scale: `"standard"`: numeric columns are standardized by the mean and standard deviation of the training nodes,

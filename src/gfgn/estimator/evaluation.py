@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gfgn.data.dataset import METRICS, NodeDataset
+from gfgn.data.dataset import NodeDataset
 from gfgn.estimator.members import SMALLEST
+from gfgn.metrics import METRICS, metrics_for
 from gfgn.train.evaluation import ClassReport, evaluate_classes
-from gfgn.train.metrics import SCORES
 
 if TYPE_CHECKING:
     from gfgn.estimator.classifier import GFGNClassifier
@@ -51,7 +51,7 @@ def evaluate(classifier: GFGNClassifier, dataset: NodeDataset) -> Evaluation:
     split = dataset.splits[0]
     part, mask = ("test", split.test) if split.test.any() else ("validation", split.val)
     probabilities, y = torch.from_numpy(classifier._probabilities(dataset, mask)), dataset.y[mask]
-    scores = {name: _score(name, probabilities, y) for name in METRICS if name != "micro_f1"}
+    scores = {name: _score(name, probabilities, y) for name in metrics_for(multilabel=False)}
     names = dataset.class_names or [str(k) for k in range(dataset.num_classes)]
     report = evaluate_classes(probabilities, y, names)
     count = int(mask.sum())
@@ -61,7 +61,7 @@ def evaluate(classifier: GFGNClassifier, dataset: NodeDataset) -> Evaluation:
 
 def _score(metric: str, probabilities: Tensor, y: Tensor) -> float:
     every = torch.ones(1, len(y), dtype=torch.bool)
-    score = float(SCORES[metric](probabilities.clamp(min=SMALLEST).log()[None], y, every))
+    score = float(METRICS[metric].score(probabilities.clamp(min=SMALLEST).log()[None], y, every))
     return -score if metric == "log_loss" else score
 
 

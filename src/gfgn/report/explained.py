@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from gfgn.metrics import METRICS
 from gfgn.report.charts import Chart, legend, padded
 from gfgn.report.elements import figure, folded, heading, hidden_caption, row_head, scrolling, soft, table
 from gfgn.runs import Comparison
 from gfgn.runs.comparison import in_words
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import METRICS, count, scale, score, unit
+from gfgn.runs.text import count, scale, score, unit
 from gfgn.runs.text import heading as metric_heading
 from gfgn.train.evaluation import ClassReport
 
@@ -32,7 +33,7 @@ def run_section(explanation: Explanation, several: bool, metric: str, number: in
         f"What follows is about one run of {run['model']}{best}: "
         f"split {run['split']}, seed {run['seed']}, {in_words(run['configuration'], run['model'])}. "
     )
-    text += f"It was trained again for this page; its test {METRICS[metric]} is {_score(run['test'], metric)}."
+    text += f"It was trained again for this page; its test {METRICS[metric].title} is {_score(run['test'], metric)}."
     if run["test"] is not None and run["stored_test"] is not None and abs(run["test"] - run["stored_test"]) > 1e-3:
         text += f" In the store it is {_score(run['stored_test'], metric)}: another device or another version."
     parts = [heading(level, f"One run of {run['model']}", f"run-{number}"), f"<p>{escape(text)}</p>"]
@@ -52,7 +53,7 @@ def curves(history: dict[str, Any], run: dict[str, Any], metric: str) -> str:
     best = f"best epoch: {run['epoch'] + 1}"
     for lines, what in (
         ({"line a": history["train_loss"], "line b": history["val_loss"]}, "loss"),
-        ({"line b": scores}, f"validation {METRICS[metric]}"),
+        ({"line b": scores}, f"validation {METRICS[metric].title}"),
     ):
         chart = Chart(span, padded(value for values in lines.values() for value in values), 180)
         chart.x_axis("epoch")

@@ -11,10 +11,11 @@ from typing import Any
 
 from gfgn.data.files import atomic_write
 from gfgn.literal import csv_cell
+from gfgn.metrics import METRICS
 from gfgn.report.charts import Chart, legend, padded
 from gfgn.report.elements import data, figure, heading, hidden_caption, number, row_head, scrolling
 from gfgn.runs import Comparison
-from gfgn.runs.text import METRICS, scale, unit
+from gfgn.runs.text import scale, unit
 
 ENDS = 20  # features at each end of the order that are shown first
 FOLLOWS = {True: "follows the graph", False: "does not"}
@@ -110,7 +111,7 @@ def _meaning(metric: str, features: dict[str, Any]) -> str:
             terms["Gate"] += " For data of this size, the graph level only."
     terms["Smoothness"] = "fᵀLf / fᵀf of the feature: 0 if it is equal along edges, about 1 for noise."
     terms["Importance"] = (
-        f"drop of the validation {METRICS[metric]} of {features['model']} when the feature's values "
+        f"drop of the validation {METRICS[metric].title} of {features['model']} when the feature's values "
         f"are exchanged between nodes at random, mean of {features['repeats']} times. Test nodes play no part."
     )
     if known < total:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.diagnosis import smoothness
+from gfgn.metrics import METRICS
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.runs.comparison import EXPLANATION, Comparison
 from gfgn.runs.gates import LEVELS, MAX_DIMENSIONS, gates_by_dimension
@@ -27,7 +28,6 @@ from gfgn.runs.record import Row, digest, is_gfgn
 from gfgn.runs.store import Store
 from gfgn.train.evaluation import evaluate_classes
 from gfgn.train.loop import train_replicas
-from gfgn.train.metrics import SCORES
 from gfgn.train.minibatch import is_sampled
 from gfgn.train.program import seeded_module
 from gfgn.train.replica import Run
@@ -66,7 +66,7 @@ class Explained:
     def score(self, part: Part, x: Tensor | None = None) -> float:
         """The score of a part."""
         logits = self.logits(part, x).unsqueeze(0)
-        return float(SCORES[self.metric](logits, part.y, part.masks))
+        return float(METRICS[self.metric].score(logits, part.y, part.masks))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from gfgn import ops
 from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
+from gfgn.metrics import node_losses
 from gfgn.nn import GFGNConv
 from gfgn.ops.seeded import seeded
-from gfgn.train.metrics import node_losses
 from gfgn.train.settings import fitting_threads
 from gfgn.train.task import with_sparse_features
 

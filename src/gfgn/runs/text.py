@@ -5,23 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from gfgn.metrics import METRICS
 from gfgn.train.statistics import Summary
 
-METRICS = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "macro_f1": "macro-F1",
-    "roc_auc": "ROC AUC",
-    "average_precision": "average precision",
-    "log_loss": "negative log loss",
-    "micro_f1": "micro-F1",
-}
 NONE = "–"  # where there is no value
 
 
 def unit(metric: str) -> str:
     """What follows a score: scores are shown in percent, except for the log loss."""
-    return "" if metric == "log_loss" else "%"
+    return "%" if METRICS[metric].percent else ""
 
 
 def scale(metric: str) -> float:
@@ -31,7 +23,7 @@ def scale(metric: str) -> float:
 
 def heading(metric: str) -> str:
     """The name of a metric with its unit."""
-    return f"{METRICS[metric]}, %" if unit(metric) else METRICS[metric]
+    return f"{METRICS[metric].title}, %" if unit(metric) else METRICS[metric].title
 
 
 def score(value: float, metric: str, digits: int | None = None, sign: str = "") -> str:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import NamedTuple
 
+from gfgn.metrics import METRICS
 from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import Row
-from gfgn.runs.text import METRICS, duration, gain, interval, score, unit
+from gfgn.runs.text import duration, gain, interval, score, unit
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.statistics import Scored, Summary, difference
-from gfgn.train.task import RANKING
 
 MAJORITY = "majority"
 NAMES = {"features": "features alone", "edges": "edges alone", "graph": "graph models"}
@@ -156,7 +156,7 @@ def find_floor(comparison: Comparison) -> Floor | None:
     majority = Floor("the majority class", rows)
     if not data.guesses:
         return majority
-    name = "a random ranking" if data.metric in RANKING else "guessing"
+    name = "a random ranking" if METRICS[data.metric].ranks else "guessing"
     runs = [(row.replica.split, row.replica.seed) for row in rows]
     return max(majority, Floor(name, [(*run, data.guesses[run[0]]) for run in runs]), key=lambda floor: floor.mean)
 
@@ -226,7 +226,7 @@ def _named(comparison: Comparison, floor: Floor) -> str:
 def _scored(comparison: Comparison, model: str) -> str:
     """`accuracy of 81.3% [79.9, 82.7]`."""
     summary, metric = comparison.summary()[model], comparison.dataset.metric
-    text = f"{METRICS[metric]} of {score(summary.mean, metric)}{unit(metric)}"
+    text = f"{METRICS[metric].title} of {score(summary.mean, metric)}{unit(metric)}"
     return text if math.isnan(summary.low) else f"{text} {interval(summary, metric)}"
 
 

@@ -21,13 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gfgn import metrics
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.streams import Stream
 from gfgn.graph import Graph
 from gfgn.ops.adam import BETAS, adam_, copy_where_
 from gfgn.ops.invariant import sum_rows_op
 from gfgn.ops.keys import GOLDEN, mix, rate_dtype
-from gfgn.train import metrics
 from gfgn.train.config import TrainConfig, initial_best, update_best_
 from gfgn.train.messages import log_once, shorten
 from gfgn.train.program import Program, State
@@ -326,7 +326,7 @@ class Batch:
         logits = self.program.test(self._state("best"), self._own(), self.task)
         mask = self.task.test.masks.index_select(0, self.tensors["split"])
         finite = (logits.isfinite().all(-1) | ~mask).all(1) & (self.tensors["best_epoch"] >= 0)
-        scores = metrics.SCORES[self.metric](logits, self.task.test.y, mask)
+        scores = metrics.METRICS[self.metric].score(logits, self.task.test.y, mask)
         kept: list[float] = torch.where(finite, scores, torch.nan).tolist()
         return kept
 

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn import metrics
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.splits import Split
 from gfgn.nn.registry import Model, find_model
 from gfgn.ops import propagate
-from gfgn.train import metrics
 from gfgn.train.catalog import CLASSICAL, COMPONENTS, WIDE
 from gfgn.train.config import TrainConfig
 from gfgn.train.progress import Progress
@@ -102,7 +102,7 @@ def score(data: NodeDataset, probabilities: Tensor, mask: Tensor) -> float:
     """The score of `[N, C]` probabilities on the nodes of a mask."""
     kept = probabilities.clamp(SMALLEST, 1 - SMALLEST)
     logits = kept.logit() if data.multilabel else kept.log()
-    return metrics.SCORES[data.metric](logits[None], data.y, mask[None]).item()
+    return metrics.METRICS[data.metric].score(logits[None], data.y, mask[None]).item()
 
 
 # --- the models -------------------------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from torch import Tensor
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.mapped import is_mapped
 from gfgn.graph import Graph
+from gfgn.metrics import METRICS
 from gfgn.ops.features import row_normalize, sparse_if_smaller, take_rows
-
-RANKING = ("roc_auc", "average_precision")  # metrics that compare nodes of different classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +124,7 @@ def check_splits(data: NodeDataset, splits: Iterable[int]) -> None:
                 continue
             if not mask.any():
                 raise ValueError(f"split {index} of {data.name!r} must have {part} nodes, got an empty mask")
-            if data.metric in RANKING and part != "train" and data.y[mask].unique().numel() < 2:
+            if METRICS[data.metric].ranks and part != "train" and data.y[mask].unique().numel() < 2:
                 raise ValueError(
                     f"split {index} of {data.name!r} must have {part} nodes of two or more classes for {data.metric}, "
                     f"got {int(mask.sum())} of one class"

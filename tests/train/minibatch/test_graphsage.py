@@ -4,8 +4,8 @@ import pytest
 import torch
 from train.minibatch.blocks import CLASSES, FEATURES, blocks
 
+from gfgn.metrics import node_losses
 from gfgn.nn.baselines.graphsage import GraphSAGE
-from gfgn.train.metrics import node_losses
 from gfgn.train.minibatch import NeighborBatches
 
 DATA = blocks()

@@ -4,9 +4,9 @@ import pytest
 import torch
 from train.minibatch.blocks import blocks, two_graphs
 
+from gfgn.metrics import node_losses
 from gfgn.nn import GFGN
 from gfgn.train import Replica, TrainConfig, train_minibatch, train_runs
-from gfgn.train.metrics import node_losses
 from gfgn.train.minibatch import LevelBatches
 
 LEVELS = ("graph", "neighbor", "pair")

@@ -6,8 +6,8 @@ from torch import Tensor
 from train.minibatch.blocks import CLASSES, FEATURES, NODES, blocks
 
 from gfgn import ops
+from gfgn.metrics import node_losses
 from gfgn.nn.baselines.vr_gcn import VRGCN
-from gfgn.train.metrics import node_losses
 from gfgn.train.minibatch import ControlVariateBatches
 from gfgn.train.minibatch.vr_gcn import estimate, noise, propagated
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
+from gfgn.metrics import node_losses
 from gfgn.ops.features import take_rows
 from gfgn.sampling.neighbors import NeighborSampler
-from gfgn.train.metrics import node_losses
 from gfgn.train.minibatch.batches import NodeBatches
 
 FANOUTS = (25, 10)  # in the last layers, from the paper; further layers below have the last number

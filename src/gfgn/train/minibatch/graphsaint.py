@@ -12,10 +12,10 @@ from torch import Tensor
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
+from gfgn.metrics import node_losses
 from gfgn.ops.features import take_rows
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.subgraphs import Ints, Subgraph, check_positive, make_sampler
-from gfgn.train.metrics import node_losses
 from gfgn.train.minibatch.batches import Minibatches
 from gfgn.train.task import graphs_with
 

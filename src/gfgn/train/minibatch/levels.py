@@ -9,10 +9,10 @@ from torch import Tensor
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
+from gfgn.metrics import node_losses
 from gfgn.ops.features import take_rows
 from gfgn.sampling.neighbors import NeighborSampler
 from gfgn.sampling.subgraphs import check_positive
-from gfgn.train.metrics import node_losses
 from gfgn.train.minibatch.batches import NodeBatches
 
 MOMENTUM = 0.1  # of the running mean that a graph gate reads

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gfgn import metrics
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.mapped import is_mapped
 from gfgn.nn.model import GFGN
 from gfgn.nn.registry import find_model, known_model
 from gfgn.ops.seeded import seeded_dropout
-from gfgn.train import metrics
 from gfgn.train.batch import HISTORY
 from gfgn.train.config import TrainConfig, initial_best, update_best_
 from gfgn.train.layerwise import infer_layerwise

@@ -12,11 +12,11 @@ from torch import Tensor
 from gfgn import ops
 from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
+from gfgn.metrics import node_losses
 from gfgn.ops.features import sparse_csr, take_rows
 from gfgn.sampling.counter import key_of
 from gfgn.sampling.neighbors import number_nodes, sample_edges
 from gfgn.sampling.subgraphs import check_positive
-from gfgn.train.metrics import node_losses
 from gfgn.train.minibatch.batches import NodeBatches
 
 

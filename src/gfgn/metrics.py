@@ -1,13 +1,19 @@
-"""Losses and scores of all kinds of training.
+"""Losses and metrics: `METRICS` has one entry per metric, with all that the rest of the package knows about it.
 
-Those of many replicas take `logits` of shape `[R, N, C]` and a weight or a mask of shape `[R, N]`. A higher score is
+Scores of many replicas take `logits` of shape `[R, N, C]` and a weight or a mask of shape `[R, N]`. A higher score is
 better. Scores are those of scikit-learn, but of all replicas at once and without waiting for the device: validation is
 captured as a CUDA graph. A score that is not defined is NaN; `gfgn.train.task.check_splits` refuses such a split.
+
+A guess is the floor that a model must be shown to be above. It knows the classes and the metric but nothing of the
+nodes: each class with the same probability, all labels of a node, or a ranking at random. What also knows that some
+classes are more frequent is the model `majority`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -157,17 +163,101 @@ def _mean(values: Tensor, defined: Tensor) -> Tensor:
     return torch.where(defined, values, 0.0).sum(1) / defined.sum(1)
 
 
-SCORES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "accuracy": accuracy,
-    "balanced_accuracy": balanced_accuracy,
-    "macro_f1": macro_f1,
-    "roc_auc": roc_auc,
-    "average_precision": average_precision,
-    "log_loss": log_loss,
-    "micro_f1": micro_f1,
+# --- guesses ----------------------------------------------------------------------------------------------------------
+
+
+def _uniform(counts: Tensor, size: int) -> float:
+    return 1 / counts.numel()
+
+
+def _of_those_that_occur(counts: Tensor, size: int) -> float:
+    """Recall and F1 are averages over these classes. With fractions `p` of the predictions and `q` of the nodes, the
+    sum of the expected F1, `2 p q / (p + q)`, is at most that of `(p + q) / 2`, which is 1."""
+    return 1 / max(1, int((counts > 0).sum()))
+
+
+def _random_ranking(counts: Tensor, size: int) -> float:
+    """The expected average precision of a random ranking, which is above the fraction of positive nodes.
+
+    Of `n` nodes, of which `m` are positive, a positive one at rank `k` has `1 + (k − 1) (m − 1) / (n − 1)` positive
+    ones up to its rank. The mean precision over all ranks follows from `Σ 1/k`.
+    """
+    counts = counts[1:] if counts.numel() == 2 else counts[(counts > 0) & (counts < size)]
+    if size < 2 or not counts.numel():
+        return math.nan  # the score is not defined either
+    harmonic = float(torch.arange(1, size + 1, dtype=torch.float64).reciprocal().sum())
+    return float(((counts - 1) / (size - 1) * (size - harmonic) + harmonic).mean()) / size
+
+
+def _every_label(counts: Tensor, size: int) -> float:
+    """Micro-F1 if each node is given the most frequent labels; the best number of them."""
+    given = torch.arange(1, counts.numel() + 1)
+    return float((2 * counts.sort(descending=True).values.cumsum(0) / (given * size + counts.sum())).max())
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+Guess = Callable[[Tensor, int], float]  # of the numbers of nodes by class or label, and of all nodes
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric; a higher score is better.
+
+    Attributes:
+        title: Its name in tables and reports.
+        score: `[R]` scores of `[R, N, C]` logits, labels and an `[R, N]` mask.
+        guess: The expected score of guesses; `None` if the metric is not for one class per node.
+        guess_labels: The same for multi-label data.
+        ranks: Whether it compares nodes of different classes, and so needs two of them.
+        percent: Whether scores are from 0 to 1 and shown in percent.
+    """
+
+    title: str
+    score: Callable[[Tensor, Tensor, Tensor], Tensor]
+    guess: Guess | None = None
+    guess_labels: Guess | None = None
+    ranks: bool = False
+    percent: bool = True
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric("accuracy", accuracy, _uniform),
+    "balanced_accuracy": Metric("balanced accuracy", balanced_accuracy, _of_those_that_occur),
+    "macro_f1": Metric(
+        "macro-F1",
+        macro_f1,
+        _of_those_that_occur,
+        lambda counts, size: float((2 * counts / (size + counts)).mean()),
+    ),
+    "roc_auc": Metric("ROC AUC", roc_auc, lambda counts, size: 0.5, ranks=True),
+    "average_precision": Metric("average precision", average_precision, _random_ranking, ranks=True),
+    "log_loss": Metric(
+        "negative log loss",
+        log_loss,
+        lambda counts, size: -math.log(counts.numel()),
+        lambda counts, size: -math.log(2),
+        percent=False,
+    ),
+    "micro_f1": Metric("micro-F1", micro_f1, guess_labels=_every_label),
 }
+
+
+def metrics_for(multilabel: bool) -> list[str]:
+    """The metrics of multi-label data, or of data with one class per node."""
+    return [name for name, metric in METRICS.items() if (metric.guess_labels if multilabel else metric.guess)]
+
+
+def guess_score(metric: str, y: Tensor, num_classes: int) -> float:
+    """The expected score of guesses on nodes with the labels `y`, `[N]` or, for multi-label data, `[N, L]` of bool."""
+    known = METRICS[metric]
+    if y.dim() == 2:
+        assert known.guess_labels is not None
+        return known.guess_labels(y.sum(0).double(), y.size(0))
+    assert known.guess is not None
+    return known.guess(torch.bincount(y, minlength=num_classes).double(), y.numel())
 
 
 def evaluate(metric: str, logits: Tensor, y: Tensor, mask: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """`[R]` scores of the nodes in `mask`, and `[R]` losses, weighted as in `loss`."""
-    return SCORES[metric](logits, y, mask), loss(logits, y, weight)
+    return METRICS[metric].score(logits, y, mask), loss(logits, y, weight)
