@@ -1,8 +1,6 @@
 """Settings of the whole test suite: Triton's interpreter without a GPU, no time limits, reproducible random numbers."""
 
 import os
-from collections import Counter
-from typing import Any
 
 # Test processes share the cores. Waiting threads of OpenMP must sleep; by default they spin, which makes operators on
 # small tensors many times slower. Read when PyTorch is first imported.
@@ -26,16 +24,3 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """PyTorch starts with a different seed in every process; a failure must be reproducible."""
     torch.manual_seed(0)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Prints how many seeded cases each file of the stress suite has run; reports carry the counts to this process."""
-    reports = [report for group in terminalreporter.stats.values() for report in group]
-    counts: Counter[str] = Counter()
-    for report in reports:
-        if getattr(report, "when", "") == "teardown":
-            counts.update({part: number for name, (part, number) in report.user_properties if name == "cases"})
-    if counts.total():
-        parts = ", ".join(f"{part} {number:,}" for part, number in counts.most_common() if number)
-        terminalreporter.section("stress")
-        terminalreporter.write_line(f"{counts.total():,} seeded cases: {parts}")

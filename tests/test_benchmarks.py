@@ -15,7 +15,7 @@ from torch_geometric.nn import GCNConv
 from gfgn import Graph, ops
 from gfgn.graph import with_self_loops
 from gfgn.runs import compare
-from gfgn.train import Replica, Run, TrainConfig
+from gfgn.train import TrainConfig
 
 ROOT = Path(__file__).parents[1]
 
@@ -83,29 +83,6 @@ def test_ratios_are_to_the_best_peer(benchmarks: Benchmarks) -> None:
     assert [row.to_floor for row in rows] == [3, 6, 1.5, None]
 
 
-def test_a_contender_that_fails_does_not_end_the_others(benchmarks: Benchmarks) -> None:
-    race = benchmarks.race
-
-    def fail() -> None:
-        raise RuntimeError("no kernel\nfor this")
-
-    problem = race.problem("test", [race.Contender("a", list, ours=True), race.Contender("b", fail)], "cpu", rounds=3)
-    ours, failed = problem["rows"]
-    assert ours["rounds"] == 3
-    assert ours["total_ms"] > 0
-    assert failed["error"] == "RuntimeError: no kernel"
-    assert failed["total_ms"] is None
-    assert problem["best_peer"] is None
-
-
-def test_a_pass_computes_gradients(benchmarks: Benchmarks) -> None:
-    x = torch.ones(3, requires_grad=True)
-    [contender] = benchmarks.race.backprop("square", lambda: x * x, [x])
-    contender.run()
-    contender.run()  # gradients do not add up
-    torch.testing.assert_close(x.grad, 2 * contender.run.gradient)
-
-
 @pytest.mark.parametrize("factor", [0.5, 2.0, math.nan])
 def test_a_forged_ratio_is_caught(benchmarks: Benchmarks, factor: float) -> None:
     check = benchmarks.check
@@ -114,11 +91,7 @@ def test_a_forged_ratio_is_caught(benchmarks: Benchmarks, factor: float) -> None
     assert check.compare({"layer": 0.5 * 1.5, "propagate": 0.8 / 1.5}, measured) == {}
     wrong = check.compare(measured | {"layer": 0.5 * factor}, measured)
     assert list(wrong) == ["layer"]
-
-
-def test_ratios_that_one_side_lacks_are_caught(benchmarks: Benchmarks) -> None:
-    wrong = benchmarks.check.compare({"old": 1.0}, {"new": 1.0})
-    assert wrong == {"old": "committed, but not measured", "new": "measured, but not committed"}
+    assert set(check.compare({"old": 1.0}, {"new": 1.0})) == {"old", "new"}
 
 
 def test_committed_ratios(benchmarks: Benchmarks) -> None:
@@ -132,16 +105,6 @@ def test_committed_ratios(benchmarks: Benchmarks) -> None:
     assert all(ratio > 0 for ratio in committed.values())
 
 
-def test_exponents(benchmarks: Benchmarks) -> None:
-    problems = [
-        {"axis": "edges", "at": at, "rows": [{"contender": "a", "total_ms": 3 * at**0.5, "peak_mib": 7.0}]}
-        for at in (10, 20, 40)
-    ]
-    [entry] = benchmarks.growth.exponents(problems)
-    assert entry["time"] == pytest.approx(0.5)
-    assert entry["memory"] == pytest.approx(0, abs=1e-12)
-
-
 def test_tables_of_pages_are_those_of_the_results(benchmarks: Benchmarks) -> None:
     shown = []
     for page in benchmarks.tables.PAGES:
@@ -151,59 +114,6 @@ def test_tables_of_pages_are_those_of_the_results(benchmarks: Benchmarks) -> Non
             assert len(match[0].splitlines()) > 4, f"the table {match[2]} has no row; its benchmark has no results"
             shown.append(match[2])
     assert sorted(shown) == sorted(benchmarks.tables.TABLES)
-
-
-def test_samplers_of_peers_draw_as_many_edges(benchmarks: Benchmarks, graph: Graph) -> None:
-    sampler, seeds = benchmarks.sampler, torch.arange(0, 60, 2)
-    expected = int(graph.row_lengths[seeds].clamp(max=3).sum())
-    assert sampler.with_gfgn(graph, [3])(seeds, 0) == sampler.with_scipy(graph, [3])(seeds, 0) == expected
-    connected = int((graph.row_lengths[seeds] > 0).sum())
-    assert sampler.with_numpy(graph, [3])(seeds, 0) == 3 * connected
-
-
-@pytest.mark.parametrize("limit", ["memory.max", "memory.limit_in_bytes"])
-def test_a_stage_has_a_control_group_of_its_own_with_the_limit(
-    benchmarks: Benchmarks, tmp_path: Path, limit: str
-) -> None:
-    large = benchmarks.large
-    (tmp_path / limit).write_text("max")
-    with large.group_below(tmp_path, 0.5) as group:
-        assert group.parent == tmp_path
-        assert (group / limit).read_text() == str(2**29)
-        assert large.limit_name(group) == limit
-        (group / limit).unlink()  # the kernel's files go with their folder
-    assert not group.exists()
-    with large.group_below(None, 0.5) as group:
-        assert group is None
-    (tmp_path / limit).unlink()
-    with pytest.raises(SystemExit, match="--group must be a memory control group"):
-        large.limit_name(tmp_path)
-
-
-def test_tables_of_other_sizes_are_not_taken(benchmarks: Benchmarks, tmp_path: Path) -> None:
-    sizes = {"nodes": 200, "edges": 1000, "features": 3, "train": 0.2}
-    benchmarks.large.prepare(tmp_path, sizes)
-    written = (tmp_path / "nodes.parquet").stat().st_mtime_ns
-    benchmarks.large.prepare(tmp_path, sizes)
-    assert (tmp_path / "nodes.parquet").stat().st_mtime_ns == written
-    with pytest.raises(SystemExit, match="--folder must be new or have tables of"):
-        benchmarks.large.prepare(tmp_path, sizes | {"nodes": 300})
-
-
-def test_a_learning_rate_is_chosen_by_validation(benchmarks: Benchmarks) -> None:
-    def run(lr: float, val: float) -> Run:
-        return Run(Replica(lr=lr), "gfgn-pair", val, 1 - val, 3, 5, {}, 1.0, 10)
-
-    best_rate, difference = benchmarks.sampled.best_rate, benchmarks.sampled.difference
-    assert best_rate([run(0.01, 0.5), run(0.02, 0.7), run(0.05, 0.6), run(0.1, math.nan)]) == 0.02
-    assert best_rate([run(0.02, 0.7), run(0.01, 0.7)]) == 0.01
-    beyond = benchmarks.sampled.rates_beyond
-    assert beyond([0.02, 0.01, 0.05], 0.02) == []
-    assert beyond([0.02, 0.01, 0.05], 0.01) == [0.005]
-    assert beyond([0.02, 0.01, 0.05], 0.05) == [0.1]
-    assert beyond([0.02], 0.02) == []  # a single rate is not searched
-    assert difference([80.0, 82.0], [81.0, 81.0]) == {"difference": 0.0, "error": pytest.approx(1.0)}
-    assert difference([80.0], [81.0]) == {"difference": 1.0, "error": None}
 
 
 def test_noise_is_scored_as_advise_scores_it(benchmarks: Benchmarks) -> None:
