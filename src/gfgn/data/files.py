@@ -130,7 +130,7 @@ def read_yaml(path: Path) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, ValueError, TypeError, LookupError, OverflowError, RecursionError, AttributeError) as error:
         message = " ".join(str(error).split()) if isinstance(error, yaml.YAMLError) else reason(error)
         raise ValueError(f"{path} must be a YAML file, got one that cannot be read: {message}") from None
