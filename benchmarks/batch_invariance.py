@@ -133,7 +133,7 @@ def main() -> None:
     graphs = (args.graphs or GRAPHS[args.device]).split(",")
     sizes, datasets = [int(size) for size in args.sizes.split(",")], [load(name) for name in graphs]
     if "bits" in args.parts:
-        models = args.models.split(",") if args.models else [name for name, model in MODELS.items() if model.replicas]
+        models = args.models.split(",") if args.models else [name for name, model in MODELS.items() if model.batchable]
         problems = []
         for data, model in itertools.product(datasets, models):
             chosen = FEWER_SIZES if args.device == "cpu" and data.graph.num_edges > LARGE else sizes

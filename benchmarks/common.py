@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,12 +72,10 @@ def write(name: str, device: str, problems: list[dict[str, object]], **extra: ob
     return path
 
 
-def read(name: str, device: str, key: str = "dataset") -> dict[str, dict[str, object]]:
-    """The results of the last `write` of that name, by dataset or another key; empty if there is none."""
+def read(name: str, device: str) -> list[dict[str, Any]]:
+    """The results of the last `write` of that name; empty if there is none."""
     path = Path(os.environ.get("GFGN_BENCH_OUT", RESULTS)) / f"{name}-{device}.json"
-    if not path.exists():
-        return {}
-    return {problem[key]: problem for problem in json.loads(path.read_text())["problems"]}
+    return json.loads(path.read_text())["problems"] if path.exists() else []
 
 
 class PeakMemory:

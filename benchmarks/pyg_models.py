@@ -82,9 +82,9 @@ def plain_loop(make: Callable[[], nn.Module], data: NodeDataset, replica: Replic
 
 def built(make: Callable[..., nn.Module], data: NodeDataset) -> nn.Module:
     """The module with the sizes that the engine gives it."""
-    from gfgn.nn.own import own_model
+    from gfgn.nn.custom import custom_model
 
-    model = own_model(make)
+    model = custom_model(make)
     return model.build(
         data.num_features, data.num_classes, 0.5, 1.0, model.settings("", (), {"num_nodes": data.num_nodes})
     )

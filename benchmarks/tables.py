@@ -267,15 +267,14 @@ def sampled() -> str:
 
 
 def uncertainty() -> str:
-    rows = []
+    by_data: dict[str, list[Row]] = {}
     for _, problem in problems("uncertainty"):
-        fifths = (
-            ", ".join(f"{100 * value:.0f}" for value in problem[name])
-            for name in ("predict_uncertainty", "disagreement", "calibrated disagreement")
-        )
-        rows.append([problem["data"], problem["level"], f"{100 * problem['accuracy']:.0f}%", *fifths])
-    header = ["data", "level", "accuracy", "fifths by `predict_uncertainty`", "by disagreement of the networks"]
-    return markdown([*header, "the same, calibrated"], rows)
+        by_data.setdefault(problem["data"], []).append(problem)
+    rows = [
+        [f"{data}, {levels[0]['test_nodes']:,}", *(", ".join(f"{x:.0f}" for x in row["fifths"]) for row in levels)]
+        for data, levels in by_data.items()
+    ]
+    return markdown(["data, held-out nodes", "graph", "neighbor", "pair"], rows)
 
 
 def pyg_models() -> str:

@@ -13,7 +13,7 @@ LOWEST = {
     "graph_batches": 0.9,
     "neighbor_loader": 0.7,
     "node_classification": 0.8,
-    "own_model": 0.7,
+    "custom_model": 0.7,
 }
 """The accuracy that the last line of an example reaches at least."""
 

@@ -14,7 +14,7 @@ def test_names_and_properties() -> None:
     assert list(MODELS) == ["mlp", *gated, *PAPER.split(), *LATER.split()]
     assert [name for name, model in MODELS.items() if model.gated] == gated
     assert {name for name, model in MODELS.items() if not model.inductive} == {"geom-gcn", "linkx"}
-    assert {name for name, model in MODELS.items() if not model.replicas} == {"vr-gcn", "graphsaint"}
+    assert {name for name, model in MODELS.items() if not model.batchable} == {"vr-gcn", "graphsaint"}
     for name, model in MODELS.items():
         assert model.reference, name
         assert all(parameter.meaning for parameter in model.parameters.values()), name

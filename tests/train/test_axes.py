@@ -14,7 +14,7 @@ from gfgn.train.loop import train_runs
 from gfgn.train.task import with_features
 
 SMALL = {"hidden": 16, "layers": 2, "heads": 2, "key": 4, "value": 4, "pool": 4}
-TRAINED = [name for name, entry in MODELS.items() if entry.replicas]
+TRAINED = [name for name, entry in MODELS.items() if entry.batchable]
 
 
 @pytest.fixture(scope="module")

@@ -50,4 +50,4 @@ def test_wrong_arguments() -> None:
         with pytest.raises(ValueError, match=f"independent samples of nodes, got '{model}'"):
             train_distributed(model, data, Replica())
     with pytest.raises(ValueError, match="blocks_per_step must be at least 2, one per process, got 1"):
-        train_distributed("graphsage", data, Replica(), own=Processes(0, 2))
+        train_distributed("graphsage", data, Replica(), group=Processes(0, 2))

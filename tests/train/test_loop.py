@@ -26,7 +26,7 @@ from gfgn.train.progress import Progress
 from gfgn.train.settings import num_threads, precision
 from gfgn.train.trainer import _even_chunks, _fill
 
-BATCHED = [name for name, model in MODELS.items() if model.replicas]
+BATCHED = [name for name, model in MODELS.items() if model.batchable]
 
 
 @pytest.fixture(scope="module")
@@ -545,7 +545,7 @@ def test_replicas_of_small_graphs_train_as_one_batch(monkeypatch: pytest.MonkeyP
     with num_threads(2):
         together = train_replicas("mlp", dimensions(60), replicas, max_epochs=2)
         assert batches == [4]
-        monkeypatch.setattr(trainer, "TOGETHER", 0)
+        monkeypatch.setattr(trainer, "ONE_BATCH_VALUES", 0)
         apart = train_replicas("mlp", dimensions(60), replicas, max_epochs=2)
         assert batches == [4, 2, 2]
     assert [run.val for run in together] == pytest.approx([run.val for run in apart])

@@ -25,7 +25,7 @@ def real(request: pytest.FixtureRequest) -> NodeDataset:
     return load(request.param, root=root)
 
 
-@pytest.mark.parametrize("model", [name for name, model in MODELS.items() if model.replicas])
+@pytest.mark.parametrize("model", [name for name, model in MODELS.items() if model.batchable])
 def test_training(model: str, real: NodeDataset) -> None:
     replicas = [dataclasses.replace(replica, options=FEW_LAYERS.get(model, ())) for replica in REPLICAS]
     with num_threads(1):

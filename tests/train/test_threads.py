@@ -12,7 +12,7 @@ from train.concurrent_calls import Seeding, assert_results_of_calls_alone, facts
 
 from gfgn.data import NodeDataset
 from gfgn.data.generators import dimensions
-from gfgn.nn import own
+from gfgn.nn import custom
 from gfgn.nn.registry import find_model
 from gfgn.train import Replica, train_replicas
 from gfgn.train.program import seeded_module
@@ -83,7 +83,7 @@ def test_initial_parameters_are_those_of_manual_seed(data: NodeDataset, model: s
 
 def test_a_constructor_that_seeds(data: NodeDataset, caplog: pytest.LogCaptureFixture, untouched: None) -> None:
     """Its seed has no effect, and it is said once: runs with other seeds start from other parameters."""
-    own._seeding.clear()
+    custom._seeding.clear()
     replicas = [Replica(seed=0), Replica(seed=1)]
     with caplog.at_level(logging.WARNING, "gfgn"):
         runs = train_replicas(Seeding, data, replicas, 2, 1)
@@ -91,17 +91,3 @@ def test_a_constructor_that_seeds(data: NodeDataset, caplog: pytest.LogCaptureFi
     assert facts(runs) == facts(train_replicas(Net, data, replicas, 2, 1))
     (message,) = caplog.messages
     assert message.endswith("Seeding seeds PyTorch when it is built; the seed of each run is used instead")
-
-
-def test_a_constructor_that_seeds_leaves_the_gpus(
-    data: NodeDataset, monkeypatch: pytest.MonkeyPatch, untouched: None
-) -> None:
-    states = {0: "before", 1: "before"}
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: list(states.values()))
-    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: states.update({0: seed, 1: seed}))
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, index: states.update({index: state}))
-    with own._without_seeds("Seeding"):
-        torch.manual_seed(12345)
-        assert states == {0: 12345, 1: 12345}
-    assert states == {0: "before", 1: "before"}

@@ -9,7 +9,7 @@ def models() -> None:
 
     Models of installed packages are listed too. Your own is named package.module:Class; it needs no registration.
     """
-    from gfgn.nn.own import entry_points
+    from gfgn.nn.custom import entry_points
     from gfgn.nn.registry import MODELS, find_model
     from gfgn.train.catalog import CLASSICAL
 

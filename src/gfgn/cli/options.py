@@ -136,7 +136,7 @@ def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
             entry = find_network(model)
             known: dict[str, Any] = {key: parameter.kind for key, parameter in entry.options.items()}
             known |= dict.fromkeys(SAMPLING.get(model, ())) | hyper
-            known |= {option: None} if entry.further and option not in known else {}
+            known |= {option: None} if entry.accepts_kwargs and option not in known else {}
             target: dict[str, Any] = settings.options.setdefault(model, {})
         else:
             known = hyper | dict.fromkeys(SHARED, str) | training

@@ -43,7 +43,7 @@ from gfgn.sampling.neighbors import NeighborSampler
 from gfgn.train.config import TrainConfig
 from gfgn.train.distributed import Processes, train_distributed
 from gfgn.train.loop import train_replicas
-from gfgn.train.memory import Way, choose_way
+from gfgn.train.memory import SamplingChoice, choose_sampling
 from gfgn.train.replica import Replica, Run
 from gfgn.train.settings import choose_device
 from gfgn.train.task import with_sparse_features
@@ -271,23 +271,27 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return self
 
     def _choose_batch_size(self, dataset: NodeDataset, own: Processes) -> int | None:
-        """`batch_size`, or one where the whole graph does not fit into memory; says which way was taken and why."""
+        """`batch_size`, or one where the whole graph does not fit into memory; says which was chosen and why."""
         if self.batch_size is not None:
-            way = Way(True, f"{dataset.name}: steps take samples, as batch_size={self.batch_size} asks for")
+            choice = SamplingChoice(
+                True, f"{dataset.name}: steps take samples, as batch_size={self.batch_size} asks for"
+            )
         elif own.count > 1:
-            way = Way(True, f"{dataset.name}: steps take samples, which {own.count} processes divide among them")
+            choice = SamplingChoice(
+                True, f"{dataset.name}: steps take samples, which {own.count} processes divide among them"
+            )
         else:
             configuration = self._configurations()[-1]  # the deepest
             together = min(self.replicas, FIRST, torch.get_num_threads()) if own.device == "cpu" else 1
             model = self._model("pair" if self.level == "auto" else self.level)
-            way = choose_way(model, dataset, make_replica(configuration, 0, 0), own.device, together)
+            choice = choose_sampling(model, dataset, make_replica(configuration, 0, 0), own.device, together)
         if own.rank == 0:
-            _logger.info(way.reason)
-        if not way.sampled:
+            _logger.info(choice.reason)
+        if not choice.sampled:
             return None
         for name, none in (("trials", None), ("class_weights", False), ("model", "gfgn")):
             if (value := getattr(self, name)) != none:
-                raise ValueError(f"{name} must be {none!r} for training on samples, got {value!r} ({way.reason})")
+                raise ValueError(f"{name} must be {none!r} for training on samples, got {value!r} ({choice.reason})")
         return self.batch_size or BATCH_SIZE
 
     def _choose(self, fit: _Fit) -> tuple[list[Run], Configuration]:

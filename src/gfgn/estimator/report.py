@@ -22,7 +22,7 @@ from gfgn.report.html import check_page, fill_page, links
 from gfgn.runs.comparison import in_words
 from gfgn.runs.explanation import LOCAL, Explained, explain_features, find_extremes, thinned
 from gfgn.runs.text import count
-from gfgn.train.settings import fitting_threads
+from gfgn.train.settings import threads_for
 from gfgn.train.task import make_task, with_sparse_features
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _explain(classifier: GFGNClassifier, dataset: NodeDataset, folder: Path) -> 
     network = members.network(0).to(data.x.dtype)
     level = MODELS[members.model].gate_level(members.settings.items())
     explained = Explained(members.model, level, members.lam, dataset.metric, network.eval(), make_task(data, [0]))
-    with fitting_threads(dataset):
+    with threads_for(dataset):
         known = {"graph": torch.from_numpy(classifier.smoothing_scores_)}  # what the model card shows
         features = explain_features(explained, dataset, known)
         extremes = find_extremes(explained, dataset) if level in LOCAL else None

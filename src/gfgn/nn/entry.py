@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-CODE = "code"  # the option that tells the runs of a model of the user's own apart from those before it was edited
+CODE = "code"  # the option that tells the runs of a custom model apart from those before it was edited
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Parameter:
 SHARED = {"features": Parameter("given", ("given", "normalized"), "as given, or each row divided by its sum")}
 """Options of every model, unless it has one of that name itself: training applies them to the data."""
 
-LARGEST = 100_000  # of an option's value: more layers or units are a mistake
+MAX_OPTION = 100_000  # of an option's value: more layers or units are a mistake
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Model:
         variants: Options and hyperparameters among which a run without tuning chooses on validation nodes; a random
             search draws one of them for its options.
         inductive: Whether a trained model runs on graphs it has not seen.
-        replicas: Whether it trains in batches of replicas; otherwise it trains on samples of the graph.
+        batchable: Whether it trains in batches of replicas; otherwise it trains on samples of the graph.
         needs: Properties of the data that `network` takes as keywords, such as `"num_nodes"`.
-        own: Whether it is a model of the user's own, see `gfgn.nn.own`.
+        custom: Whether it is a custom model, see `gfgn.nn.custom`.
         takes_dropout: Whether `network` takes the dropout rate; otherwise that of a `Replica` has no effect.
         takes_input_dropout: Whether it takes the one of the features, `input_dropout`.
         required: Options without a default.
-        further: Whether `network` takes options other than `parameters`.
-        code: Hash of the file that defines a model of the user's own; empty for all other models.
+        accepts_kwargs: Whether `network` takes options other than `parameters`.
+        code: Hash of the file that defines a custom model; empty for all other models.
     """
 
     network: Callable[..., nn.Module]
@@ -81,13 +81,13 @@ class Model:
     level: str = ""
     variants: tuple[Mapping[str, Any], ...] = ()
     inductive: bool = True
-    replicas: bool = True
+    batchable: bool = True
     needs: tuple[str, ...] = ()
-    own: bool = False
+    custom: bool = False
     takes_dropout: bool = True
     takes_input_dropout: bool = True
     required: tuple[str, ...] = ()
-    further: bool = False
+    accepts_kwargs: bool = False
     code: str = ""
 
     def build(
@@ -112,7 +112,7 @@ class Model:
         settings = settings or {}
         allowed = (*self.parameters, *self.needs)
         for name in settings:
-            if name not in allowed and not self.further:
+            if name not in allowed and not self.accepts_kwargs:
                 raise ValueError(f"settings must be among {', '.join(allowed)}, got {name!r}")
         missing = [name for name in (*self.needs, *self.required) if name not in settings]
         if missing:
@@ -145,17 +145,17 @@ class Model:
             options: `(name, value)` pairs.
             facts: Properties of the data by name.
         """
-        given = {option: value for option, value in options if not (self.own and option == CODE)}
+        given = {option: value for option, value in options if not (self.custom and option == CODE)}
         for option, value in given.items():
             parameter = self.options.get(option)
-            if parameter is None and not self.further:
+            if parameter is None and not self.accepts_kwargs:
                 known = ", ".join(self.options)
                 raise ValueError(f"options of {name} must be among {known}, got {option!r}")
             if parameter is not None and parameter.kind is not None and not parameter.accepts(value):
                 expected = parameter.kind.__name__
                 raise ValueError(f"option {option!r} of {name} must be of type {expected}, got {value!r}")
-            if isinstance(value, int | float) and not abs(value) <= LARGEST:
-                raise ValueError(f"option {option!r} of {name} must be at most {LARGEST:,} in size, got {value:.6g}")
+            if isinstance(value, int | float) and not abs(value) <= MAX_OPTION:
+                raise ValueError(f"option {option!r} of {name} must be at most {MAX_OPTION:,} in size, got {value:.6g}")
         if missing := [option for option in self.required if option not in given]:
             how = ", ".join(f"--set {name}.{option}=VALUE" for option in missing)
             raise ValueError(f"options of {name} must include {', '.join(missing)}, which has no default: {how}")
@@ -179,8 +179,8 @@ class Model:
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What all runs of a model of the user's own have in common: its code, and no dropout if it takes none."""
-        if not self.own:
+        """What all runs of a custom model have in common: its code, and no dropout if it takes none."""
+        if not self.custom:
             return {}
         return {CODE: self.code} | ({} if self.takes_dropout else {"dropout": 0.0})
 

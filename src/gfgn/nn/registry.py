@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gfgn.lazy import Lazy
+from gfgn.nn.custom import Factory, custom_model, entry_points, import_factory, imported_factory, is_import_name
 from gfgn.nn.entry import SIZES, Model, Parameter, hidden, layers
-from gfgn.nn.own import Factory, entry_points, import_factory, imported_factory, is_import_name, own_model
 
 if TYPE_CHECKING:
     from gfgn.nn.model import GFGN
@@ -196,7 +196,7 @@ MODELS: dict[str, Model] = {
                 False, (False, True), "own values concatenated with the neighbors' mean, and LayerNorm"
             ),
         },
-        replicas=False,
+        batchable=False,
     ),
     "gaan": Model(
         _baseline("gaan", "GaAN"),
@@ -218,7 +218,7 @@ MODELS: dict[str, Model] = {
         _baseline("graphsaint", "GraphSAINT"),
         "Zeng et al., GraphSAINT: Graph Sampling Based Inductive Learning Method, ICLR 2020",
         {**SIZES, "concat": Parameter(False, (False, True), "own and neighbor values normalized and concatenated")},
-        replicas=False,
+        batchable=False,
     ),
     "gcnii": Model(
         _baseline("gcnii", "GCNII"),
@@ -266,21 +266,21 @@ MODELS: dict[str, Model] = {
 
 
 def find_model(model: str | Factory, also: tuple[str, ...] = ()) -> Model:
-    """Returns a model: of the registry by its name, or one's own.
+    """Returns a model: of the registry by its name, or a custom one.
 
     Args:
         model: A name of `MODELS`, `package.module:Class`, the name of an entry point of the group `gfgn.models`, or a
-            class or function that returns a module; see `gfgn.nn.own`.
+            class or function that returns a module; see `gfgn.nn.custom`.
         also: Further names for the message of an error.
     """
     if not isinstance(model, str):
-        return own_model(model)
+        return custom_model(model)
     if model in MODELS:
         return MODELS[model]
     if is_import_name(model):
-        return own_model(import_factory(model))
+        return custom_model(import_factory(model))
     if model in entry_points():
-        return own_model(entry_points()[model].load())
+        return custom_model(entry_points()[model].load())
     known = (*MODELS, *entry_points(), *also)
     close = difflib.get_close_matches(model, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -290,10 +290,10 @@ def find_model(model: str | Factory, also: tuple[str, ...] = ()) -> Model:
 def known_model(name: str) -> Model | None:
     """The model of a name that stands in a file; `None` if it is not known here.
 
-    A model of one's own is known once `find_model` has imported it in this process: a store that somebody sends must
+    A custom model is known once `find_model` has imported it in this process: a store that somebody sends must
     not make gfgn import code.
     """
     if is_import_name(name):
         factory = imported_factory(name)
-        return None if factory is None else own_model(factory)
+        return None if factory is None else custom_model(factory)
     return find_model(name) if name in MODELS or name in entry_points() else None

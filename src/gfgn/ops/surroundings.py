@@ -1,4 +1,4 @@
-"""What code of the user's shares with the rest of the process: settings of PyTorch, and global random generators."""
+"""What custom models share with the rest of the process: settings of PyTorch, and global random generators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _exchange = threading.RLock()
 
 @contextmanager
 def unchanged_settings(name: str) -> Iterator[None]:
-    """Restores settings of PyTorch after code of the user's, named `name`; it is an error if that has changed one."""
+    """Restores settings of PyTorch after a call of `name`; it is an error if that has changed one."""
     before = {call: get() for call, (get, _) in SETTINGS.items()}
     changed = []
     try:
@@ -61,10 +61,6 @@ class Streams:
             finally:
                 self._states = _states()
                 _set_states(before)
-
-    @property
-    def state(self) -> str:
-        return _text(self._states)
 
 
 def _states() -> tuple[Any, Any]:

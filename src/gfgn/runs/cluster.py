@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from gfgn.nn.own import is_import_name
+from gfgn.nn.custom import is_import_name
 from gfgn.runs.text import count
 from gfgn.train.code import code_version
 from gfgn.train.replica import Status

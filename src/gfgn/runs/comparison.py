@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gfgn.data.dataset import NodeDataset
+from gfgn.nn.custom import is_import_name
 from gfgn.nn.entry import SHARED as SHARED_OPTIONS
-from gfgn.nn.own import is_import_name
 from gfgn.nn.registry import HIDDEN, MODELS, known_model
 from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
 from gfgn.runs.plan import read_from_store, run_plans
@@ -192,7 +192,7 @@ def comparison_study(
         # The gates read means of features, which tell nothing if all are 0.
         biased: dict[str, Configuration] = {model: {"gate_bias": 0.0} for model in models if is_gfgn(model)}
         options = {model: biased.get(model, {}) | options.get(model, {}) for model in {**biased, **options}}
-    own = {model: entry.fixed for model in models if model not in CLASSICAL and (entry := find_network(model)).own}
+    own = {model: entry.fixed for model in models if model not in CLASSICAL and (entry := find_network(model)).custom}
     options = {model: options.get(model, {}) | own.get(model, {}) for model in {**options, **own}}
     if grid is not None and trials is not None:
         raise ValueError(f"trials must not be given together with grid, got {trials}")
@@ -455,7 +455,7 @@ def _check(dataset: NodeDataset, models: tuple[str, ...], splits: int, seeds: in
             check_classical(model, dataset)
             continue
         entry = find_network(model)
-        if not entry.replicas:
+        if not entry.batchable:
             check_sampled(model, config)
         if dataset.inductive and not entry.inductive:
             raise ValueError(f"models must run on unseen graphs for {dataset.name!r}, got {model}, which does not")

@@ -31,7 +31,7 @@ from gfgn.train.loop import train_replicas
 from gfgn.train.minibatch import is_sampled
 from gfgn.train.program import seeded_module
 from gfgn.train.replica import Run
-from gfgn.train.settings import fitting_threads
+from gfgn.train.settings import threads_for
 from gfgn.train.task import Part, Task, make_task, with_features, with_sparse_features
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def explain(
     kept = store.notes(EXPLANATION).get(dataset.name)
     if kept is not None and kept.get("identity") == identity:
         return kept
-    with fitting_threads(dataset):
+    with threads_for(dataset):
         note = {"identity": identity} | _explanation(best, gated, local, dataset, device)
     store.note(EXPLANATION, dataset.name, note)
     return store.notes(EXPLANATION)[dataset.name]

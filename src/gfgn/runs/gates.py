@@ -17,7 +17,7 @@ from gfgn.graph import Graph
 from gfgn.metrics import node_losses
 from gfgn.nn import GFGNConv
 from gfgn.ops.seeded import seeded
-from gfgn.train.settings import fitting_threads
+from gfgn.train.settings import threads_for
 from gfgn.train.task import with_sparse_features
 
 LEVELS = ("graph", "neighbor", "pair")
@@ -122,7 +122,7 @@ def gates_by_dimension(
     reader.to(x.device)
     learned = [parameter for parameter in reader.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(learned, lr=lr, weight_decay=weight_decay)
-    with fitting_threads(dataset):
+    with threads_for(dataset):
         for _ in range(epochs):
             optimizer.zero_grad()
             node_losses(reader(x, dataset.graph)[train], dataset.y[train]).mean().backward()

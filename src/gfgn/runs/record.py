@@ -21,7 +21,7 @@ from gfgn.data.dataset import NodeDataset
 from gfgn.data.named.catalog import DATASETS
 from gfgn.data.splits import Split
 from gfgn.metrics import guess_score
-from gfgn.nn.own import is_import_name
+from gfgn.nn.custom import is_import_name
 from gfgn.nn.registry import find_model, known_model
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.code import code_version

@@ -28,8 +28,8 @@ from pydantic import (
 from gfgn.data.files import read_yaml
 from gfgn.data.messages import shown
 from gfgn.data.named.catalog import DATASETS
+from gfgn.nn.custom import is_import_name
 from gfgn.nn.entry import SHARED
-from gfgn.nn.own import is_import_name
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.runs.grid import Configuration, grid, make_replicas
 from gfgn.runs.record import GIVEN, HYPER
@@ -409,7 +409,7 @@ def _check_axis(model: str, where: str, name: str) -> None:
     """Refuses a hyperparameter or option that a model does not have."""
     entry = find_model(model)
     hyper = [each for each in NUMBERS if each not in entry.ignored]
-    if not entry.further or name in NUMBERS:
+    if not entry.accepts_kwargs or name in NUMBERS:
         known_name(where, [*hyper, *entry.options, *SAMPLING.get(model, ())], name)
 
 

@@ -252,7 +252,7 @@ class Batch:
             self._capture_if_possible()
 
     def _capture_if_possible(self) -> None:
-        """Captures an epoch, unless a module of the user's own does what cannot be captured: it then trains eagerly.
+        """Captures an epoch, unless a custom module does what cannot be captured: it then trains eagerly.
 
         Nothing runs during a capture, so that a failed one leaves the training as it was.
         """
@@ -261,7 +261,7 @@ class Batch:
             if not reason:
                 self._capture()
         except RuntimeError as error:
-            if not self.program.model.own:
+            if not self.program.model.custom:
                 raise
             reason, self._captured = str(error), []
         self._eager = bool(reason)

@@ -97,7 +97,7 @@ def train_distributed(
     data: NodeDataset,
     replica: Replica,
     config: TrainConfig | None = None,
-    own: Processes | None = None,
+    group: Processes | None = None,
     *,
     blocks_per_step: int = 1,
     checkpoint: str | Path | None = None,
@@ -119,35 +119,35 @@ def train_distributed(
         data: The dataset.
         replica: The run to train.
         config: How to train, see `train_minibatch`.
-        own: This process, from `processes`; by default it is alone.
+        group: This process, from `processes`; by default it is alone.
         blocks_per_step: Blocks of a step, at least one per process.
         checkpoint: Folder for checkpoints, from which the same call resumes, also with another number of processes.
             The first process reads and writes it.
         checkpoint_every: Epochs between two checkpoints.
         status: Called in every process after every epoch.
     """
-    own, config = own or Processes(), config or TrainConfig()
+    group, config = group or Processes(), config or TrainConfig()
     method = METHODS.get(model)
     if method is None or not issubclass(method, NodeBatches) or method.keeps_state:
         raise ValueError(f"model must be one whose steps are independent samples of nodes, got {model!r}")
     check_sampled(model, config)
     check_splits(data, [replica.split])
-    if blocks_per_step < own.count:
-        raise ValueError(f"blocks_per_step must be at least {own.count}, one per process, got {blocks_per_step}")
+    if blocks_per_step < group.count:
+        raise ValueError(f"blocks_per_step must be at least {group.count}, one per process, got {blocks_per_step}")
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be 1 or larger, got {checkpoint_every}")
     start = time.perf_counter()
     identity = _identity(model, data, replica, config, blocks_per_step)
     stays = issubclass(method, LevelBatches) and data.graph.batch is None
-    data = with_sparse_features(data.to("cpu" if stays else own.device))
+    data = with_sparse_features(data.to("cpu" if stays else group.device))
     data = with_features(data, find_model(model).applied(replica.options)["features"])
-    training = _Training(model, data, replica, config, own, blocks_per_step)
+    training = _Training(model, data, replica, config, group, blocks_per_step)
     path = None if checkpoint is None else Path(checkpoint) / f"run-{identity}.pt"
-    training.restore(own.from_first(_read(path) if own.rank == 0 else None), path)
+    training.restore(group.from_first(_read(path) if group.rank == 0 else None), path)
     while training.is_running():
         training.run_epoch()
         saved = training.epoch % checkpoint_every == 0 or not training.is_running()
-        if path is not None and own.rank == 0 and saved:
+        if path is not None and group.rank == 0 and saved:
             training.save(path)
         if status is not None:
             status(training.status(time.perf_counter() - start))
@@ -181,9 +181,9 @@ class _Buffers:
         for name, value in self.net.named_buffers():
             self.mean[name] += weight * value.detach().double()
 
-    def finish(self, own: Processes) -> None:
+    def finish(self, group: Processes) -> None:
         """After the last block of this process."""
-        for value in self.mean.values() if own.count > 1 else ():
+        for value in self.mean.values() if group.count > 1 else ():
             dist.all_reduce(value)
         self._set({name: _rounded(value, self.before[name].dtype) for name, value in self.mean.items()})
 
@@ -201,15 +201,21 @@ class _Training:
     """The state of a run."""
 
     def __init__(
-        self, model: str, data: NodeDataset, replica: Replica, config: TrainConfig, own: Processes, blocks_per_step: int
+        self,
+        model: str,
+        data: NodeDataset,
+        replica: Replica,
+        config: TrainConfig,
+        group: Processes,
+        blocks_per_step: int,
     ) -> None:
-        self.model, self.data, self.replica, self.config, self.own = model, data, replica, config, own
+        self.model, self.data, self.replica, self.config, self.group = model, data, replica, config, group
         self.net, batches = prepare(model, data, replica)
-        self.net.to(own.device)
+        self.net.to(group.device)
         assert isinstance(batches, NodeBatches)
         self.batches, self.blocks_per_step = batches, blocks_per_step
         blocks = _Blocks(self.net, batches)
-        self.shared = None if own.count == 1 else nn.parallel.DistributedDataParallel(blocks)
+        self.shared = None if group.count == 1 else nn.parallel.DistributedDataParallel(blocks)
         self.loss: nn.Module = self.shared or blocks
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=replica.lr, weight_decay=replica.weight_decay)
         self.task = make_task(data, [replica.split])
@@ -233,8 +239,8 @@ class _Training:
         total, steps = 0.0, range(0, len(blocks), self.blocks_per_step)
         for first in steps:
             total += self._step(epoch, first, blocks[first : first + self.blocks_per_step])
-        train_loss = self.own.add(total) / len(steps)
-        score, loss = self.own.from_first(self._evaluate(validation=True))
+        train_loss = self.group.add(total) / len(steps)
+        score, loss = self.group.from_first(self._evaluate(validation=True))
         for name, value in zip(HISTORY, (train_loss, loss.item(), score.item()), strict=True):
             self.history[name].append(value)
         if update_best_(self.best, torch.tensor([epoch]), score, loss, self.config):
@@ -242,7 +248,7 @@ class _Training:
 
     def _step(self, epoch: int, first: int, blocks: tuple[Tensor, ...]) -> float:
         """One step; returns this process's part of its loss. Gradients are exchanged with its last block."""
-        rank, count, nodes = self.own.rank, self.own.count, sum(block.numel() for block in blocks)
+        rank, count, nodes = self.group.rank, self.group.count, sum(block.numel() for block in blocks)
         # A process without a block of a shorter last step takes part with weight 0.
         mine = list(range(rank, len(blocks), count)) or [0]
         self.optimizer.zero_grad()
@@ -257,13 +263,13 @@ class _Training:
                 (loss * count).backward()  # the mean over processes is the sum over blocks
             buffers.add(weight)
             total += loss.item()
-        buffers.finish(self.own)
+        buffers.finish(self.group)
         self.optimizer.step()
         return total
 
     def _evaluate(self, validation: bool) -> tuple[Tensor, Tensor] | None:
         part = self.task.val if validation else self.task.test
-        return evaluate(self.net, part, self.data.metric) if self.own.rank == 0 else None
+        return evaluate(self.net, part, self.data.metric) if self.group.rank == 0 else None
 
     def status(self, seconds: float) -> Status:
         """The progress of the run."""
@@ -274,7 +280,7 @@ class _Training:
     def finish(self, seconds: float) -> Run:
         """The run, with the parameters of its best epoch."""
         self.net.load_state_dict(self.best_state)
-        tested = self.own.from_first(self._evaluate(validation=False))
+        tested = self.group.from_first(self._evaluate(validation=False))
         return make_run(self.model, self.net, self.replica, self.best, self.history, tested, seconds)
 
     def save(self, path: Path) -> None:
@@ -290,7 +296,7 @@ class _Training:
         if data is None:
             return
         try:
-            content = torch.load(io.BytesIO(data), map_location=self.own.device, weights_only=True)
+            content = torch.load(io.BytesIO(data), map_location=self.group.device, weights_only=True)
             self.net.load_state_dict(content["net"])
             for name, value in self.net.named_buffers():  # those that are no part of the state, too
                 value.copy_(content["buffers"][name])

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import NodeDataset
-from gfgn.nn.own import Factory, factory_name
+from gfgn.nn.custom import Factory, factory_name
 from gfgn.nn.registry import Model, find_model
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.checkpoint import Checkpoint
@@ -64,7 +64,7 @@ def train_replicas(
 
     Args:
         model: Name of the model (see `gfgn.nn.MODELS`), or a model of one's own: `package.module:Class`, the class, or
-            a function that returns a module; see `gfgn.nn.own`.
+            a function that returns a module; see `gfgn.nn.custom`.
         data: The dataset.
         replicas: The runs to train.
         device: `"cpu"`, `"cuda"` or `"mps"`.
@@ -101,7 +101,7 @@ def train_replicas(
     reports = Progress(len(replicas), progress, status)
     with precision(config, torch.device(device)):
         moved = data.to(device)
-        moved = with_dense_features(moved) if entry.own else with_sparse_features(moved)
+        moved = with_dense_features(moved) if entry.custom else with_sparse_features(moved)
         trainer = Trainer(name, entry, moved, replicas, config, reports, history, keep_state, gates, batch_size, saves)
         trainer.train(sorted(set(rungs)), prune)
     return [reports.runs[index] for index in range(len(replicas))]
@@ -140,7 +140,7 @@ def train_runs(
 
 
 def _check(model: str, entry: Model, data: NodeDataset, replicas: Sequence[Replica], config: TrainConfig) -> None:
-    if not entry.replicas:
+    if not entry.batchable:
         raise ValueError(f"model must be one that trains in batches of replicas, got {model!r}, which does not")
     if data.inductive and not entry.inductive:
         raise ValueError(f"model must run on graphs it has not seen for {data.name!r}, got {model!r}, which does not")

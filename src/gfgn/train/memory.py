@@ -1,4 +1,4 @@
-"""`choose_way`: the whole graph in every step while that fits into memory, else samples of it; by measured memory."""
+"""`choose_sampling`: the whole graph in every step while it fits into memory, else samples; memory is measured."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gfgn.ops.features import take_rows
 from gfgn.ops.torch_internals import TorchDispatchMode, call_on_cpu, tree_map_only
 from gfgn.train.loop import train_replicas
 from gfgn.train.replica import Replica
-from gfgn.train.trainer import LARGEST
+from gfgn.train.trainer import MAX_MEMORY_SHARE
 
-NODES = 8192  # of the smaller one of the two parts of a graph that are measured
+MEASURED_NODES = 8192  # of the smaller one of the two parts of a graph that are measured
 
 
 @dataclass(frozen=True)
-class Way:
+class SamplingChoice:
     """How a network is trained.
 
     Attributes:
@@ -40,29 +40,31 @@ class Way:
     reason: str
 
 
-def choose_way(model: str, data: NodeDataset, replica: Replica, device: str, together: int = 1) -> Way:
+def choose_sampling(model: str, data: NodeDataset, replica: Replica, device: str, together: int = 1) -> SamplingChoice:
     """The whole graph while `together` runs on it fit into the free memory of the device.
 
     Their memory is measured: an epoch is trained on two parts of the graph, and grows with the number of nodes from
     there on. A graph that is no larger than these parts is not measured. One in files would have to be read, too.
     """
     if data.graph.batch is not None:
-        return Way(False, f"{data.name}: every step takes whole graphs")
-    if data.num_nodes <= 2 * NODES:
-        return Way(False, f"{data.name}: every step takes the whole graph, which is small")
+        return SamplingChoice(False, f"{data.name}: every step takes whole graphs")
+    if data.num_nodes <= 2 * MEASURED_NODES:
+        return SamplingChoice(False, f"{data.name}: every step takes the whole graph, which is small")
     needed, free = together * epoch_memory(model, data, replica, device), free_memory(device)
     if is_mapped(data.graph):
         needed += data.x.nbytes + data.graph.by_target.idx.nbytes
     facts = f"an epoch needs {_gib(needed)}, measured on parts of it, and {_gib(free)} are free on {device}"
-    if needed <= LARGEST * free:
-        return Way(False, f"{data.name}: every step takes the whole graph, as {facts}")
-    return Way(True, f"{data.name}: steps take samples, as the whole graph does not fit: {facts}")
+    if needed <= MAX_MEMORY_SHARE * free:
+        return SamplingChoice(False, f"{data.name}: every step takes the whole graph, as {facts}")
+    return SamplingChoice(True, f"{data.name}: steps take samples, as the whole graph does not fit: {facts}")
 
 
 def epoch_memory(model: str, data: NodeDataset, replica: Replica, device: str) -> int:
     """Bytes that an epoch of a run on the whole graph needs besides the data, extrapolated from two parts of it."""
-    small, large = (_measure(model, _part(data, nodes), replica, device) for nodes in (NODES, 2 * NODES))
-    return large + max(large - small, 0) * (data.num_nodes - 2 * NODES) // NODES
+    small, large = (
+        _measure(model, _part(data, nodes), replica, device) for nodes in (MEASURED_NODES, 2 * MEASURED_NODES)
+    )
+    return large + max(large - small, 0) * (data.num_nodes - 2 * MEASURED_NODES) // MEASURED_NODES
 
 
 def free_memory(device: str) -> int:

@@ -16,7 +16,7 @@ from gfgn.nn.registry import HIDDEN
 from gfgn.ops.thread_count import num_threads as num_threads
 from gfgn.train.config import TrainConfig
 
-SMALL = 2**23  # values of an edge-wise tensor below which one thread is faster than several
+ONE_THREAD_VALUES = 2**23  # values of an edge-wise tensor below which one thread is faster than several
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3  # of malloc.h
 KEEP = {TRIM_THRESHOLD: -1, TOP_PAD: 1 << 27, MMAP_THRESHOLD: 1 << 30}
@@ -46,10 +46,10 @@ def edge_values(data: NodeDataset, replicas: int) -> int:
     return (data.graph.num_edges + data.num_nodes) * HIDDEN * replicas
 
 
-def fitting_threads(data: NodeDataset, replicas: int = 1) -> AbstractContextManager[None]:
+def threads_for(data: NodeDataset, replicas: int = 1) -> AbstractContextManager[None]:
     """Sets one thread for small graphs, whose operations are too short to divide: on a busy machine, threads that wait
     for each other make them many times slower."""
-    small = edge_values(data, replicas) < SMALL
+    small = edge_values(data, replicas) < ONE_THREAD_VALUES
     return num_threads(1 if small else torch.get_num_threads())
 
 

@@ -18,24 +18,24 @@ from gfgn.nn.registry import HIDDEN, Model
 from gfgn.train.batch import Batch
 from gfgn.train.checkpoint import Checkpoint
 from gfgn.train.config import TrainConfig
+from gfgn.train.custom import CustomProgram, PlainLoop, TrainingMode
 from gfgn.train.given import Given
-from gfgn.train.own import Mode, OwnProgram, PlainLoop, Way
 from gfgn.train.program import Program
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run
-from gfgn.train.settings import SMALL, edge_values, fitting_threads, num_threads
+from gfgn.train.settings import ONE_THREAD_VALUES, edge_values, num_threads, threads_for
 from gfgn.train.task import Task, make_task, with_features
-from gfgn.train.trial import choose_way
+from gfgn.train.trial import choose_training_mode
 
 EPOCHS_PER_CHECK = {"cpu": 1, "cuda": 20}  # for finished replicas: a check waits for the GPU
 # Fraction of unfinished replicas below which finished ones are removed: a GPU's program is then captured again.
 COMPACT_BELOW = {"cpu": 0.95, "cuda": 0.6}
 # Values of an edge-wise tensor below which replicas train as one batch: batches in several threads would mostly wait
 # for each other, because Python itself runs in one thread at a time.
-TOGETHER = 0.8 * SMALL
-TOGETHER_OWN = TOGETHER / 4  # of a model of the user's own, whose steps are longer: 20 replicas of Texas, not 80
-LARGEST = 0.7  # fraction of a GPU's free memory that a batch may need
-SPARE = 0.8  # fraction of all its memory that is free before a batch continues
+ONE_BATCH_VALUES = 0.8 * ONE_THREAD_VALUES
+ONE_CUSTOM_BATCH_VALUES = ONE_BATCH_VALUES / 4  # its steps are longer: 20 replicas of Texas, not 80
+MAX_MEMORY_SHARE = 0.7  # fraction of the free memory that a batch may need
+MIN_FREE_SHARE = 0.8  # fraction of all memory of a GPU that is free before a batch continues
 CACHE_BYTES = 1 << 23  # hidden units of a batch on the CPU: about the size of a cache
 
 Prune = Callable[[int, list[Replica], list[float]], Sequence[bool]]
@@ -70,7 +70,7 @@ class Trainer:
     def __post_init__(self) -> None:
         self.device = self.data.y.device
         self.seconds = [0.0] * len(self.replicas)
-        self._ways: dict[Any, Way] = {}  # of a model of the user's own, by its options
+        self._modes: dict[Any, TrainingMode] = {}  # of a custom model, by its options
         self._data: dict[str, NodeDataset] = {}  # by the option `features`
         self._tasks: dict[Any, Task] = {}
         self._given = Given()
@@ -80,7 +80,7 @@ class Trainer:
         if prune is None and self.device.type == "cpu" and len(self.replicas) > 1 and torch.get_num_threads() > 1:
             self._train_in_threads(torch.get_num_threads())
             return
-        with fitting_threads(self.data, len(self.replicas)):
+        with threads_for(self.data, len(self.replicas)):
             groups = map(self._group, self._same_program())
             if prune is not None:
                 self._train_in_rungs(list(groups), rungs, prune)
@@ -93,11 +93,11 @@ class Trainer:
     def _same_program(self) -> list[list[int]]:
         """Indices of replicas that can share a program: the same options and, for inductive data, the same split.
 
-        A model of the user's own has its dropout rates as numbers, and so these are the same, too.
+        A custom model has its dropout rates as numbers, and so these are the same, too.
         """
         groups: dict[Any, list[int]] = {}
         for index, replica in enumerate(self.replicas):
-            rates = tuple(self._rates(replica).values()) if self.model.own else ()
+            rates = tuple(self._rates(replica).values()) if self.model.custom else ()
             key = (replica.options, rates, self.data.inductive and replica.split)
             groups.setdefault(key, []).append(index)
         return list(groups.values())
@@ -113,7 +113,7 @@ class Trainer:
             return self._tasks[key]
         task = make_task(self._prepared(replica), splits, self.config.graphs_per_step)
         # One for all threads, so that what custom modules are called with is copied once.
-        return self._tasks.setdefault(key, task) if self.model.own else task
+        return self._tasks.setdefault(key, task) if self.model.custom else task
 
     def _features(self, replica: Replica) -> str:
         return str(self.model.applied(replica.options).get("features", "given"))
@@ -126,28 +126,28 @@ class Trainer:
         return self._data[features]
 
     def _rates(self, replica: Replica) -> dict[str, float]:
-        """The dropout rates that a model of the user's own takes."""
+        """The dropout rates that a custom model takes."""
         dropout = {"dropout": replica.dropout} if self.model.takes_dropout else {}
         return dropout | ({"input_dropout": replica.input_rate} if self.model.takes_input_dropout else {})
 
     def _program(self, replica: Replica, task: Task) -> Program:
         settings = self.model.settings(self.name, replica.options, {"num_nodes": self.data.num_nodes})
-        if not self.model.own:
+        if not self.model.custom:
             return Program(self.model, settings, self.data, self.device)
         given = (self.model, settings, self.data, self.device, self._rates(replica), self._given)
 
-        def make(way: Way) -> OwnProgram:
-            return (PlainLoop if way.mode is Mode.SEQUENTIAL else OwnProgram)(*given, way)
+        def make(mode: TrainingMode) -> CustomProgram:
+            return (CustomProgram if mode.batched else PlainLoop)(*given, mode)
 
-        if replica.options not in self._ways:
+        if replica.options not in self._modes:
             seeds = [each.seed for each in self.replicas if each.options == replica.options]
-            self._ways[replica.options] = choose_way(make, task, self.name, seeds)
-        return make(self._ways[replica.options])
+            self._modes[replica.options] = choose_training_mode(make, task, self.name, seeds)
+        return make(self._modes[replica.options])
 
     def _batch(self, group: Group, indices: Sequence[int]) -> Batch:
         replicas = [self.replicas[index] for index in indices]
         splits = [group.splits.index(replica.split) for replica in replicas]
-        program = self._program(replicas[0], group.task) if self.model.own else group.program
+        program = self._program(replicas[0], group.task) if self.model.custom else group.program
         return Batch(program, group.task, self.data, replicas, splits, self.config)
 
     def _train_group(self, group: Group) -> None:
@@ -187,7 +187,7 @@ class Trainer:
         if self.device.type != "cuda":
             return False
         free, total = torch.cuda.mem_get_info(self.device)
-        return free < SPARE * total
+        return free < MIN_FREE_SHARE * total
 
     def _train_in_threads(self, threads: int) -> None:
         """Trains one batch per thread: threads that divide the work of one batch would often wait for each other."""
@@ -197,7 +197,9 @@ class Trainer:
                 subsets = _chunks(group, 1)
             elif self.batch_size:
                 subsets = _chunks(group, self.batch_size)
-            elif edge_values(self.data, len(group)) < (TOGETHER_OWN if self.model.own else TOGETHER):
+            elif edge_values(self.data, len(group)) < (
+                ONE_CUSTOM_BATCH_VALUES if self.model.custom else ONE_BATCH_VALUES
+            ):
                 subsets = [group]
             else:
                 subsets = _even_chunks(group, self._fitting_the_cache(), threads)
@@ -205,7 +207,7 @@ class Trainer:
         self.progress.run_in_threads(jobs, threads)
 
     def _is_sequential(self, group: list[int]) -> bool:
-        if not self.model.own:
+        if not self.model.custom:
             return False
         return isinstance(self._group(group).program, PlainLoop)
 
@@ -244,7 +246,7 @@ class Trainer:
         each = (torch.cuda.max_memory_allocated(self.device) - before) / len(probe)
         del batch
         torch.cuda.empty_cache()
-        return max(1, min(count, int(LARGEST * free / each)))
+        return max(1, min(count, int(MAX_MEMORY_SHARE * free / each)))
 
     def _fitting_the_cache(self) -> int:
         """Number of replicas whose hidden units fit into a CPU's cache together; at least one."""
@@ -292,7 +294,7 @@ class Trainer:
         tests = [math.nan] * count if dropped else batch.test_scores()
         gates = batch.gates() if self.gates and not dropped else [None] * count
         states = batch.states() if self.keep_state else [None] * count
-        if isinstance(batch.program, OwnProgram):
+        if isinstance(batch.program, CustomProgram):
             batch.program.check_given()
         scores, best, histories = batch.scores(), batch.tensors["best_epoch"].tolist(), batch.histories()
         seconds = (time.perf_counter() - start) / count

@@ -11,7 +11,7 @@ from gfgn.nn.registry import MODELS
 
 BASELINES = {name: entry for name, entry in MODELS.items() if not entry.gated and name != "mlp"}
 every_model = pytest.mark.parametrize("name", BASELINES)
-replicated = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.replicas])
+replicated = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.batchable])
 inductive = pytest.mark.parametrize("name", [name for name, entry in BASELINES.items() if entry.inductive])
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 FACTS = {"num_nodes": NODES}

@@ -29,7 +29,7 @@ from gfgn.train.minibatch.vr_gcn import ControlVariateBatches
 from gfgn.train.program import seeded_module
 from gfgn.train.progress import Progress
 from gfgn.train.replica import Replica, Run, Status
-from gfgn.train.settings import fitting_threads, precision
+from gfgn.train.settings import precision, threads_for
 from gfgn.train.task import Part, check_splits, make_task, with_features, with_sparse_features
 
 # How each model that can train on samples does so.
@@ -48,7 +48,7 @@ SAMPLING: Mapping[str, tuple[str, ...]] = {model: method.options for model, meth
 def is_sampled(model: str, replica: Replica) -> bool:
     """Whether a run trains on samples: its model trains in no other way, or its options configure the sampling."""
     entry = known_model(model)  # one of the user's own has no such options
-    only = entry is not None and not entry.replicas
+    only = entry is not None and not entry.batchable
     return only or any(name in SAMPLING.get(model, ()) for name, _ in replica.options)
 
 
@@ -99,7 +99,7 @@ def train_minibatch(
     reports = Progress(len(replicas), progress, status)
     for index, replica in enumerate(replicas):
         start = time.perf_counter()
-        with fitting_threads(data), precision(config, data.y.device):
+        with threads_for(data), precision(config, data.y.device):
             prepared = with_features(data, find_model(model).applied(replica.options)["features"])
             run = fit(model, *prepare(model, prepared, replica), prepared, replica, config, reports)
         kept: dict[str, Any] = {"history": run.history if history else {}, "state": run.state if keep_state else None}

@@ -1,4 +1,4 @@
-"""Models of one's own: any class of modules, or function that returns a module, as a `Model`.
+"""Custom models: any class of modules, or function that returns a module, as a `Model`.
 
 A model is named `package.module:Attribute`, or by an entry point of the group `gfgn.models`. The arguments of its
 constructor are filled by their names: the number of features, the number of classes, the dropout rate; all others are
@@ -42,10 +42,10 @@ CLASSES = (
 DROPOUT = ("dropout", "dropout_rate")
 INPUT_DROPOUT = ("input_dropout",)
 ROLES = {"features": FEATURES, "classes": CLASSES, "dropout": DROPOUT, "input_dropout": INPUT_DROPOUT}
-SIZES = dict.fromkeys(("hidden_channels", "hidden_dim", "hidden_features", "hidden_size", "hidden", "nhid"), 64)
-SIZES |= dict.fromkeys(("num_layers", "n_layers", "layers"), 2)  # defaults of what has none
-FACTS = ("num_nodes",)  # properties of the data that a constructor may ask for
-KINDS = (bool, int, float, str)  # of options
+DEFAULT_SIZES = dict.fromkeys(("hidden_channels", "hidden_dim", "hidden_features", "hidden_size", "hidden", "nhid"), 64)
+DEFAULT_SIZES |= dict.fromkeys(("num_layers", "n_layers", "layers"), 2)  # defaults of what has none
+DATA_SIZES = ("num_nodes",)  # sizes of the data that a constructor may ask for
+OPTION_TYPES = (bool, int, float, str)  # of options
 
 _building = threading.RLock()
 _seeding: set[str] = set()  # models that have been warned about
@@ -120,7 +120,7 @@ def _checked(found: Any, name: str) -> Factory:
 
 
 @cache
-def own_model(factory: Factory) -> Model:
+def custom_model(factory: Factory) -> Model:
     """The `Model` of a class or function, from its signature."""
     name = factory_name(_checked(factory, repr(factory)))
     if isinstance(factory, type):
@@ -135,24 +135,24 @@ def own_model(factory: Factory) -> Model:
     for one in given:
         if one.name not in taken or one.name in filled.values():
             continue
-        if one.name in FACTS and one.default is one.empty:
+        if one.name in DATA_SIZES and one.default is one.empty:
             needs.append(one.name)
-        elif one.default is not one.empty and not isinstance(one.default, (*KINDS, type(None))):
+        elif one.default is not one.empty and not isinstance(one.default, (*OPTION_TYPES, type(None))):
             continue  # cannot be given as text, and so is left as it is
         else:
             parameters[one.name] = _option(one)
-            if one.default is one.empty and one.name not in SIZES:
+            if one.default is one.empty and one.name not in DEFAULT_SIZES:
                 required.append(one.name)
     return Model(
         partial(_build, factory, name, filled),
         reference=_summary(factory),
         parameters=parameters,
         needs=tuple(needs),
-        own=True,
+        custom=True,
         takes_dropout=filled["dropout"] is not None,
         takes_input_dropout=filled["input_dropout"] is not None,
         required=tuple(required),
-        further=any(one.kind is one.VAR_KEYWORD for one in given),
+        accepts_kwargs=any(one.kind is one.VAR_KEYWORD for one in given),
         code=_hash_of_file(factory),
     )
 
@@ -165,10 +165,10 @@ def factory_of(model: Model) -> Factory:
 
 def _option(one: inspect.Parameter) -> Parameter:
     """An option with the default of the signature; an annotation gives the type where there is none."""
-    default = SIZES.get(one.name) if one.default is one.empty else one.default
+    default = DEFAULT_SIZES.get(one.name) if one.default is one.empty else one.default
     values: tuple[Any, ...] = (default,)
     if default is None:
-        names = {kind.__name__: kind for kind in KINDS}
+        names = {kind.__name__: kind for kind in OPTION_TYPES}
         annotations = get_args(one.annotation) or (one.annotation,)
         known = [names.get(str(getattr(each, "__name__", each))) for each in annotations]
         values += tuple(kind() for kind in known[:1] if kind is not None)
@@ -194,7 +194,7 @@ def _build(
     rates = {"dropout": dropout, "input_dropout": dropout if input_dropout is None else input_dropout}
     values = {"features": in_channels, "classes": out_channels, **rates}
     known = {name: values[role] for role, name in filled.items() if name is not None}
-    with unchanged_settings(name), _without_seeds(name):
+    with unchanged_settings(name), _ignored_seeds(name):
         module = factory(**known, **options)
     if not isinstance(module, nn.Module):
         raise TypeError(f"{name} must return a torch.nn.Module, got {type(module).__name__}")
@@ -205,28 +205,26 @@ def _build(
 
 
 @contextmanager
-def _without_seeds(name: str) -> Iterator[None]:
+def _ignored_seeds(name: str) -> Iterator[None]:
     """Restores PyTorch's global generators after a constructor that seeds them; one constructor runs at a time.
 
-    A seed of the constructor's own has no effect in `seeded`, where each run has the numbers of its seed.
+    Such a seed has no effect in `seeded`, where each run has the numbers of its seed.
     """
     import torch
 
-    shared = torch.default_generator
     with _building:
-        before = shared.get_state()
+        before = torch.get_rng_state()
         of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        try:
-            yield
-        finally:
-            after, fresh = shared.get_state(), torch.Generator().manual_seed(shared.initial_seed()).get_state()
-            if after.equal(fresh) and not after.equal(before):
-                shared.set_state(before)
-                for index, state in enumerate(of_gpus):
-                    torch.cuda.set_rng_state(state, index)
-                if name not in _seeding:
-                    LOGGER.warning("%s seeds PyTorch when it is built; the seed of each run is used instead", name)
-                _seeding.add(name)
+        yield
+        after, seed = torch.get_rng_state(), torch.default_generator.initial_seed()
+        if after.equal(before) or not after.equal(torch.Generator().manual_seed(seed).get_state()):
+            return  # another thread may have drawn numbers
+        torch.set_rng_state(before)
+        if of_gpus:
+            torch.cuda.set_rng_state_all(of_gpus)
+        if name not in _seeding:
+            LOGGER.warning("%s seeds PyTorch when it is built; the seed of each run is used instead", name)
+        _seeding.add(name)
 
 
 def forward_arguments(module: nn.Module | type) -> tuple[str, ...]:
@@ -256,7 +254,7 @@ def forward_arguments(module: nn.Module | type) -> tuple[str, ...]:
 
 def _summary(factory: Factory) -> str:
     text = inspect.getdoc(factory) if not isinstance(factory, type) or "__doc__" in vars(factory) else None
-    return (text or "own model").splitlines()[0]
+    return (text or "custom model").splitlines()[0]
 
 
 def _hash_of_file(factory: Factory) -> str:
@@ -271,6 +269,7 @@ def _hash_of_file(factory: Factory) -> str:
 
 
 __all__ = [
+    "custom_model",
     "entry_points",
     "factory_name",
     "factory_of",
@@ -278,5 +277,4 @@ __all__ = [
     "import_factory",
     "imported_factory",
     "is_import_name",
-    "own_model",
 ]

@@ -1,4 +1,4 @@
-"""Custom models as programs: `OwnProgram` is a batch of runs, `PlainLoop` a single one; see `gfgn.train.trial`."""
+"""Custom models as programs: `CustomProgram` is a batch of runs, `PlainLoop` a single one; see `gfgn.train.trial`."""
 
 from __future__ import annotations
 
@@ -6,53 +6,41 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.utils._pytree import tree_leaves
 
 from gfgn.data.dataset import NodeDataset
+from gfgn.nn.custom import forward_arguments
 from gfgn.nn.entry import Model
-from gfgn.nn.own import forward_arguments
 from gfgn.ops.features import is_smaller_sparse
 from gfgn.ops.random import NoRandomFunctions, computed, keyed, keyed_functions
 from gfgn.ops.surroundings import Streams, unchanged_settings
-from gfgn.ops.torch_internals import backward, is_wrapped
+from gfgn.ops.torch_internals import backward
 from gfgn.train.constants import Constants
-from gfgn.train.contents import Contents, contents
 from gfgn.train.given import Given
 from gfgn.train.program import Program, State, seeded_module
 from gfgn.train.task import Part, Task
 
-RANDOM = "the state of random or numpy.random"
-
-
-class Mode(Enum):
-    """How the runs of a model train: together, what is constant computed once or at every step, or one at a time."""
-
-    CONSTANTS = "constants"
-    BATCHED = "batched"
-    SEQUENTIAL = "sequential"
-
 
 @dataclass(frozen=True)
-class Way:
+class TrainingMode:
     """How the runs of a custom model train.
 
     Attributes:
+        batched: Whether together, or one at a time in a plain loop.
         draws: Whether the model draws from `random` or `numpy.random`.
-        remembers: Whether a run has more than its parameters and buffers from one step to the next.
+        resumable: Whether parameters and buffers are all that a run has from one step to the next.
     """
 
-    mode: Mode
+    batched: bool
     draws: bool = False
-    remembers: bool = False
+    resumable: bool = True
 
 
-class OwnProgram(Program):
+class CustomProgram(Program):
     """Runs of a custom model in a batch, each called with the random numbers of its key; see `Program`.
 
     A batch has a program of its own, with a module whose values are exchanged for those of the runs.
@@ -66,32 +54,27 @@ class OwnProgram(Program):
         device: torch.device,
         rates: Mapping[str, float],
         given: Given,
-        way: Way,
+        mode: TrainingMode,
     ) -> None:
-        self.model, self.way, self.given = model, way, given
+        self.model, self.given, self.resumable = model, given, mode.resumable
         self._settings, self._data, self._device = dict(settings), data, device
         self._rates = dict(rates)  # of dropout
-        self._constants = Constants() if way.mode is Mode.CONSTANTS else None
-        self._by_feature = way.mode is Mode.CONSTANTS and is_smaller_sparse(data.x)
-        if way.mode is not Mode.SEQUENTIAL:
-            self._use(self._build(0, self._streams(0)))
-            self._called = _Called(self.module)
+        self._draws = mode.draws
+        self._by_feature = mode.batched and is_smaller_sparse(data.x)
+        if mode.batched:
+            self._use(self._build(0))
+            self._called, self._constants = _Called(self.module), Constants()
 
     def _use(self, module: nn.Module) -> None:
         self.module, self._names = module.to(self._device), forward_arguments(module)
         self.call = f"forward of {type(module).__name__}"  # for messages
 
-    def _streams(self, seed: int) -> Streams | None:
-        return Streams(seed) if self.way.draws else None
-
-    def _build(self, seed: int, streams: Streams | None) -> nn.Module:
+    def _build(self, seed: int) -> nn.Module:
         """The module of a seed, on the CPU."""
-        with nullcontext() if streams is None else streams.used():
-            module = seeded_module(self.model, self._data, self._settings, seed, **self._rates)
-        return module.to(self._data.x.dtype)
+        return seeded_module(self.model, self._data, self._settings, seed, **self._rates).to(self._data.x.dtype)
 
     def initial(self, seed: int) -> State:
-        return _state_of(self._build(seed, self._streams(seed)))
+        return _state_of(self._build(seed))
 
     def is_by_feature(self, shape: Sequence[int]) -> bool:
         return self._by_feature and len(shape) == 2 and shape[1] == self._data.num_features
@@ -110,15 +93,14 @@ class OwnProgram(Program):
             return out, {name: after[name] for name in buffers}
 
         # Copies, because a module may change its buffers in place.
-        arguments = (state.parameters, {name: value.clone() for name, value in state.buffers.items()}, own["key"])
-        if self._constants is None:
-            return torch.vmap(one)(*arguments)  # type: ignore[no-any-return]
+        buffers = {name: value.clone() for name, value in state.buffers.items()}
         with self._constants.of(inputs):
-            return torch.vmap(one)(*arguments)  # type: ignore[no-any-return]
+            return torch.vmap(one)(state.parameters, buffers, own["key"])  # type: ignore[no-any-return]
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         # A program of its own is tried: this one, and what its module remembers, stays as it is.
-        tried = OwnProgram(self.model, self._settings, self._data, self._device, self._rates, self.given, self.way)
+        mode = TrainingMode(batched=True)
+        tried = CustomProgram(self.model, self._settings, self._data, self._device, self._rates, self.given, mode)
         tried._try(state, own, parts)
         try:
             with _errors_where_waiting(parts[0].x.device):
@@ -136,20 +118,6 @@ class OwnProgram(Program):
             with torch.no_grad():
                 self(State(leaves, state.buffers), own, part, training=False)
 
-    def contents(self) -> Contents:
-        """What a run has besides its parameters and buffers."""
-        return {}
-
-    def remembers_replicas(self) -> str:
-        """Which tensors of the last step the module has kept that have one value per replica; empty if none."""
-        names = [
-            f"{type(module).__name__}.{name}"
-            for module in self.module.modules()
-            for name, value in vars(module).items()
-            if any(isinstance(each, Tensor) and is_wrapped(each) for each in tree_leaves(value))
-        ]
-        return f"it keeps {', '.join(names)} from step to step" if names else ""
-
     def check_given(self) -> None:
         """Raises an error if the module has changed what it was called with."""
         self.given.check(type(self.module).__name__)
@@ -162,7 +130,7 @@ class OwnProgram(Program):
             raise ValueError(f"{self.call} must return shape {expected}, nodes by classes, got {list(out.shape)}")
 
 
-class PlainLoop(OwnProgram):
+class PlainLoop(CustomProgram):
     """One run of a custom model with a module of its own, which remembers what it does in a loop that trains it alone.
 
     Each epoch calls `forward` once per step in training, and once in evaluation, whose logits of the best epoch also
@@ -172,13 +140,11 @@ class PlainLoop(OwnProgram):
 
     evaluation_changes = True
 
-    @property
-    def resumable(self) -> bool:  # type: ignore[override]
-        return not self.way.remembers
-
     def initial(self, seed: int) -> State:
-        self._random = self._streams(seed)
-        self._use(self._build(seed, self._random))
+        self._random = Streams(seed) if self._draws else None
+        with self._numbers():
+            module = self._build(seed)
+        self._use(module)
         self.learned: dict[str, Tensor] = {
             name: value for name, value in self.module.named_parameters() if value.requires_grad
         }
@@ -205,7 +171,7 @@ class PlainLoop(OwnProgram):
         if training:
             for parameter in self.learned.values():
                 parameter.grad = None
-        with self._surrounded(), keyed(own["key"][0]), keyed_functions(generators=True):
+        with unchanged_settings(self.call), self._numbers(), keyed(own["key"][0]), keyed_functions(generators=True):
             out = computed(self.module(*inputs))
         self._check_output(out, part)
         for name, parameter in self.learned.items():  # which the module may have changed
@@ -218,12 +184,13 @@ class PlainLoop(OwnProgram):
         return out.unsqueeze(0), {name: values[name].detach().unsqueeze(0) for name in state.buffers}
 
     @contextmanager
-    def _surrounded(self) -> Iterator[None]:
-        with unchanged_settings(self.call), nullcontext() if self._random is None else self._random.used():
+    def _numbers(self) -> Iterator[None]:
+        """`random` and `numpy.random` have the run's numbers, if the model draws from them."""
+        with nullcontext() if self._random is None else self._random.used():
             yield
 
     def gradients(self, loss: Tensor, leaves: dict[str, Tensor]) -> list[Tensor | None]:
-        with self._surrounded(), NoRandomFunctions():
+        with unchanged_settings(self.call), self._numbers(), NoRandomFunctions():
             backward(loss)
         grads = (parameter.grad for parameter in self.learned.values())
         return [None if grad is None else grad.unsqueeze(0) for grad in grads]
@@ -233,12 +200,9 @@ class PlainLoop(OwnProgram):
             return
         if task.test.x is task.val.x and task.test.graph is task.val.graph:
             self._best = logits.clone()
-        else:
-            self._best = self._copied()
-
-    def _copied(self) -> nn.Module:
+            return
         try:
-            return copy.deepcopy(self.module)
+            self._best = copy.deepcopy(self.module)
         except Exception as error:  # whatever an attribute raises that cannot be copied
             raise ValueError(
                 f"{self.call} remembers what cannot be copied, for a test on other graphs: {error}"
@@ -253,10 +217,6 @@ class PlainLoop(OwnProgram):
             self._use(self._best)
             self.learned = {name: _values(self.module)[name] for name in self.learned}
         return super().test(state, own, task)
-
-    def contents(self) -> Contents:
-        drawn: Contents = {} if self._random is None else {RANDOM: ("text", self._random.state)}
-        return contents(self.module) | drawn
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
         return "it trains one run at a time"

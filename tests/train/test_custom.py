@@ -1,4 +1,4 @@
-"""Models of one's own in the engine: the result of a textbook loop, independence, buffers, and the ways to run."""
+"""Custom models in the engine: the result of a textbook loop, independence, buffers, and the ways to run."""
 
 import logging
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from gfgn.ops.batched_functions import Gathered
 from gfgn.ops.random import keyed, keyed_functions
 from gfgn.train import Replica, Run, messages, train_replicas
 from gfgn.train.constants import Constants
+from gfgn.train.custom import CustomProgram, PlainLoop, TrainingMode
 from gfgn.train.given import Given
-from gfgn.train.own import Mode, OwnProgram, PlainLoop, Way
 from gfgn.train.task import make_task
-from gfgn.train.trial import choose_way
+from gfgn.train.trial import choose_training_mode
 
 REPLICAS = [Replica(split=k % 2, seed=k, lr=0.01 * (k + 1), dropout=0.5) for k in range(4)]
 
@@ -103,15 +103,15 @@ def test_dropout_differs_between_seeds_and_rates(data: NodeDataset) -> None:
     assert losses[0] != losses[1] != losses[2]
 
 
-def mode_of(factory: Any, data: NodeDataset) -> Mode:
+def is_batched(factory: Any, data: NodeDataset) -> bool:
     model = find_model(factory)
     settings = model.settings("net", [], {"num_nodes": data.num_nodes})
     given = (model, settings, data, torch.device("cpu"), {"dropout": 0.5}, Given())
 
-    def make(way: Way) -> OwnProgram:
-        return (PlainLoop if way.mode is Mode.SEQUENTIAL else OwnProgram)(*given, way)
+    def make(mode: TrainingMode) -> CustomProgram:
+        return (CustomProgram if mode.batched else PlainLoop)(*given, mode)
 
-    return choose_way(make, make_task(data, [0]), "net", [0]).mode
+    return choose_training_mode(make, make_task(data, [0]), "net", [0]).batched
 
 
 class Convolution(nn.Module):
@@ -135,25 +135,19 @@ CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_convolutions_of_pyg_are_batched_with_constants(data: NodeDataset, name: str) -> None:
+def test_convolutions_of_pyg_are_batched(data: NodeDataset, name: str) -> None:
     def network(in_channels: int, out_channels: int) -> nn.Module:
         return Convolution(CONVOLUTIONS[name](in_channels, out_channels))
 
-    assert mode_of(network, data) is Mode.CONSTANTS
+    assert is_batched(network, data)
 
 
 @pytest.mark.parametrize(
-    ("factory", "mode"),
-    [
-        (nets.Net, Mode.CONSTANTS),
-        (nets.Normalized, Mode.CONSTANTS),
-        (nets.Gated, Mode.CONSTANTS),
-        (nets.Branching, Mode.SEQUENTIAL),
-        (nets.Counting, Mode.SEQUENTIAL),
-    ],
+    ("factory", "batched"),
+    [(nets.Net, True), (nets.Normalized, True), (nets.Gated, True), (nets.Branching, False), (nets.Counting, False)],
 )
-def test_the_mode_is_the_fastest_with_the_results_of_each_alone(data: NodeDataset, factory: Any, mode: Mode) -> None:
-    assert mode_of(factory, data) is mode
+def test_a_batch_must_have_the_results_of_each_alone(data: NodeDataset, factory: Any, batched: bool) -> None:
+    assert is_batched(factory, data) is batched
 
 
 def test_the_reason_is_logged_once(data: NodeDataset, caplog: pytest.LogCaptureFixture) -> None:

@@ -34,26 +34,26 @@ def test_memory_of_tensors() -> None:
 
 @pytest.mark.parametrize("model", ["gfgn-graph", "gfgn-neighbor", "gfgn-pair"])
 def test_parts_predict_the_memory_of_the_whole(model: str, data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "NODES", 500)
+    monkeypatch.setattr(memory, "MEASURED_NODES", 500)
     whole = memory._measure(model, data, Replica(), "cpu")
     assert memory.epoch_memory(model, data, Replica(), "cpu") == pytest.approx(whole, rel=0.15)
     assert whole > 6 * 4 * 64 * data.num_nodes  # layers keep several hidden vectors per node
 
 
 def test_the_way_and_its_reason(data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    way = memory.choose_way("gfgn-pair", data, Replica(), "cpu")
+    way = memory.choose_sampling("gfgn-pair", data, Replica(), "cpu")
     assert (way.sampled, way.reason) == (False, f"{data.name}: every step takes the whole graph, which is small")
-    monkeypatch.setattr(memory, "NODES", 500)
+    monkeypatch.setattr(memory, "MEASURED_NODES", 500)
     needed = memory.epoch_memory("gfgn-pair", data, Replica(), "cpu")
     for free, sampled in ((2 * needed, False), (needed, True)):
         monkeypatch.setattr(memory, "free_memory", lambda _, free=free: free)
-        way = memory.choose_way("gfgn-pair", data, Replica(), "cpu")
+        way = memory.choose_sampling("gfgn-pair", data, Replica(), "cpu")
         assert way.sampled == sampled
         expected = "does not fit" if sampled else "takes the whole graph"
         assert expected in way.reason
         sizes = f"{needed / 2**20:.0f} MiB, measured on parts of it, and {free / 2**20:.0f} MiB are free on cpu"
         assert sizes in way.reason
-    assert memory.choose_way("gfgn-pair", data, Replica(), "cpu", together=3).sampled
+    assert memory.choose_sampling("gfgn-pair", data, Replica(), "cpu", together=3).sampled
 
 
 @pytest.mark.skipif(not LINUX, reason="needs /proc")
@@ -70,7 +70,7 @@ def test_a_limit_of_the_process() -> None:
 def test_a_classifier_trains_on_samples_where_memory_is_short(
     data: NodeDataset, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(memory, "NODES", 500)
+    monkeypatch.setattr(memory, "MEASURED_NODES", 500)
     monkeypatch.setattr(memory, "free_memory", lambda _: 2**20)
     classes = torch.arange(data.num_classes).numpy()
     options = {"replicas": 1, "max_epochs": 15, "device": "cpu"}

@@ -1,6 +1,6 @@
 """A PyG network of one's own in the engine, against its own plain training loop in the same process.
 
-    python benchmarks/own_model.py [--device cuda] [--datasets texas,cora]
+    python benchmarks/custom_model.py [--device cuda] [--datasets texas,cora]
 
 The network is that of a PyG tutorial: two `GCNConv`, `F.dropout` and `log_softmax`. The loop is the usual one: Adam, an
 evaluation after every epoch, early stopping. For each dataset: the largest difference of the validation losses of both
@@ -167,7 +167,7 @@ def main() -> None:
     count = args.runs or {"cpu": 40, "cuda": 100}[args.device]
     with keep_freed_memory():
         problems = [measure(name, args.device, count) for name in args.datasets.split(",")]
-    common.write("own_model", args.device, problems, max_epochs=MAX_EPOCHS, patience=PATIENCE)
+    common.write("custom_model", args.device, problems, max_epochs=MAX_EPOCHS, patience=PATIENCE)
 
 
 if __name__ == "__main__":

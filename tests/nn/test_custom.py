@@ -1,4 +1,4 @@
-"""Models of one's own: from a name or a signature to a `Model`, and errors that say what is expected."""
+"""Custom models: from a name or a signature to a `Model`, and errors that say what is expected."""
 
 import importlib.metadata
 from functools import partial
@@ -10,14 +10,14 @@ import torch
 from torch import nn
 from torch_geometric.nn.models import GAT, GCN
 
-from gfgn.nn import find_model, own
-from gfgn.nn.own import factory_name, forward_arguments
+from gfgn.nn import custom, find_model
+from gfgn.nn.custom import factory_name, forward_arguments
 
 
 def test_a_name_is_imported_and_described_by_its_signature() -> None:
     model = find_model("nets:Net")
     assert model is find_model(nets.Net)
-    assert (model.own, model.takes_dropout, model.gated) == (True, True, False)
+    assert (model.custom, model.takes_dropout, model.gated) == (True, True, False)
     assert {name: each.default for name, each in model.parameters.items()} == {"hidden_channels": 8}
     assert model.reference == "The network of a PyG tutorial."
     assert len(model.code) == 8
@@ -50,7 +50,7 @@ def test_an_option_without_a_default_must_be_given() -> None:
 @pytest.mark.parametrize("network", [GCN, GAT])
 def test_models_of_pyg_take_further_options(network: type) -> None:
     model = find_model(network)
-    assert model.further
+    assert model.accepts_kwargs
     assert model.parameters["num_layers"].default == 2
     assert model.parameters["act"].default == "relu"
     settings = model.settings("GAT", [("heads", 4)] if network is GAT else [("cached", True)], {})
@@ -103,16 +103,16 @@ def test_lazy_parameters_are_refused() -> None:
 
 
 def test_entry_points_are_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = importlib.metadata.EntryPoint("tutorial-net", "nets:Net", own.GROUP)
-    found: Any = lambda group: [point] if group == own.GROUP else []  # noqa: E731
-    monkeypatch.setattr(own.importlib.metadata, "entry_points", found)
-    own.entry_points.cache_clear()
+    point = importlib.metadata.EntryPoint("tutorial-net", "nets:Net", custom.GROUP)
+    found: Any = lambda group: [point] if group == custom.GROUP else []  # noqa: E731
+    monkeypatch.setattr(custom.importlib.metadata, "entry_points", found)
+    custom.entry_points.cache_clear()
     try:
         assert find_model("tutorial-net") is find_model("nets:Net")
         with pytest.raises(ValueError, match=r"did you mean 'tutorial-net'\?"):
             find_model("tutorial-nets")
     finally:
-        own.entry_points.cache_clear()
+        custom.entry_points.cache_clear()
 
 
 def test_forward_arguments_go_by_names() -> None:
