@@ -65,10 +65,9 @@ def test_tables_in_batches_are_what_read_gives(tmp_path: Path, undirected: bool,
     data = read(folder, undirected=undirected, scale="none")
     expected = pack(data, tmp_path / "memory")
     notes: list[str] = []
-    options, calls = ReadOptions(undirected=undirected), list[tuple[int, int]]()
-    progress = lambda *call: calls.append(call)  # noqa: E731
-    store = pack_tables(folder, tmp_path / "stream", options, progress=progress, notes=notes)
-    assert calls[-1] == (400, 400)
+    options, calls = ReadOptions(undirected=undirected), list[int]()
+    store = pack_tables(folder, tmp_path / "stream", options, progress=calls.append, notes=notes)
+    assert calls[-1] == 400
     expected_notes = [note for note in read_with_notes(folder, undirected=undirected).notes if "edge" in note]
     assert [note.partition(";")[0] for note in notes if "edge" in note] == [n.partition(";")[0] for n in expected_notes]
     assert any("self-loop" in note for note in notes)
@@ -224,7 +223,7 @@ def test_reading_a_table_keeps_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             writer.write_table(pa.table(columns))
     monkeypatch.setattr(tables, "BATCH", 10_000)
     size, before = (tmp_path / "nodes.parquet").stat().st_size, pa.total_allocated_bytes()
-    table, most = tables.Table(tmp_path / "nodes.parquet"), 0
+    table, most = tables.Table(tmp_path / "nodes.parquet", "nodes", ReadOptions(), []), 0
     for _ in table.chunks(list(columns)):
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < size / 4

@@ -71,10 +71,9 @@ def pack(
     console = Console(stderr=True)
     with user_errors(ImportError):
         if stream:
-            from gfgn.data import ReadOptions as Options
             from gfgn.data import pack_tables
 
-            options, notes = Options(**reading.arguments()), list[str]()
+            options, notes = reading.arguments(), list[str]()
             with Progress(console=console, transient=True) as bar:
                 task = bar.add_task("reading edges", total=None)
                 store = pack_tables(
@@ -82,7 +81,7 @@ def pack(
                     folder,
                     options,
                     memory=memory,
-                    progress=lambda done, total: bar.update(task, completed=done, total=total),
+                    progress=lambda done: bar.update(task, description=f"{done:,} edges read"),
                     notes=notes,
                 )
             print_notes(data, notes, console)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gfgn.data import NodeDataset
     from gfgn.data.raw import RawGraph
-    from gfgn.data.reading import ReadKeywords
+    from gfgn.data.raw import ReadOptions as Options
 
 PANEL = "A graph of your own"
 Scale = StrEnum("Scale", ["standard", "row", "none"])
@@ -52,19 +52,21 @@ class ReadOptions:
     stratify: Annotated[bool, _option("Random splits keep the proportions of the classes.", "--stratify")] = False
     metric: Annotated[str | None, _option("What to measure, such as accuracy or roc_auc.", "--metric")] = None
 
-    def arguments(self) -> ReadKeywords:
-        """The arguments of `gfgn.data.read`."""
+    def arguments(self) -> Options:
+        """The options of `gfgn.data.read`."""
+        from gfgn.data.raw import ReadOptions as Options
+
         if self.normalize and self.scale not in (None, Scale.row):
             raise ValueError(f"--normalize is short for --scale row, got it with --scale {self.scale}")
-        return {
+        return Options(
             **self.columns(),
-            "undirected": not self.directed,
-            "scale": "row" if self.normalize else str(self.scale or "standard"),
-            "stratify": self.stratify,
-            "metric": self.metric,
-        }
+            undirected=not self.directed,
+            scale="row" if self.normalize else str(self.scale or "standard"),
+            stratify=self.stratify,
+            metric=self.metric,
+        )
 
-    def columns(self) -> ReadKeywords:
+    def columns(self) -> dict[str, Any]:
         """The arguments of `gfgn.data.read` that say what is where in the tables."""
         return {
             "id": self.id,
@@ -102,20 +104,19 @@ def takes_graph(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_early: dict[tuple[str, str], tuple[str, RawGraph]] = {}
+_early: dict[tuple[str, str], RawGraph] = {}
 
 
 def read_early(sources: Sequence[str], options: ReadOptions) -> None:
     """Reads tables before a command imports PyTorch and models, so that what is wrong with them is said at once."""
     from gfgn.data.named.catalog import DATASETS
-    from gfgn.data.raw import ReadOptions as Options
     from gfgn.data.reading import read_raw
 
     with user_errors():
         for source in sources:
             path = Path(source)
             if source.lower() not in DATASETS and path.exists() and not is_store(path):
-                _early[source, repr(options)] = read_raw(source, Options(**options.arguments()))
+                _early[source, repr(options)] = read_raw(source, options.arguments())
 
 
 def open_data(
@@ -131,8 +132,8 @@ def open_data(
     `num_splits` and `fractions` are those of random splits, which do not matter to a dataset with a name.
     """
     from gfgn.data import DATASETS, describe_reading
-    from gfgn.data.raw import ReadOptions as Options
-    from gfgn.data.reading import assemble, read_raw
+    from gfgn.data.assemble import assemble
+    from gfgn.data.reading import read_raw
     from gfgn.literal import literal
 
     path = Path(source)
@@ -143,10 +144,9 @@ def open_data(
     if is_store(path):
         return _open_store(path, options, check, num_splits, fractions)
     with console.status(literal(f"reading {source}")):
-        arguments = options.arguments()
-        arguments["num_splits"], arguments["fractions"] = num_splits, fractions
-        chosen = Options(**arguments)
-        reading = assemble(*(_early.pop((source, repr(options)), None) or read_raw(source, chosen)), chosen)
+        chosen = replace(options.arguments(), num_splits=num_splits, fractions=fractions)
+        early = _early.pop((source, repr(options)), None)
+        reading = assemble(read_raw(source, chosen) if early is None else early, chosen)
     if check:
         echo(describe_reading(reading))
     else:

@@ -72,7 +72,7 @@ def train(
         parameters = _parameters(given) | {"level": str(level), "replicas": replicas, "trials": trials}
         parameters |= {"model": str(model)}
         parameters |= {"class_weights": class_weights, "device": device, "random_state": seed}
-        parameters |= {"directed": reading.directed, "scale": reading.arguments()["scale"], "metric": reading.metric}
+        parameters |= {"directed": reading.directed, "scale": reading.arguments().scale, "metric": reading.metric}
         parameters.setdefault("max_epochs", epochs)
         if write_config is not None:
             options.write_config(context, write_config, given)

@@ -9,6 +9,7 @@ from gfgn.data.named.catalog import DATASETS
 from gfgn.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from gfgn.data.assemble import Reading, describe_reading
     from gfgn.data.dataset import NodeDataset
     from gfgn.data.diagnosis import (
         adjusted_homophily,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gfgn.data.on_disk import OnDiskGraph, pack
     from gfgn.data.packing import pack_tables
     from gfgn.data.raw import ReadOptions
-    from gfgn.data.reading import Reading, describe_reading, read, read_with_notes
+    from gfgn.data.reading import read, read_with_notes
     from gfgn.data.splits import Split, random_splits
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "gfgn.data.assemble": "Reading describe_reading",
         "gfgn.data.dataset": "NodeDataset",
         "gfgn.data.diagnosis": "adjusted_homophily degree_profile describe edge_homophily node_homophily smoothness",
         "gfgn.data.generators": "add_feature_noise add_random_edges contextual_sbm dimensions remove_random_edges",
@@ -70,7 +72,7 @@ __getattr__ = lazy_names(
         "gfgn.data.on_disk": "OnDiskGraph pack",
         "gfgn.data.packing": "pack_tables",
         "gfgn.data.raw": "ReadOptions",
-        "gfgn.data.reading": "Reading describe_reading read read_with_notes",
+        "gfgn.data.reading": "read read_with_notes",
         "gfgn.data.splits": "Split random_splits",
     },
     deprecated={"Dataset": "NodeDataset", "GraphStore": "OnDiskGraph"},

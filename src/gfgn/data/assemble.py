@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from gfgn.data.columns import KINDS
 from gfgn.data.dataset import NodeDataset, default_metric
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.messages import DataError, counted, listed
 from gfgn.data.raw import RawGraph, ReadOptions
-from gfgn.data.splits import Split, labelled_splits, random_splits
+from gfgn.data.splits import Split, labelled_splits, random_splits, split_masks
 from gfgn.graph import Graph, TwoWeights, merge_edges, symmetrize
 
 KEEP = "undirected=False (--directed)"  # what keeps the direction of edges
 IMBALANCED = 0.8  # fraction of the largest class beyond which accuracy says little
 
 
-def assemble(raw: RawGraph, name: str, options: ReadOptions) -> NodeDataset:
-    """Builds the dataset and appends to `raw.notes`."""
-    if options.class_names is None:
-        y, splits = _labels_and_splits(raw, options)
-    else:
-        y, splits = _labels_of_model(raw, options.class_names)
+class Reading(NamedTuple):
+    """A dataset, and one sentence per repair or choice."""
+
+    dataset: NodeDataset
+    notes: list[str]
+
+
+def assemble(raw: RawGraph, options: ReadOptions) -> Reading:
+    """Builds the dataset of what has been read from files."""
+    y, splits = _labels_and_splits(raw, options) if options.class_names is None else _labels_of_model(raw, options)
     labels, num_classes = torch.from_numpy(y), len(raw.class_names)
     metric = options.metric or default_metric(labels, num_classes)
-    _note_imbalance(raw, y, metric)
-    x, encoder = _features(raw, options, splits)
-    return NodeDataset(
-        name=name,
+    sizes = np.bincount(y[y >= 0], minlength=1)
+    largest = sizes.max() / max(1, sizes.sum())
+    if metric == "accuracy" and largest > IMBALANCED:
+        imbalanced = f"imbalanced: {largest:.0%} of the labelled nodes are of class"
+        raw.notes.append(f"{imbalanced} {raw.class_names[int(sizes.argmax())]!r}, so that accuracy says little")
+    encoder = options.encoder
+    if encoder is None:  # fitted on the nodes in the training part of any split, or on all without splits
+        train = torch.stack([split.train for split in splits]).any(0) if splits else None
+        encoder = FeatureEncoder.fit(raw.raw, train, options.scale)
+        raw.notes += encoder.notes()
+    dataset = NodeDataset(
+        name=raw.name,
+        x=encoder.transform(raw.raw, raw.notes),
         graph=_graph(raw, options.undirected),
-        x=x,
         y=labels,
         num_classes=num_classes,
         metric=metric,
@@ -45,55 +58,29 @@ def assemble(raw: RawGraph, name: str, options: ReadOptions) -> NodeDataset:
         node_ids=raw.node_ids,
         encoder=encoder,
     )
-
-
-def _features(raw: RawGraph, options: ReadOptions, splits: list[Split]) -> tuple[Tensor, FeatureEncoder]:
-    """The features; the encoder is fitted on the nodes in the training part of any split, or on all without splits."""
-    if options.encoder is not None:
-        return options.encoder.transform(raw.raw, raw.notes), options.encoder
-    train = torch.stack([split.train for split in splits]).any(0) if splits else None
-    encoder = FeatureEncoder.fit(raw.raw, train, options.scale)
-    raw.notes += encoder.notes()
-    return encoder.transform(raw.raw, raw.notes), encoder
-
-
-def _note_imbalance(raw: RawGraph, y: NDArray[np.int64], metric: str) -> None:
-    sizes = np.bincount(y[y >= 0], minlength=1)
-    largest = sizes.max() / max(1, sizes.sum())
-    if metric == "accuracy" and largest > IMBALANCED:
-        name = raw.class_names[int(sizes.argmax())]
-        raw.notes.append(
-            f"imbalanced: {largest:.0%} of the labelled nodes are of class {name!r}, so that accuracy says little"
-        )
+    return Reading(dataset, raw.notes)
 
 
 def _graph(raw: RawGraph, undirected: bool) -> Graph:
+    """The graph: no self-loops, every edge once, both directions if `undirected`."""
+    (source, target), weight, weighted = raw.edges, raw.weight, raw.weight is not None
+    loop = source == target
+    zero = np.zeros_like(loop) if weight is None else weight == 0
+    given = int((~loop & ~zero).sum())
+    if weight is not None and zero.any():
+        source, target, weight = source[~zero], target[~zero], weight[~zero]
     try:
-        return Graph.from_csr(_adjacency(raw, undirected), undirected=undirected)
+        matrix = merge_edges(source, target, weight, len(raw.node_ids))
+        if weighted and not np.isfinite(matrix.data).all():
+            raise ValueError("the weights of a repeated edge sum to infinity, expected a finite sum")
+        both = symmetrize(matrix) if undirected else matrix
+        loops, zeros = int(loop.sum()), int((zero & ~loop).sum())
+        raw.notes += edge_notes(loops, zeros, given - matrix.nnz, both.nnz - matrix.nnz, weighted)
+        return Graph.from_csr(both, undirected=undirected)
     except TwoWeights as error:
         raise DataError(f"{raw.edge_origin}: {error.message(raw.node_ids.tolist().__getitem__, KEEP)}") from None
     except ValueError as error:  # weights that are finite, but not their sums
         raise DataError(f"{raw.edge_origin}: {error}") from error
-
-
-def _adjacency(raw: RawGraph, undirected: bool) -> scipy.sparse.csr_array:
-    """`A` with one row per target: no self-loops, every edge once, both directions if `undirected`."""
-    source, target = raw.edges
-    weight, notes, weighted = raw.weight, raw.notes, raw.weight is not None
-    loop = source == target
-    given = loop.size - int(loop.sum())
-    zero = 0
-    if weight is not None and not weight.all():
-        none = weight == 0
-        zero = int((none & ~loop).sum())
-        given -= zero
-        source, target, weight = source[~none], target[~none], weight[~none]
-    matrix = merge_edges(source, target, weight, len(raw.node_ids))
-    if weighted and not np.isfinite(matrix.data).all():
-        raise ValueError("the weights of a repeated edge sum to infinity, expected a finite sum")
-    both = symmetrize(matrix) if undirected else matrix
-    notes += edge_notes(int(loop.sum()), zero, given - matrix.nnz, both.nnz - matrix.nnz, weighted)
-    return both
 
 
 def edge_notes(loops: int, zero: int, repeated: int, added: int, weighted: bool) -> list[str]:
@@ -105,37 +92,39 @@ def edge_notes(loops: int, zero: int, repeated: int, added: int, weighted: bool)
     return [*notes, *([f"edges made undirected: {counted(added, 'opposite edge')} added"] if added else [])]
 
 
-def _labels_of_model(raw: RawGraph, class_names: Sequence[str]) -> tuple[NDArray[np.int64], list[Split]]:
+# --- labels and splits ------------------------------------------------------------------------------------------------
+
+
+def _labels_of_model(raw: RawGraph, options: ReadOptions) -> tuple[NDArray[np.int64], list[Split]]:
     """The labels, if any, numbered as in the model, and the given splits, if any."""
-    found, raw.class_names = raw.class_names, list(class_names)
+    found, raw.class_names = raw.class_names, list(options.class_names or ())
     if raw.labels is None:
         return np.full(len(raw.node_ids), -1, dtype=np.int64), []
-    index = {name: k for k, name in enumerate(class_names)}
-    y = np.array([*(index[name] for name in found), -1], dtype=np.int64)[raw.labels]  # the last is that of label −1
-    return y, split_masks(np.where(y >= 0, raw.parts, -1)) if raw.parts is not None else []
-
-
-def split_masks(parts: NDArray[np.integer]) -> list[Split]:
-    """The masks of `[S, N]` numbers: 0, 1 and 2 for training, validation and test nodes."""
-    return [Split(*(torch.from_numpy(part == k) for k in range(3))) for part in parts]
+    y = np.array([*map(raw.class_names.index, found), -1], dtype=np.int64)[raw.labels]  # the last is that of label −1
+    return y, [] if raw.parts is None else split_masks(np.where(y >= 0, raw.parts, -1))
 
 
 def _labels_and_splits(raw: RawGraph, options: ReadOptions) -> tuple[NDArray[np.int64], list[Split]]:
     """The labels, and masks over labelled nodes; sorts `raw.class_names`."""
-    origin, notes = raw.origin, raw.notes
+    notes = raw.notes
     if raw.labels is None:
         given = ", and the given splits are ignored" if raw.parts is not None else ""
         notes.append(f"no labels: no model can be trained on this graph{given}")
         return np.full(len(raw.node_ids), -1, dtype=np.int64), []
     _check_classes(raw, raw.labels)
-    y = _sort_classes(raw, raw.labels) if raw.sort_classes else raw.labels
-    names = raw.class_names
+    y, names = raw.labels, raw.class_names
+    if raw.sort_classes:
+        y, names = sort_classes(y, names)
+        raw.class_names = names
+        if names != [str(k) for k in range(len(names))]:
+            shown = listed([f"{name!r} is {k}" for k, name in enumerate(names)])
+            notes.append(f"classes numbered in sorted order: {shown}")
     unlabelled = int((y < 0).sum())
     if unlabelled:
         notes.append(f"{counted(unlabelled, 'unlabelled node')} kept, in no part of any split")
     single = [names[k] for k in np.flatnonzero(np.bincount(y[y >= 0], minlength=len(names)) == 1)]
     if single and options.stratify and raw.parts is None:
-        raise DataError(f"{origin}: class {single[0]!r} has one member, expected two or more to stratify")
+        raise DataError(f"{raw.origin}: class {single[0]!r} has one member, expected two or more to stratify")
     if single:
         notes.append(f"{counted(len(single), 'class', 'classes')} with one member: {listed(single)}")
     if raw.parts is None:
@@ -165,26 +154,15 @@ def _check_classes(raw: RawGraph, labels: NDArray[np.int64]) -> None:
         raise DataError(f"{values}, all of them numbers: is it a regression? {bins}")
 
 
-def class_order(names: Sequence[str]) -> list[int]:
-    """The order of classes: by number if all are numbers, else by name. Equal numbers that are written differently
-    ("1", "01") are separate classes, ordered by their text."""
+def sort_classes(labels: NDArray[np.int64], names: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Labels and names with the classes in the order of their numbers if all are numbers, else of their names. Equal
+    numbers that are written differently ("1", "01") are separate classes, ordered by their text."""
     try:
         keys = [float(name) for name in names]
     except ValueError:
         keys = [0.0] * len(names)
-    return sorted(range(len(names)), key=lambda k: (keys[k], names[k]))
-
-
-def _sort_classes(raw: RawGraph, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    names = raw.class_names
-    order = class_order(names)
-    raw.class_names = [names[k] for k in order]
-    if raw.class_names != [str(k) for k in range(len(names))]:
-        shown = listed([f"{name!r} is {k}" for k, name in enumerate(raw.class_names)])
-        raw.notes.append(f"classes numbered in sorted order: {shown}")
-    index = np.full(len(names) + 1, -1, dtype=np.int64)  # the last entry is that of label −1
-    index[order] = np.arange(len(names))
-    return index[labels]
+    order = sorted(range(len(names)), key=lambda k: (keys[k], names[k]))
+    return np.array([*np.argsort(order), -1], dtype=np.int64)[labels], [names[k] for k in order]  # −1 stays −1
 
 
 def _random_splits(raw: RawGraph, y: NDArray[np.int64], options: ReadOptions) -> list[Split]:
@@ -215,3 +193,35 @@ def _given_splits(raw: RawGraph, parts: NDArray[np.int64], labelled: NDArray[np.
         raw.notes.append(f"{counted(removed, 'unlabelled node')} removed from the given splits")
     raw.notes.append(f"{counted(len(parts), 'split')} as given")
     return split_masks(kept)
+
+
+# --- description ------------------------------------------------------------------------------------------------------
+
+
+def describe_reading(reading: Reading) -> str:
+    """How the files were understood, as lines for a terminal."""
+    data = reading.dataset
+    assert data.node_ids is not None
+    assert data.encoder is not None
+    direction = "both directions counted" if data.graph.by_source is data.graph.by_target else "directed"
+    weighted = "" if data.graph.weight is None else ", weighted"
+    kinds = Counter(KINDS[column.kind].word for column in data.encoder.columns)
+    words = dict.fromkeys(kind.word for kind in KINDS.values())
+    columns = ", ".join(f"{kinds[word]:,} {word}" for word in words if word in kinds)
+    sizes = np.bincount(data.y[data.y >= 0], minlength=data.num_classes).tolist()
+    classes = [f"{name} ({size:,})" for name, size in zip(data.class_names or [], sizes, strict=False)]
+    splits = "none"
+    if data.splits:
+        parts = ", ".join(f"{part} {int(mask.sum()):,}" for part, mask in data.splits[0]._asdict().items())
+        splits = f"{len(data.splits)}; the first: {parts}"
+    lines = {
+        "nodes": f"{data.num_nodes:,} (ids such as {listed([repr(name) for name in data.node_ids[:3].tolist()])})",
+        "edges": f"{data.graph.num_edges:,}, {direction}{weighted}",
+        "columns": f"{kinds.total():,}: {columns}",
+        "features": f"{data.num_features:,}: {listed(data.feature_names)}; scale {data.encoder.scale}",
+        "classes": f"{data.num_classes:,}{': ' if classes else ''}{listed(classes, 10)}",
+        "splits": splits,
+        "metric": data.metric,
+    }
+    notes = [("note", note) for note in reading.notes or ["nothing was changed"]]
+    return "\n".join([data.name, *(f"  {name:<10}{text}" for name, text in [*lines.items(), *notes])])

@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -41,13 +41,12 @@ DATES = [
     for day in ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y.%m.%d")
     for time in ("", " %H:%M", " %H:%M:%S")
 ]
-_PLAIN = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?"
 NUMBERS = {  # how numbers are written: the pattern, the mark of thousands and the decimal mark
-    "": (_PLAIN, "", "."),
+    "": (r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", "", "."),
     "1,234.5": (r"[+-]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?", ",", "."),
     "1.234,5": (r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?", ".", ","),
 }
-MISSING = {  # what pandas takes for a missing value in a CSV file, and no text
+MISSING = {  # what pandas takes for a missing value in a CSV file
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
     *("NULL", "NaN", "None", "n/a", "nan", "null"),
 }
@@ -72,8 +71,11 @@ class Column:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {self.kind!r}")
-        if self.categories and self.kind != "category":
-            raise ValueError(f"categories must be empty for kind {self.kind!r}, got {self.categories}")
+
+    @property
+    def holds(self) -> str:
+        """`"numbers"`, `"dates"` or `"text"`."""
+        return KINDS[self.kind].holds
 
 
 class RawFeatures(NamedTuple):
@@ -101,8 +103,8 @@ class Texts(NamedTuple):
     typed: bool  # whether text that looks like numbers was written as text on purpose
 
 
-class Read(NamedTuple):
-    """A column of text as values: one per text, NaN for a text that counts as missing."""
+class Values(NamedTuple):
+    """What texts stand for: one value each, NaN for a text that counts as missing; and how they are written."""
 
     values: Floats
     format: str = ""
@@ -117,8 +119,6 @@ class Kind:
         word: What it is called.
         recognize: Reads a column of text, `None` if it is not of this kind; given the format that a model expects.
             The first kind that accepts a column gets it.
-        typed: Reads a column of a data frame by its dtype, or by what pandas infers for a column of objects; `None` if
-            it is not of this kind.
         names: The names of its features.
         slots: For a column of categories: the index of the feature of each text, −1 for an unknown one.
         scaled: Whether scale `"standard"` changes it.
@@ -127,37 +127,18 @@ class Kind:
 
     holds: str
     word: str
-    recognize: Callable[[Texts, str], Read | None] | None = None
-    typed: Callable[[Series, str], Floats | None] | None = None
+    recognize: Callable[[Texts, str], Values | None] | None = None
     names: Callable[[Column], list[str]] = lambda column: [column.name]
     slots: Callable[[Column, Sequence[str]], list[int]] | None = None
     scaled: bool = False
     note: str = "left as {they}{names}"
 
 
-def _typed_numbers(series: Series, inferred: str) -> Floats | None:
-    import pandas as pd
-
-    types = pd.api.types
-    numeric = types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype)
-    if numeric or inferred in ("boolean", "integer", "floating", "mixed-integer-float", "decimal"):
-        return pd.to_numeric(series).to_numpy(dtype=np.float64, na_value=np.nan)
-    return None
+def _read_booleans(texts: Texts, format: str) -> Values | None:
+    return _known(texts, Values(np.array([{"true": 1.0, "false": 0.0}.get(t.lower(), np.nan) for t in texts.values])))
 
 
-def _typed_dates(series: Series, inferred: str) -> Floats | None:
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(series.dtype) or inferred in ("datetime", "datetime64", "date"):
-        return days(pd.to_datetime(series, utc=True))
-    return None
-
-
-def _read_booleans(texts: Texts, format: str) -> Read | None:
-    return _known(texts, _parse_booleans(texts.values), 0)
-
-
-def read_numbers(texts: Texts, format: str) -> Read | None:
+def _read_numbers(texts: Texts, format: str) -> Values | None:
     """Numbers, of which some may be missing in words; other texts count as missing if they are few among many different
     numbers."""
     many = min(MAX_CATEGORIES, (texts.codes >= 0).sum() / 2)
@@ -166,25 +147,9 @@ def read_numbers(texts: Texts, format: str) -> Read | None:
         values = _parse(texts.values, name)
         if texts.typed and not name and not np.isnan(values).any():
             return None
-        if (read := _known(texts, values, allowed)) is not None:
-            return Read(read.values, name)
+        if (known := _known(texts, Values(values, name), allowed)) is not None:
+            return known
     return None
-
-
-def loose_numbers(series: Series) -> Floats:
-    """The numbers in a column, NaN where a value is missing or none."""
-    import pandas as pd
-
-    inferred = pd.api.types.infer_dtype(series, skipna=True)
-    typed = _typed_numbers(series, inferred)
-    if typed is not None or inferred not in ("string", "mixed", "mixed-integer"):
-        return np.full(len(series), np.nan) if typed is None else typed
-    plain = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    if not np.isnan(plain).any():
-        return plain
-    texts = [str(value).strip() for value in series]
-    found = [_parse(texts, name) for name in NUMBERS] + [_parse_booleans(texts)]
-    return min(found, key=lambda values: np.isnan(values).sum())
 
 
 def _parse(texts: Sequence[str], format: str) -> Floats:
@@ -195,38 +160,28 @@ def _parse(texts: Sequence[str], format: str) -> Floats:
     return np.array(plain, dtype=np.float64)
 
 
-def _parse_booleans(texts: Sequence[str]) -> Floats:
-    return np.array([{"true": 1.0, "false": 0.0}.get(text.lower(), np.nan) for text in texts])
-
-
-def _read_dates(texts: Texts, format: str) -> Read | None:
+def _read_dates(texts: Texts, format: str) -> Values | None:
     import pandas as pd
 
     series = pd.Series([None if STRAY.fullmatch(text) else text for text in texts.values], dtype="str")
     known = series.dropna()
-    for name in dict.fromkeys([format or "ISO8601", "ISO8601", *DATES]):
-        if not len(known) or (name == "ISO8601" and not known.str.fullmatch(ISO).all()):
+    for name in dict.fromkeys([format or "ISO8601", "ISO8601", *DATES]) if len(known) else ():
+        if name == "ISO8601" and not known.str.fullmatch(ISO).all():
             continue
         if pd.isna(pd.to_datetime(known.iloc[0], format=name, utc=True, errors="coerce")):
             continue
         dates = pd.to_datetime(series, format=name, utc=True, errors="coerce")
         if dates.notna().sum() == len(known):
-            return Read(days(dates), "" if name == "ISO8601" else name)
+            return Values(_days(dates), "" if name == "ISO8601" else name)
     return None
 
 
-def _known(texts: Texts, array: Floats, allowed: float) -> Read | None:
+def _known(texts: Texts, found: Values, allowed: float = 0) -> Values | None:
     """The values, if all texts but missing ones and a fraction `allowed` of the others have one."""
-    strange = np.array(
-        [np.isnan(value) and not STRAY.fullmatch(text) for value, text in zip(array, texts.values, strict=True)]
-    )
-    if np.isnan(array).all():
-        return None
-    if strange.any():
-        counts = np.bincount(texts.codes[texts.codes >= 0], minlength=array.size)
-        if counts[strange].sum() > allowed * counts.sum():
-            return None
-    return Read(array)
+    lost = np.isnan(found.values)
+    strange = lost & [not STRAY.fullmatch(text) for text in texts.values]
+    rows = np.bincount(texts.codes[texts.codes >= 0], minlength=lost.size)
+    return None if lost.all() or rows[strange].sum() > allowed * rows.sum() else found
 
 
 def _one_hot(column: Column, texts: Sequence[str]) -> list[int]:
@@ -239,15 +194,14 @@ def _hashed(column: Column, texts: Sequence[str]) -> list[int]:
 
 
 KINDS: dict[str, Kind] = {
-    "numeric": Kind("numbers", "numeric", read_numbers, _typed_numbers, scaled=True),
-    "date": Kind("dates", "date", _read_dates, _typed_dates, scaled=True),
+    "numeric": Kind("numbers", "numeric", _read_numbers, scaled=True),
+    "date": Kind("dates", "date", _read_dates, scaled=True),
     "binary": Kind("numbers", "binary", _read_booleans),
     "bag": Kind("numbers", "bag-of-words", note="left as {they}"),
     "category": Kind(
         "text",
         "category",
-        lambda texts, format: Read(np.arange(len(texts.values), dtype=np.float64)),
-        None,
+        lambda texts, format: Values(np.arange(len(texts.values), dtype=np.float64)),
         lambda column: [f"{column.name}={category}" for category in column.categories],
         _one_hot,
         note="one-hot encoded{names}",
@@ -255,7 +209,6 @@ KINDS: dict[str, Kind] = {
     "hashed": Kind(
         "text",
         "category",
-        None,
         None,
         lambda column: [f"{column.name}#{k}" for k in range(MAX_CATEGORIES)],
         _hashed,
@@ -272,67 +225,60 @@ def refine(raw: RawFeatures, rows: NDArray[np.bool_], profile: Profile) -> tuple
     taken for a word.
     """
     low, high, zeros, ones, known = profile.low, profile.high, profile.zeros, profile.ones, profile.known
-    numeric = np.array([KINDS[column.kind].holds == "numbers" for column in raw.columns], dtype=bool)
-    binary = numeric & (known > 0) & (zeros + ones == known)
-    word = numeric & (known > 0) & (low >= 0) & (high > 0) & (2 * zeros >= known)
+    numeric = np.array([column.holds == "numbers" for column in raw.columns], dtype=bool) & (known > 0)
+    binary = numeric & (zeros + ones == known)
+    word = numeric & (low >= 0) & (high > 0) & (2 * zeros >= known)
     if word.any():
         middle = float(np.median(high[word]))
         word &= high <= MAX_BAG_RATIO * middle
         word &= bool(middle <= MAX_BAG_VALUE and word.sum() >= MIN_BAG)
-    kinds = np.select([~numeric, binary, word], ["", "binary", "bag"], "numeric").tolist()
-    return tuple(
-        _of_training(raw, k, rows)
-        if column.kind == "category"
-        else Column(column.name, kind or column.kind, (), column.format)
-        for k, (column, kind) in enumerate(zip(raw.columns, kinds, strict=True))
-    )
-
-
-def _of_training(raw: RawFeatures, k: int, rows: NDArray[np.bool_]) -> Column:
-    """A category column with the categories of the chosen rows; hashed if these are many."""
-    column, codes = raw.columns[k], np.asarray(raw.values)[rows, k]
-    seen = np.unique(codes[codes >= 0]).astype(np.int64)
-    if seen.size > MAX_CATEGORIES:
-        return Column(column.name, "hashed")
-    return Column(column.name, "category", tuple(column.categories[index] for index in seen.tolist()))
+    columns = []
+    for k, column in enumerate(raw.columns):
+        kind, categories = column.kind, ()
+        if kind == "category":
+            codes = np.asarray(raw.values)[rows, k]
+            seen = np.unique(codes[codes >= 0]).astype(np.int64).tolist()
+            kind = "hashed" if len(seen) > MAX_CATEGORIES else kind
+            categories = tuple(column.categories[index] for index in seen if kind == "category")
+        elif column.holds == "numbers":
+            kind = "binary" if binary[k] else "bag" if word[k] else "numeric"
+        columns.append(Column(column.name, kind, categories, column.format))
+    return tuple(columns)
 
 
 class Profile(NamedTuple):
-    """Per column, over some rows: the smallest and largest value, numbers of zeros, ones, known and missing values, and
-    mean and standard deviation of the known ones."""
+    """Per column, over some rows: the smallest and largest value, numbers of zeros, ones and known values, and mean and
+    standard deviation of the known ones."""
 
     low: Floats
     high: Floats
     zeros: Array
     ones: Array
     known: Array
-    missing: Array
     mean: Floats
     std: Floats
 
 
 def profile_of(values: Matrix, rows: NDArray[np.bool_]) -> Profile:
     """The profile of the chosen rows, in double precision."""
-    return _dense_profile(values, rows) if isinstance(values, np.ndarray) else _sparse_profile(values, rows)
-
-
-def _dense_profile(values: Array, rows: NDArray[np.bool_]) -> Profile:
-    width, parts = values.shape[1], list(row_blocks(*values.shape))
-    low, high = np.full(width, np.inf), np.full(width, -np.inf)
-    zeros, ones, known, missing = (np.zeros(width, dtype=np.int64) for _ in range(4))
-    total, square = np.zeros(width), np.zeros(width)
-    for block in (values[part][rows[part]].astype(np.float64) for part in parts):
-        low = np.fmin(low, np.fmin.reduce(block, 0, initial=np.inf))
-        high = np.fmax(high, np.fmax.reduce(block, 0, initial=-np.inf))
+    if not isinstance(values, np.ndarray):
+        return _sparse_profile(values, rows)
+    low, high = np.full(values.shape[1], np.inf), np.full(values.shape[1], -np.inf)
+    zeros, ones, known, total, square = np.zeros((5, values.shape[1]))
+    for part in row_blocks(*values.shape):
+        block = values[part][rows[part]].astype(np.float64)
+        low, high = (
+            np.fmin(low, np.fmin.reduce(block, 0, initial=np.inf)),
+            np.fmax(high, np.fmax.reduce(block, 0, initial=-np.inf)),
+        )
         zeros += (block == 0).sum(0)
         ones += (block == 1).sum(0)
-        missing += np.isnan(block).sum(0)
         known += (~np.isnan(block)).sum(0)
         total += np.nansum(block, 0)
     mean = total / np.maximum(known, 1)
-    for block in (values[part][rows[part]].astype(np.float64) for part in parts):
-        square += np.nansum((block - mean) ** 2, 0)
-    return Profile(low, high, zeros, ones, known, missing, mean, _deviation(square, known, mean))
+    for part in row_blocks(*values.shape):
+        square += np.nansum((values[part][rows[part]].astype(np.float64) - mean) ** 2, 0)
+    return Profile(low, high, zeros, ones, known, mean, _deviation(square, known, mean))
 
 
 def _sparse_profile(values: scipy.sparse.csr_array, rows: NDArray[np.bool_]) -> Profile:
@@ -346,8 +292,7 @@ def _sparse_profile(values: scipy.sparse.csr_array, rows: NDArray[np.bool_]) -> 
     mean = np.bincount(index, data, minlength=width) / max(count, 1)
     absent = count - np.bincount(index, minlength=width)
     square = np.bincount(index, (data - mean[index]) ** 2, minlength=width) + absent * mean**2
-    none = np.zeros(width, dtype=np.int64)
-    return Profile(low, high, zeros, ones, known, none, mean, _deviation(square, known, mean))
+    return Profile(low, high, zeros, ones, known, mean, _deviation(square, known, mean))
 
 
 def _deviation(square: Floats, known: Array, mean: Floats) -> Floats:
@@ -366,7 +311,7 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     return (slice(low, low + step) for low in range(0, rows, step))
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- data frames ------------------------------------------------------------------------------------------------------
 
 
 def raw_features(X: object, columns: Sequence[Column] | None = None, *, notes: list[str] | None = None) -> RawFeatures:
@@ -384,63 +329,9 @@ def raw_features(X: object, columns: Sequence[Column] | None = None, *, notes: l
     """
     pandas = sys.modules.get("pandas")  # who passes a DataFrame has imported it
     if pandas is not None and isinstance(X, pandas.DataFrame):
-        return read_frame(X, columns, notes=notes)
-    values = _sparse_array(X) if _is_sparse(X) else _dense_array(X)
-    if 0 in values.shape:
-        raise DataError(f"X has shape {list(values.shape)}, expected one node and one feature or more")
-    return array_features(values, [f"x{k}" for k in range(values.shape[1])], columns, "X")
-
-
-def array_features(
-    values: Matrix, names: Sequence[str], expected: Sequence[Column] | None, label: str, more: Sequence[str] = ()
-) -> RawFeatures:
-    """Numbers whose columns have names; `more` are further differences from a model's data."""
-    if expected is None:
-        return RawFeatures(values, tuple(map(Column, names)))
-    parts = [*unlike_array(expected, values.shape[1]), *more]
-    if parts:
-        raise unlike_the_model(label, parts)
-    return RawFeatures(values, tuple(expected))
-
-
-def read_frame(
-    frame: pd.DataFrame,
-    expected: Sequence[Column] | None = None,
-    *,
-    label: str = "X",
-    typed: bool = True,
-    first: int = 0,
-    notes: list[str] | None = None,
-    more: Sequence[str] = (),
-) -> RawFeatures:
-    """The features of a data frame; `first` is the number of its first row in messages, see `Texts` for `typed`."""
-    names = [str(name) for name in frame.columns]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(f"{label} has the column {twice[0]!r} more than once, expected every name once")
-    if not names or not len(frame):
-        raise DataError(f"{label} has shape {list(frame.shape)}, expected one node and one feature or more")
-    wanted = {column.name: column for column in expected or ()}
-    reader = _Reader(label, typed, first, [] if notes is None else notes)
-    found = {name: reader.read(frame.iloc[:, k], name, wanted.get(name)) for k, name in enumerate(names)}
-    if expected is not None:
-        parts = differences(expected, {name: column.holds for name, column in found.items()}, reader.examples)
-        if parts or more:
-            raise unlike_the_model(label, [*parts, *more])
-        names = [column.name for column in expected]
-    chosen = [found[name] for name in names]
-    wide = any(each.column.kind == "date" or len(each.column.categories) > 2**24 for each in chosen)
-    values = np.empty((len(frame), len(names)), dtype=np.float64 if wide else np.float32)
-    with np.errstate(over="ignore"):
-        for k, each in enumerate(chosen):
-            values[:, k] = each.values
-            bad = np.flatnonzero(np.isinf(each.values.astype(np.float32)))
-            if bad.size:
-                got = f"{each.values[bad[0]]} at {reader.row(int(bad[0]))}"
-                raise DataError(
-                    f"{label}: column {names[k]!r} holds {got}, expected a finite number in single precision"
-                )
-    return RawFeatures(values, tuple(each.column for each in chosen))
+        return FrameReader("X", notes=[] if notes is None else notes).read(X, columns)
+    values = read_matrix(X, "X")
+    return named_columns(values, [f"x{k}" for k in range(values.shape[1])], columns, "X")
 
 
 class Found(NamedTuple):
@@ -452,36 +343,67 @@ class Found(NamedTuple):
 
 
 @dataclass
-class _Reader:
-    """Reads the columns of a data frame one by one."""
+class FrameReader:
+    """Reads the features in a data frame.
+
+    Attributes:
+        label: Name of the frame in messages.
+        typed: Whether text that looks like numbers was written as text on purpose.
+        first: Number of the first row in messages.
+        notes: Gets one sentence per guess.
+    """
 
     label: str
-    typed: bool
-    first: int
-    notes: list[str]
+    typed: bool = True
+    first: int = 0
+    notes: list[str] = field(default_factory=list)
+    examples: dict[str, str] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        self.examples: dict[str, str] = {}
+    def read(
+        self, frame: pd.DataFrame, expected: Sequence[Column] | None = None, more: Sequence[str] = ()
+    ) -> RawFeatures:
+        """The features; `more` are further differences from the data of the model that expects the columns."""
+        names = [str(name) for name in frame.columns]
+        refuse_repeated(names, self.label)
+        if not names or not len(frame):
+            raise DataError(f"{self.label} has shape {list(frame.shape)}, expected one node and one feature or more")
+        wanted = {column.name: column for column in expected or ()}
+        found = {name: self._column(frame.iloc[:, k], name, wanted.get(name)) for k, name in enumerate(names)}
+        if expected is not None:
+            parts = differences(expected, {name: column.holds for name, column in found.items()}, self.examples)
+            refuse_unlike(self.label, [*parts, *more])
+            names = [column.name for column in expected]
+        chosen = [found[name] for name in names]
+        wide = any(each.column.kind == "date" or len(each.column.categories) > 2**24 for each in chosen)
+        values = np.empty((len(frame), len(names)), dtype=np.float64 if wide else np.float32)
+        for k, each in enumerate(chosen):
+            bad = np.flatnonzero(np.isinf(to_float32(each.values)))
+            if bad.size:
+                got = f"column {names[k]!r} holds {each.values[bad[0]]} at {self._row(bad[0])}"
+                raise DataError(f"{self.label}: {got}, expected a finite number in single precision")
+            values[:, k] = each.values
+        return RawFeatures(values, tuple(each.column for each in chosen))
 
-    def row(self, index: int) -> str:
+    def _row(self, index: np.integer) -> str:
         return f"row {index + self.first}"
 
-    def read(self, series: Series, name: str, expected: Column | None) -> Found:
+    def _column(self, series: Series, name: str, expected: Column | None) -> Found:
         import pandas as pd
 
-        dtype, known = series.dtype, series.notna().to_numpy()
+        types, dtype, known = pd.api.types, series.dtype, series.notna().to_numpy()
         if not known.any():
             return Found(Column(name), np.full(len(series), np.nan), "")
-        inferred = pd.api.types.infer_dtype(series, skipna=True) if dtype.kind == "O" else ""
-        for kind in (kind for kind in KINDS if KINDS[kind].typed):
-            values = KINDS[kind].typed(series, inferred)  # type: ignore[misc]
-            if values is None:
-                continue
-            if expected is not None and expected.kind == "category" and kind == "numeric":
+        inferred = types.infer_dtype(series, skipna=True) if dtype.kind == "O" else ""
+        numeric = types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
+        if numeric or inferred in ("boolean", "integer", "floating", "mixed-integer-float", "decimal"):
+            values = pd.to_numeric(series).to_numpy(dtype=np.float64, na_value=np.nan)
+            if expected is not None and expected.kind == "category":
                 digits = pd.Series(values).map(lambda value: f"{value:.15g}", na_action="ignore")
                 if not set(digits.dropna()).isdisjoint(expected.categories):
                     return self._texts(digits, name, expected)
-            return Found(Column(name, kind), values, KINDS[kind].holds)
+            return Found(Column(name), values, "numbers")
+        if types.is_datetime64_any_dtype(dtype) or inferred in ("datetime", "datetime64", "date"):
+            return Found(Column(name, "date"), _days(pd.to_datetime(series, utc=True)), "dates")
         if isinstance(dtype, pd.CategoricalDtype):  # declared by the user, in their order
             texts = [str(value) for value in dtype.categories]
             categories = tuple(dict.fromkeys(texts))
@@ -505,32 +427,30 @@ class _Reader:
         rows = np.array([*(index[text] for text in stripped), -1], dtype=np.int64)[codes]
         if not order:
             return Found(Column(name), np.full(len(series), np.nan), "")
-        holds = "" if expected is None else KINDS[expected.kind].holds
-        texts = Texts(rows, order, self.typed and holds != "numbers")
+        texts = Texts(rows, order, self.typed and (expected is None or expected.holds != "numbers"))
         known = expected is not None and (expected.kind == "hashed" or not set(order).isdisjoint(expected.categories))
-        kinds = ["category"] if known else [name for name, kind in KINDS.items() if kind.recognize]
         format = "" if expected is None else expected.format
-        kind, read = next((kind, read) for kind in kinds if (read := KINDS[kind].recognize(texts, format)) is not None)  # type: ignore[misc]
+        for kind in ["category"] if known else KINDS:
+            recognize = KINDS[kind].recognize
+            read = None if recognize is None else recognize(texts, format)
+            if read is not None:
+                break
+        assert read is not None  # every text is a category
+        self._note(name, texts, read, kind)
         column = Column(name, kind, tuple(order) if kind == "category" else (), read.format)
+        return Found(column, np.append(read.values, np.nan)[rows], column.holds)
+
+    def _note(self, name: str, texts: Texts, read: Values, kind: str) -> None:
+        """Says how numbers and dates were read, which texts count as missing, and what may be a name or a comment."""
         if kind == "category":
-            self._note_category(name, texts)
-        else:
-            self._note_guesses(name, texts, read)
-        return Found(column, np.append(read.values, np.nan)[rows], KINDS[kind].holds)
-
-    def _note_category(self, name: str, texts: Texts) -> None:
-        first = int(np.flatnonzero(texts.codes >= 0)[0])
-        text = texts.values[texts.codes[first]]
-        self.examples[name] = f" ({text if len(text) <= 30 else text[:29] + '…'!r} at {self.row(first)})"
-        known = int((texts.codes >= 0).sum())
-        if len(texts.values) > MAX_CATEGORIES and 2 * len(texts.values) >= known:
-            self.notes.append(
-                f"{self.label}: column {name!r} is text with {len(texts.values):,} distinct values in "
-                f"{counted(known, 'row')}: if it is a name or a comment, leave it out (--drop {name})"
-            )
-
-    def _note_guesses(self, name: str, texts: Texts, read: Read) -> None:
-        """Says how numbers and dates were read, and which texts count as missing."""
+            first = int(np.flatnonzero(texts.codes >= 0)[0])
+            text = texts.values[texts.codes[first]]
+            self.examples[name] = f" ({text if len(text) <= 30 else text[:29] + '…'!r} at {self._row(np.int64(first))})"
+            size, known = len(texts.values), int((texts.codes >= 0).sum())
+            if size > MAX_CATEGORIES and 2 * size >= known:
+                distinct = f"text with {size:,} distinct values in {counted(known, 'row')}"
+                cure = f"if it is a name or a comment, leave it out (--drop {name})"
+                self.notes.append(f"{self.label}: column {name!r} is {distinct}: {cure}")
         if read.format:
             what = "dates" if "%" in read.format else "numbers"
             self.notes.append(f"{self.label}: column {name!r} is read as {what} of the form {read.format}")
@@ -538,20 +458,35 @@ class _Reader:
         if lost.any():
             rows = np.flatnonzero(np.append(lost, False)[texts.codes])
             shown = listed([repr(texts.values[k]) for k in np.flatnonzero(lost).tolist()], 3)
-            where = f"{self.row(int(rows[0]))}{' first' if rows.size > 1 else ''}"
-            self.notes.append(
-                f"{self.label}: column {name!r}: {counted(rows.size, 'value')} read as missing: {shown} ({where})"
-            )
+            where = f"{self._row(rows[0])}{' first' if rows.size > 1 else ''}"
+            missing = f"{counted(rows.size, 'value')} read as missing: {shown} ({where})"
+            self.notes.append(f"{self.label}: column {name!r}: {missing}")
 
 
-def days(series: Series) -> Floats:
+def loose_numbers(series: Series) -> Floats:
+    """The numbers in a column, NaN where a value is missing or none."""
+    import pandas as pd
+
+    plain = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    if not np.isnan(plain).any() or pd.api.types.is_numeric_dtype(series.dtype):
+        return plain
+    texts = [str(value).strip() for value in series]
+    return min((_parse(texts, name) for name in NUMBERS), key=lambda values: np.isnan(values).sum())
+
+
+def _days(series: Series) -> Floats:
     """Days since 1970, NaN where the date is missing."""
-    time = series.dt.as_unit("us")
-    values = time.to_numpy(dtype="datetime64[us]").astype(np.int64) / DAY
-    return np.where(time.isna().to_numpy(), np.nan, values)
+    values = series.dt.as_unit("us").to_numpy(dtype="datetime64[us]").astype(np.int64) / DAY
+    return np.where(series.isna().to_numpy(), np.nan, values)
 
 
 # --- differences from a model's columns -------------------------------------------------------------------------------
+
+
+def refuse_repeated(names: Sequence[str], label: str) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{label} has the column {twice[0]!r} more than once, expected every name once")
 
 
 def differences(expected: Sequence[Column], found: Mapping[str, str], examples: Mapping[str, str]) -> list[str]:
@@ -567,59 +502,81 @@ def differences(expected: Sequence[Column], found: Mapping[str, str], examples: 
         parts.append(f"unexpected column{'s' * (len(unexpected) > 1)} {listed(unexpected)}")
     wrong = []
     for column in expected:
-        got, wanted = found.get(column.name, ""), KINDS[column.kind].holds
-        if got and got != wanted:
+        got = found.get(column.name, "")
+        if got and got != column.holds:
             example = examples.get(column.name, "") if got == "text" else ""
-            wrong.append(f"column {column.name!r} holds {got}{example}, expected {wanted}")
+            wrong.append(f"column {column.name!r} holds {got}{example}, expected {column.holds}")
     return [*parts, *wrong[:5], *([f"{len(wrong) - 5:,} more columns hold something else"] if len(wrong) > 5 else [])]
 
 
-def unlike_array(expected: Sequence[Column], width: int) -> list[str]:
-    """What differs between the expected columns and an array of `width` columns, which have no names."""
-    parts = []
-    if width != len(expected):
-        names = listed([column.name for column in expected])
-        parts.append(f"{counted(width, 'column')}, expected {len(expected)} ({names})")
-    named = [column.name for column in expected if KINDS[column.kind].holds != "numbers"]
-    if named:
-        parts.append(f"an array of numbers, expected a table with text or dates in {listed(named)}")
-    return parts
-
-
-def unlike_the_model(label: str, parts: Sequence[str]) -> DataError:
-    return DataError(f"{label} differs from what the model was trained on: {'; '.join(parts)}")
+def refuse_unlike(label: str, parts: Sequence[str]) -> None:
+    if parts:
+        raise DataError(f"{label} differs from what the model was trained on: {'; '.join(parts)}")
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def _is_tensor(X: object) -> bool:
+def named_columns(
+    values: Matrix, names: Sequence[str], expected: Sequence[Column] | None, label: str, more: Sequence[str] = ()
+) -> RawFeatures:
+    """Numbers whose columns have names; `more` are further differences from a model's data."""
+    if expected is None:
+        return RawFeatures(values, tuple(map(Column, names)))
+    parts = [*more]
+    if len(names) != len(expected):
+        known = listed([column.name for column in expected])
+        parts.insert(0, f"{counted(len(names), 'column')}, expected {len(expected)} ({known})")
+    others = [column.name for column in expected if column.holds != "numbers"]
+    if others:
+        parts.append(f"an array of numbers, expected a table with text or dates in {listed(others)}")
+    refuse_unlike(label, parts)
+    return RawFeatures(values, tuple(expected))
+
+
+def read_matrix(X: Any, label: str) -> Matrix:
+    """Numbers in single precision: an array, NaN where one is missing, or a sparse matrix."""
     torch = sys.modules.get("torch")  # who passes a tensor has imported it
-    return torch is not None and isinstance(X, torch.Tensor)
+    if torch is not None and isinstance(X, torch.Tensor):
+        X = X.detach().cpu()
+        if X.layout != torch.strided and X.dim() == 2:
+            X = sparse_tensor(X)
+        elif X.layout == torch.strided:
+            X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+    if not scipy.sparse.issparse(X) and not hasattr(X, "layout"):
+        X = np.asarray(X)
+        if X.dtype.kind == "O":
+            with suppress(TypeError, ValueError):
+                X = X.astype(np.float64)
+    if X.ndim != 2:
+        raise DataError(f"{label} has shape {list(X.shape)}, expected [N, F]")
+    if X.dtype.kind not in "fiub":
+        raise DataError(f"{label} is of type {X.dtype}, expected numbers; text belongs into a table")
+    if 0 in X.shape:
+        raise DataError(f"{label} has shape {list(X.shape)}, expected one node and one feature or more")
+    return _single(X, label) if isinstance(X, np.ndarray) else _sparse_single(X, label)
 
 
-def _is_sparse(X: Any) -> bool:
-    return str(X.layout) != "torch.strided" if _is_tensor(X) else bool(scipy.sparse.issparse(X))
+def _single(array: Array, label: str) -> NDArray[np.float32]:
+    values = to_float32(array)
+    for rows in row_blocks(*values.shape):
+        for row, column in np.argwhere(np.isinf(values[rows]))[:1]:
+            got = f"{array[rows][row, column]} at row {rows.start + row}, column {column}"
+            raise DataError(f"{label} holds {got}, expected a finite number in single precision, or NaN")
+    return np.ascontiguousarray(values)
 
 
-def _sparse_array(X: Any) -> scipy.sparse.csr_array:
-    if _is_tensor(X):
-        if X.dim() != 2:
-            raise DataError(f"X has shape {list(X.shape)}, expected [N, F]")
-        matrix = sparse_tensor(X)
-    else:
-        if X.dtype.kind not in "fiub":
-            raise DataError(f"X is of type {X.dtype}, expected numbers")
-        with np.errstate(over="ignore"):
-            matrix = scipy.sparse.csr_array(X, dtype=np.float32)
+def _sparse_single(X: Any, label: str) -> scipy.sparse.csr_array:
+    with np.errstate(over="ignore"):
+        matrix: scipy.sparse.csr_array = scipy.sparse.csr_array(X, dtype=np.float32)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
     bad = np.flatnonzero(~np.isfinite(matrix.data))
     if bad.size:
         row = int(np.searchsorted(matrix.indptr, bad[0], side="right")) - 1
-        where = f"row {row}, column {matrix.indices[bad[0]]}"
-        raise DataError(f"X holds {matrix.data[bad[0]]} at {where}, expected finite numbers, as X is sparse")
+        got = f"{matrix.data[bad[0]]} at row {row}, column {matrix.indices[bad[0]]}"
+        raise DataError(f"{label} holds {got}, expected finite numbers, as it is sparse")
     return matrix
 
 
@@ -630,27 +587,7 @@ def sparse_tensor(x: Tensor) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(parts, shape=(x.size(0), x.size(1)))
 
 
-def _dense_array(X: Any) -> Array:
-    if _is_tensor(X):
-        X = X.detach().cpu()
-        X = (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy()
-    array = np.asarray(X)
-    if array.ndim != 2:
-        raise DataError(f"X has shape {list(array.shape)}, expected [N, F]")
-    if array.dtype.kind == "O":
-        with suppress(TypeError, ValueError):
-            array = array.astype(np.float64)
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"X is of type {array.dtype}, expected numbers; pass text in a DataFrame")
-    return finite_or_missing(array, "X")
-
-
-def finite_or_missing(array: Array, label: str) -> NDArray[np.float32]:
-    """Numbers in single precision, NaN where one is missing."""
+def to_float32(values: Array) -> NDArray[np.float32]:
+    """The values in single precision; too large ones become infinite, which the checks report."""
     with np.errstate(over="ignore"):
-        values = array.astype(np.float32)
-    for rows in row_blocks(*values.shape):
-        for row, column in np.argwhere(np.isinf(values[rows]))[:1]:
-            got = f"{array[rows][row, column]} at row {rows.start + row}, column {column}"
-            raise DataError(f"{label} holds {got}, expected a finite number in single precision, or NaN")
-    return np.ascontiguousarray(values)
+        return values.astype(np.float32)

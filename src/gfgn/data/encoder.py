@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TypedDict, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -73,13 +73,13 @@ class FeatureEncoder:
             raise ValueError(f"train must be [{count}] of bool, got {list(rows.shape)} of {rows.dtype}")
         profile = profile_of(raw.values, rows)
         columns = refine(raw, rows, profile)
-        text = [KINDS[column.kind].holds == "text" for column in columns]
+        text = [column.holds == "text" for column in columns]
         return cls(
             columns=columns,
             scale=scale,
             mean=tuple(np.where(text, 0, profile.mean).tolist()),
             std=tuple(np.where(text, 1, profile.std).tolist()),
-            missing=tuple(profile.missing.tolist()),
+            missing=tuple((rows.sum() - profile.known).astype(np.int64).tolist()),
             nodes=int(rows.sum()),
             sparse=not isinstance(raw.values, np.ndarray),
         )
@@ -102,15 +102,13 @@ class FeatureEncoder:
 
     def _dense(self, raw: RawFeatures, notes: list[str]) -> Tensor:
         values, features = np.asarray(raw.values), self._features
-        center, factor = self._shift
         single = np.array([KINDS[column.kind].slots is None for column in self.columns], dtype=bool)
         number = np.array([single[k] and not flag for _, k, flag in features], dtype=bool)
         flag = np.array([flag for _, _, flag in features], dtype=bool)
-        flagged = np.flatnonzero(self.missing)
+        flagged, limit = np.flatnonzero(self.missing), np.finfo(np.float32).max
         x = np.zeros((values.shape[0], len(features)), dtype=np.float32)
         missing = np.zeros(len(self.columns), dtype=np.int64)
-        limit = np.finfo(np.float32).max
-        mean, center, factor = np.array(self.mean)[single], center[single], factor[single]
+        mean, center, factor = (array[single] for array in (np.array(self.mean), *self._shift))
         for rows in row_blocks(*values.shape):
             absent = np.isnan(values[rows])
             missing += absent.sum(0)
@@ -118,30 +116,27 @@ class FeatureEncoder:
             block = (np.where(absent[:, single], mean, block) - center) / factor
             x[rows, number] = np.clip(block, -limit, limit)
             x[rows, flag] = absent[:, flagged]
-        for k, column in enumerate(self.columns):
-            slots = KINDS[column.kind].slots
-            if slots is not None:
-                first = next((place for place, (_, source, _) in enumerate(features) if source == k), 0)
-                self._write_categories(
-                    x, first, values[:, k], raw.columns[k], slots(column, raw.columns[k].categories), notes
-                )
+        for k in np.flatnonzero(~single):
+            first = next((place for place, (_, source, _) in enumerate(features) if source == k), 0)
+            self._write_categories(x[:, first:], values[:, k], self.columns[k], raw.columns[k].categories, notes)
         for column, count, before in zip(self.columns, missing.tolist(), self.missing, strict=True):
             if count and not before:
                 found = f"column {column.name!r}: {counted(count, 'missing value')}"
-                text = KINDS[column.kind].holds == "text"
-                instead = "none of its categories" if text else "the mean over the training nodes"
+                instead = "none of its categories" if column.holds == "text" else "the mean over the training nodes"
                 notes.append(f"{found} replaced by {instead}, although there was none in training")
         return torch.from_numpy(x)
 
     def _write_categories(
-        self, x: Array, first: int, codes: Array, column: Column, slots: Sequence[int], notes: list[str]
+        self, x: Array, codes: Array, column: Column, categories: Sequence[str], notes: list[str]
     ) -> None:
-        """Writes the features of one column, of which `first` is the first."""
+        """Writes the features of one column into the first columns of `x`."""
+        slots = KINDS[column.kind].slots
+        assert slots is not None
         rows = np.flatnonzero(~np.isnan(codes))
         texts = codes[rows].astype(np.int64)
-        slot = np.array([*slots, -1], dtype=np.int64)[texts]
-        x[rows[slot >= 0], first + slot[slot >= 0]] = 1
-        counts = Counter(column.categories[text] for text in texts[slot < 0].tolist())
+        slot = np.array([*slots(column, categories), -1], dtype=np.int64)[texts]
+        x[rows[slot >= 0], slot[slot >= 0]] = 1
+        counts = Counter(categories[text] for text in texts[slot < 0].tolist())
         if counts:
             shown = listed([f"{value!r} ({count:,})" for value, count in counts.items()])
             notes.append(f"column {column.name!r}: unknown categories read as none: {shown}")
@@ -193,7 +188,7 @@ class FeatureEncoder:
         notes = [self._note(kind) for kind in KINDS]
         holes = [(column, f"{column.name} ({n:,})") for column, n in zip(self.columns, self.missing, strict=True) if n]
         for text, what in ((False, "values replaced by the training mean"), (True, "categories read as none")):
-            names = [shown for column, shown in holes if (KINDS[column.kind].holds == "text") == text]
+            names = [shown for column, shown in holes if (column.holds == "text") == text]
             notes.append(f"missing {what}, with an indicator feature each: {listed(names)}" if names else "")
         if self.scale == "row":
             notes.append("rows of features divided by the sum of their absolute values")
@@ -215,45 +210,20 @@ class FeatureEncoder:
             return f"{subject} divided by the standard deviation of {nodes}, not centered to stay sparse{names}"
         return f"{subject} standardized by the mean and standard deviation of {nodes}{names}"
 
-    def __getstate__(self) -> dict[str, object]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # without what is computed when used
-
-    def to_json(self) -> EncoderJson:
+    def to_json(self) -> dict[str, Any]:
         """The encoder as JSON types."""
-        return cast(EncoderJson, asdict(self))
+        return asdict(self)
 
     @classmethod
-    def from_json(cls, content: Mapping[str, object]) -> FeatureEncoder:
+    def from_json(cls, content: Mapping[str, Any]) -> FeatureEncoder:
         """The encoder that `to_json` returned, also one of gfgn 0.2."""
-        given = cast(EncoderJson, content)
         try:
             columns = [
                 Column(str(c["name"]), str(c["kind"]), tuple(map(str, c["categories"])), str(c.get("format", "")))
-                for c in given["columns"]
+                for c in content["columns"]
             ]
-            mean, std = tuple(map(float, given["mean"])), tuple(map(float, given["std"]))
-            missing, nodes = tuple(map(int, given["missing"])), int(given["nodes"])
-            return cls(tuple(columns), str(given["scale"]), mean, std, missing, nodes, bool(given["sparse"]))
+            mean, std = tuple(map(float, content["mean"])), tuple(map(float, content["std"]))
+            missing, nodes = tuple(map(int, content["missing"])), int(content["nodes"])
+            return cls(tuple(columns), str(content["scale"]), mean, std, missing, nodes, bool(content["sparse"]))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"content must be the JSON of a FeatureEncoder, got one with {error!r}") from error
-
-
-class ColumnJson(TypedDict, total=False):
-    """`Column` as JSON types."""
-
-    name: str
-    kind: str
-    categories: Sequence[str]
-    format: str
-
-
-class EncoderJson(TypedDict):
-    """`FeatureEncoder` as JSON types."""
-
-    columns: Sequence[ColumnJson]
-    scale: str
-    mean: Sequence[float]
-    std: Sequence[float]
-    missing: Sequence[int]
-    nodes: int
-    sparse: bool

@@ -15,15 +15,15 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.assemble import KEEP, class_order, edge_notes
-from gfgn.data.columns import Array, loose_numbers
+from gfgn.data.assemble import KEEP, edge_notes, sort_classes
+from gfgn.data.columns import Array, loose_numbers, to_float32
 from gfgn.data.dataset import default_metric
 from gfgn.data.files import atomic_folder
 from gfgn.data.messages import DataError
 from gfgn.data.on_disk import OnDiskGraph, create, release, write_facts
 from gfgn.data.raw import ReadOptions
 from gfgn.data.reading import open_tables
-from gfgn.data.tables import EdgeReader, Ids, Roles, Table, label_codes, shown_value, split_codes, to_float32
+from gfgn.data.tables import EdgeReader, Ids, Roles, Table, label_codes, shown_value, split_codes
 from gfgn.graph import TwoWeights
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gfgn.data.columns import Series
 
-Progress: TypeAlias = Callable[[int, int], None]  # called with the number of edge rows read and of all edge rows
+Progress: TypeAlias = Callable[[int], object]
 
 SORTED = 2**20  # sorted edges that are copied at a time
 
@@ -54,7 +54,7 @@ def pack_tables(
         folder: Folder to write, new or empty.
         options: As for `read`; those of columns and files count.
         memory: Memory for sorting edges, beside a few numbers per node.
-        progress: Called with the number of edges that are read and of all edges.
+        progress: Called with the number of edges that have been read.
         notes: One sentence is appended per guess and repair.
     """
     _require_duckdb()
@@ -104,13 +104,10 @@ def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> tup
             row += len(frame)
     special = [name for name in (roles.label, roles.split) if name]
     known = table.frame(special or [roles.id], special)
-    y, names = np.full(num_nodes, -1, dtype=np.int64), []
+    y, names = np.full(num_nodes, -1, dtype=np.int64), list[str]()
     parts = np.empty((0, num_nodes), dtype=np.int8)
     if roles.label:
-        y, found = label_codes(known[roles.label], table, roles.label)
-        order = class_order(found)
-        names = [found[k] for k in order]
-        y = np.array([*np.argsort(order), -1])[y]
+        y, names = sort_classes(*label_codes(known[roles.label], table, roles.label))
     if roles.split:
         parts = split_codes(known[roles.split], table.label, roles.split)[None].astype(np.int8)
     np.save(folder / "y.npy", y)
@@ -130,7 +127,7 @@ def _finite(column: Series, label: str, name: str, row: int) -> NDArray[np.float
 
 def _batches(reader: EdgeReader, table: Table, counts: Counter[str], progress: Progress | None) -> Iterator[pa.Table]:
     """The edges that count, as DuckDB takes them."""
-    row, total = 0, table.count() if progress else 0
+    row = 0
     for frame in table.chunks(reader.columns):
         (source, target), weight = reader.read(frame)
         values = np.ones(source.size, dtype=np.float32) if weight is None else weight
@@ -139,7 +136,7 @@ def _batches(reader: EdgeReader, table: Table, counts: Counter[str], progress: P
         counts += Counter(loops=int(loop.sum()), zero=int((zero & ~loop).sum()), given=int(kept.sum()))
         row += len(frame)
         if progress:
-            progress(row, max(row, total))
+            progress(row)
         yield pa.table([column[kept] for column in (source, target, values)], names=["source", "target", "weight"])
 
 

@@ -16,9 +16,33 @@ if TYPE_CHECKING:
     from gfgn.data.encoder import FeatureEncoder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """The keywords of `read`."""
+    """How to read a graph: the keywords of `read`.
+
+    Attributes:
+        undirected: Whether to add the opposite of every edge.
+        stratify: Whether random splits keep the proportions of the classes. Given splits are used as they are.
+        scale: `"standard"`, `"row"` or `"none"`, see `FeatureEncoder`. It is fitted on the nodes that are in the
+            training part of any of the splits.
+        id: Name of the column of ids in the node table, by default `"id"` or a usual name such as `node_id`.
+        label: Name of the column of labels, `"label"` by default.
+        split: Name of the column of splits, `"split"` by default.
+        drop: Names of columns of the node table to leave out.
+        source_column: Name of the column of sources in the edge table; by default found by usual names such as
+            `source`, `src` and `from`, or as one of the only two columns.
+        target_column: Name of the column of targets in the edge table.
+        sep: Separator of the cells of CSV files, guessed by default.
+        encoding: Encoding of CSV files, guessed by default.
+        skip_unknown: Whether to leave out edges with an id that is not in the node table; they are an error otherwise.
+        encoder: With `class_names`, those of a model: the features are encoded as the model expects, labels are
+            optional, no splits are drawn, and columns or classes that differ from the model's are an error.
+        class_names: Names of the classes of a model, see `encoder`.
+        metric: What is measured; by default `"roc_auc"` for two classes, `"accuracy"` for more.
+        num_splits: Number of random splits if none are given.
+        fractions: Fractions of training and validation nodes of random splits; if they sum to 1, there are no test
+            nodes.
+    """
 
     undirected: bool = True
     stratify: bool = False
@@ -78,4 +102,5 @@ class RawGraph:
     parts: NDArray[np.int64] | None
     node_ids: Array
     sort_classes: bool = True
+    name: str = ""
     notes: list[str] = field(default_factory=list)

@@ -77,11 +77,16 @@ def labelled_splits(y: Tensor, count: int, fractions: tuple[float, float], strat
     return [Split(*split) for split in masks]
 
 
+def split_masks(parts: NDArray[np.integer]) -> list[Split]:
+    """The masks of `[S, N]` numbers: 0, 1 and 2 for training, validation and test nodes, −1 for others."""
+    return [Split(*(torch.from_numpy(part == k) for k in range(3))) for part in parts]
+
+
 def _split(nodes: NDArray[np.int64], part: NDArray[np.int64], num_nodes: int) -> Split:
     """The masks of nodes whose parts are numbered 0 (train), 1 (val) and 2 (test)."""
     part_of = np.full(num_nodes, -1)
     part_of[nodes] = part
-    return Split(*(torch.from_numpy(part_of == k) for k in range(3)))
+    return split_masks(part_of[None])[0]
 
 
 def _stratified(y: NDArray[np.int64], stream: Stream, bounds: tuple[float, float]) -> Split:

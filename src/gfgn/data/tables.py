@@ -8,8 +8,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -21,13 +20,14 @@ import pyarrow.csv  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from gfgn.data.columns import MISSING, Array, loose_numbers
+from gfgn.data.columns import MISSING, Array, loose_numbers, refuse_repeated, to_float32
 from gfgn.data.messages import DataError, counted, listed, reading
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gfgn.data.columns import Series
+    from gfgn.data.raw import ReadOptions
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".xlsx")
 ENDS = [  # pairs of names for the ends of an edge, in the order in which they are tried
@@ -38,6 +38,7 @@ ENDS = [  # pairs of names for the ends of an edge, in the order in which they a
 IDS = ("id", "node", "node_id", "nodeid")
 BATCH = 2**20  # rows of a chunk of a Parquet file
 BLOCK = 2**24  # bytes of a chunk of a CSV file
+PLAIN = ("null", "int64", "double", "string")  # types of PyArrow that pandas infers as well
 SAMPLE = 2**16  # bytes that the separator is guessed from
 
 
@@ -47,27 +48,25 @@ class Table:
     Attributes:
         names: The names of the columns.
         typed: Whether the file says which columns are text.
-        notes: What was guessed.
     """
 
-    def __init__(self, path: Path, label: str = "", sep: str | None = None, encoding: str | None = None) -> None:
-        self.path, self.label, self.notes = path, label or path.name, list[str]()
+    def __init__(self, path: Path, label: str, options: ReadOptions, notes: list[str]) -> None:
+        """Messages call the file `label`; `notes` gets what was guessed."""
+        self.path, self.label = path, label
         self.kind = {".parquet": "Parquet", ".xlsx": "Excel"}.get(path.suffix, "CSV")
         self.typed = self.kind != "CSV"
         if path.stat().st_size == 0:
             raise DataError(f"{self.label} is empty, expected a table with a header")
         with reading(self.label, self.kind):
-            if not self.typed:
-                self._guess(sep, encoding)
+            if self.kind == "CSV":
+                self._guess(options.sep, options.encoding, notes)
                 self._raw = list(pyarrow.csv.open_csv(self._bytes(), **self._options()).schema.names)
             elif self.kind == "Parquet":
                 self._raw = list(pyarrow.parquet.read_schema(path).names)
             else:
                 self._raw = list(self._sheet.columns)
         self.names = [str(name).strip() for name in self._raw]
-        twice = [name for name, count in Counter(self.names).items() if count > 1]
-        if twice:
-            raise DataError(f"{self.label} has the column {twice[0]!r} more than once, expected every name once")
+        refuse_repeated(self.names, self.label)
 
     def require(self, *names: str) -> None:
         for name in names:
@@ -81,14 +80,12 @@ class Table:
             if self.kind == "Excel":
                 return self._sheet[raw].set_axis(list(names), axis=1)
             if self.kind == "Parquet":
-                table = pyarrow.parquet.read_table(self.path, columns=raw)
-            else:
-                types = {self._raw[self.names.index(name)]: pa.string() for name in texts}
-                table = pyarrow.csv.read_csv(self._bytes(), **self._options(types, raw))
-                odd = [field.name for field in table.schema if not _is_simple(field.type)]
-                if odd:  # dates, times and booleans, which are read as those of a data frame
-                    types |= dict.fromkeys(odd, pa.string())
-                    table = pyarrow.csv.read_csv(self._bytes(), **self._options(types, raw))
+                return self._to_frame(pyarrow.parquet.read_table(self.path, columns=raw), names)
+            types = {self._raw[self.names.index(name)]: pa.string() for name in texts}
+            table = pyarrow.csv.read_csv(self._bytes(), **self._options(types, raw))
+            odd = {field.name: pa.string() for field in table.schema if str(field.type) not in PLAIN}
+            if odd:  # dates, times and booleans, which are read as those of a data frame
+                table = pyarrow.csv.read_csv(self._bytes(), **self._options(types | odd, raw))
             return self._to_frame(table, names)
 
     def chunks(self, names: Sequence[str]) -> Iterator[pd.DataFrame]:
@@ -97,24 +94,17 @@ class Table:
         with reading(self.label, self.kind):
             if self.kind == "Excel":
                 yield self.frame(names)
-            elif self.kind == "Parquet":  # pre-buffered row groups would stay in memory until the end
+                return
+            if self.kind == "Parquet":  # pre-buffered row groups would stay in memory until the end
                 file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False)
-                for batch in file.iter_batches(BATCH, columns=raw, use_threads=False):
-                    yield self._to_frame(pa.Table.from_batches([batch]), names)
+                batches = file.iter_batches(BATCH, columns=raw, use_threads=False)
             else:
-                options = self._options(dict.fromkeys(self._raw, pa.string()), raw)
-                for batch in pyarrow.csv.open_csv(self._bytes(), **options):
-                    if batch.num_rows:
-                        yield self._to_frame(pa.Table.from_batches([batch]), names)
-
-    def count(self) -> int:
-        """The number of rows, at most."""
-        if self.kind == "Excel":
-            return len(self._sheet)
-        if self.kind == "Parquet":
-            return int(pyarrow.parquet.read_metadata(self.path).num_rows)
-        with self._bytes() as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(BLOCK), b""))
+                batches = pyarrow.csv.open_csv(
+                    self._bytes(), **self._options(dict.fromkeys(self._raw, pa.string()), raw)
+                )
+            for batch in batches:
+                if batch.num_rows:
+                    yield self._to_frame(pa.Table.from_batches([batch]), names)
 
     def _to_frame(self, table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
         if self.typed:
@@ -146,38 +136,35 @@ class Table:
             "convert_options": pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(names), **missing),
         }
 
-    def _guess(self, sep: str | None, encoding: str | None) -> None:
-        self.encoding = encoding or guess_encoding(self._bytes)
+    def _guess(self, sep: str | None, encoding: str | None, notes: list[str]) -> None:
+        self.encoding = encoding or self._guess_encoding()
         with self._bytes() as file:
             text = codecs.getincrementaldecoder(self.encoding)().decode(file.read(SAMPLE)).lstrip("\ufeff")
         lines = text.splitlines()
         tabs = ".tsv" in self.path.suffixes
         self.sep = sep or ("\t" if tabs else guess_separator(lines[:-1] if len(lines) > 100 else lines))
         if sep is None and not tabs and self.sep != ",":
-            self.notes.append(f"{self.label}: columns are separated by {self.sep!r}")
+            notes.append(f"{self.label}: columns are separated by {self.sep!r}")
         if encoding is None and self.encoding != "utf-8":
-            self.notes.append(f"{self.label}: read as {self.encoding}")
+            notes.append(f"{self.label}: read as {self.encoding}")
 
-
-def guess_encoding(open_bytes: Callable[[], BinaryIO]) -> str:
-    """UTF-16 by its mark or its zeros, else the first encoding that decodes all bytes."""
-    with open_bytes() as file:
-        start = file.read(SAMPLE)
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if start.count(0) > len(start) // 4:
-        return "utf-16-le" if start[1:2] == b"\0" else "utf-16-be"
-    for encoding in ("utf-8", "cp1252"):
-        decoder = codecs.getincrementaldecoder(encoding)()
-        try:
-            with open_bytes() as file:
-                while block := file.read(BLOCK):
+    def _guess_encoding(self) -> str:
+        """UTF-16 by its mark or its zeros, UTF-8 if all bytes are, else that of Windows."""
+        with self._bytes() as file:
+            start = file.read(SAMPLE)
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                return "utf-16"
+            if start.count(0) > len(start) // 4:
+                return "utf-16-le" if start[1:2] == b"\0" else "utf-16-be"
+            decoder, block = codecs.getincrementaldecoder("utf-8")(), start
+            try:
+                while block:
                     decoder.decode(block)
+                    block = file.read(BLOCK)
                 decoder.decode(b"", True)
-            return encoding
-        except UnicodeDecodeError:
-            continue
-    return "latin-1"
+            except UnicodeDecodeError:
+                return "cp1252"
+        return "utf-8"
 
 
 def guess_separator(lines: Sequence[str]) -> str:
@@ -194,11 +181,6 @@ def guess_separator(lines: Sequence[str]) -> str:
     return best
 
 
-def _is_simple(kind: pa.DataType) -> bool:
-    types = pa.types
-    return any(is_kind(kind) for is_kind in (types.is_integer, types.is_floating, types.is_null, types.is_string))
-
-
 # --- roles of columns -------------------------------------------------------------------------------------------------
 
 
@@ -211,31 +193,29 @@ class Roles(NamedTuple):
     features: list[str]
 
 
-def find_roles(
-    table: Table, given: dict[str, str | None], drop: Sequence[str], lenient: bool, notes: list[str]
-) -> Roles:
-    """The roles of the columns; `given` has the names for id, label and split. A `lenient` table may lack what is
-    dropped, its label and its split, because a graph to predict on does not need them."""
-    if not given["id"] and "id" not in table.names:
-        guess = next((name for wanted in IDS for name in table.names if name.lower() == wanted), None)
-        if guess is not None:
-            given = given | {"id": guess}
-            notes.append(f"{table.label}: column {guess!r} has the ids")
-    needed = [given["id"] or "id"]
-    table.require(*needed, *([] if lenient else [*drop, *(name for name in given.values() if name)]))
+def find_roles(table: Table, options: ReadOptions, notes: list[str]) -> Roles:
+    """The roles of the columns. For a model, the table may lack what is dropped, its label and its split."""
+    label, drop = table.label, options.drop
+    usual = [name for wanted in IDS for name in table.names if name.lower() == wanted]
+    id = options.id or (usual[0] if usual and "id" not in table.names else "id")
+    if not options.id and id != "id" and id in table.names:
+        notes.append(f"{label}: column {id!r} has the ids")
+    given = [*drop, *filter(None, (options.label, options.split))]
+    table.require(id, *(given if options.encoder is None else ()))
     names = [name for name in table.names if name not in drop]
-    found = {role: name if (name := column or role) in names else "" for role, column in given.items()}
+    if id not in names:
+        raise DataError(f"{label}: column {id!r} is dropped, expected it for the ids of the nodes")
+    if len(names) < len(table.names):
+        dropped = [name for name in table.names if name in drop]
+        notes.append(f"{label}: {counted(len(dropped), 'column')} dropped: {listed(dropped)}")
+    found = {"id": id, "label": options.label or "label", "split": options.split or "split"}
+    found = {role: name if name in names else "" for role, name in found.items()}
     used = [name for name in found.values() if name]
     if len(set(used)) < len(used):
-        raise DataError(f"{table.label}: id, label and split are {', '.join(used)}, expected different columns")
-    if not found["id"]:
-        raise DataError(f"{table.label}: column {needed[0]!r} is dropped, expected it for the ids of the nodes")
-    dropped = [name for name in table.names if name in drop]
-    if dropped:
-        notes.append(f"{table.label}: {counted(len(dropped), 'column')} dropped: {listed(dropped)}")
+        raise DataError(f"{label}: id, label and split are {', '.join(used)}, expected different columns")
     features = [name for name in names if name not in used]
-    for role in (role for role in given if role in features):
-        notes.append(f"{table.label}: column {role!r} is a feature, because {role} is {given[role]!r}")
+    for role in (role for role in found if role in features):
+        notes.append(f"{label}: column {role!r} is a feature, because {role} is {getattr(options, role)!r}")
     return Roles(**found, features=features)
 
 
@@ -244,22 +224,20 @@ def find_ends(
 ) -> tuple[str, str]:
     """The columns of sources and targets: those that were named, or those with usual names, or the only two."""
     lower = {name.lower(): name for name in reversed(names)}
-    pairs = [(lower[one], lower[two]) for one, two in ENDS if one in lower and two in lower]
-    if source or target:
-        one, two = source or "source", target or "target"
-    elif pairs:
-        one, two = pairs[0]
-    elif len(names) == 2:
-        one, two = names
-    else:
-        one, two = "source", "target"
+    usual = [(lower[one], lower[two]) for one, two in ENDS if one in lower and two in lower]
+    given = bool(source or target)
+    one, two = "source", "target"
+    if given:
+        one, two = source or one, target or two
+    elif usual or len(names) == 2:
+        one, two = usual[0] if usual else names
     for name in (one, two):
         if name not in names:
-            hint = "" if source or target else "; name the columns with --source and --target"
+            hint = "" if given else "; name the columns with --source and --target"
             raise DataError(f"{label} has no column {name!r}, only {listed(names, 12)}{hint}")
     if one == two:
         raise DataError(f"{label}: source and target are both {one!r}, expected different columns")
-    if (one, two) != ("source", "target") and not (source or target):
+    if (one, two) != ("source", "target") and not given:
         notes.append(f"{label}: edges go from column {one!r} to column {two!r}")
     return one, two
 
@@ -278,7 +256,8 @@ class Ids:
         repeated = np.flatnonzero(first != np.arange(first.size))
         if repeated.size:
             row = int(repeated[0])
-            raise repeated_id(f"{label} row {row + 1}: {name}", self.values[row].as_py(), first[row] + 1)
+            got = f"{label} row {row + 1}: {name} {self.values[row].as_py()!r} is also in row {first[row] + 1}"
+            raise DataError(f"{got}, expected every id once")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -307,40 +286,34 @@ class Ids:
         return np.array(self.values.to_pylist(), dtype=np.dtypes.StringDType())
 
 
-def repeated_id(where: str, value: object, first: int) -> DataError:
-    return DataError(f"{where} {value!r} is also in row {first}, expected every id once")
-
-
 def _normal_ids(texts: pa.Array) -> pa.Array:
     """Ids without spaces around them, and numbers without `.0` at their end."""
     return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^(-?\d+)\.0+$", r"\1")
 
 
 def _id_values(column: Series, label: str, name: str, row: int) -> pa.Array:
-    """Ids as 64-bit integers or as text; none may be missing."""
+    """Ids as 64-bit integers or as text; none may be missing. `row` is the number of rows before."""
     try:
         values = pa.array(column, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # a mixed column of an Excel sheet
         values = pa.array(column.map(str, na_action="ignore"), from_pandas=True)
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    kind = values.type
-    empty = pc.is_null(values)
-    if _is_text(kind):
+    types, empty = pa.types, pc.is_null(values)
+    text = types.is_string(values.type) or types.is_large_string(values.type) or types.is_string_view(values.type)
+    if text:
         values = values.cast(pa.large_string())
-        empty = pc.or_(empty, pc.fill_null(pc.equal(pc.utf8_trim_whitespace(values), ""), True))
+        empty = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(values), ""), True)
     index = pc.index(empty, True).as_py()
     if index >= 0:
         raise DataError(f"{label} row {row + index + 1}: {name} is empty, expected an id")
-    if _is_text(kind) or kind == pa.uint64():
+    if text or values.type == pa.uint64():
         return values.cast(pa.large_string())
-    whole = pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.round(values)), min_count=0).as_py()
-    if not pa.types.is_integer(kind) and not whole and not pa.types.is_null(kind):
-        raise DataError(f"{label}: column {name!r} is of type {kind}, expected strings or integers")
-    return values.cast(pa.int64())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    try:
+        if types.is_integer(values.type) or types.is_floating(values.type) or types.is_null(values.type):
+            return values.cast(pa.int64())
+    except pa.ArrowInvalid:  # fractions
+        pass
+    raise DataError(f"{label}: column {name!r} is of type {values.type}, expected strings or integers")
 
 
 def label_codes(series: Series, table: Table, name: str) -> tuple[NDArray[np.int64], list[str]]:
@@ -359,21 +332,20 @@ def label_codes(series: Series, table: Table, name: str) -> tuple[NDArray[np.int
     missing = {"", "-1"} if table.typed else MISSING | {"-1"}
     codes, unique = pd.factorize(series)
     names = [str(value).strip() for value in unique]
-    classes: dict[str, int] = {}
-    index = [-1 if name in missing else classes.setdefault(name, len(classes)) for name in names]
-    return np.array([*index, -1], dtype=np.int64)[codes], list(classes)
+    classes = list(dict.fromkeys(name for name in names if name not in missing))
+    index = {name: k for k, name in enumerate(classes)}
+    return np.array([*(index.get(name, -1) for name in names), -1], dtype=np.int64)[codes], classes
 
 
 def split_codes(series: Series, label: str, name: str) -> NDArray[np.int64]:
     """0, 1 and 2 for train, val and test, −1 for a missing value."""
-    texts = [str(value).strip().lower() for value in series.where(series.notna(), "")]
     words = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2, "": -1}
-    for row, text in enumerate(texts, 1):
-        if text not in words:
-            raise DataError(
-                f"{label} row {row}: {name} is {series.iloc[row - 1]!r}, expected train, val, test or nothing"
-            )
-    return np.array([words[text] for text in texts], dtype=np.int64)
+    codes = series.where(series.notna(), "").astype(str).str.strip().str.lower().map(words)
+    bad = np.flatnonzero(codes.isna())
+    if bad.size:
+        got = f"{label} row {bad[0] + 1}: {name} is {shown_value(series, bad[0])}"
+        raise DataError(f"{got}, expected train, val, test or nothing")
+    return np.asarray(codes, dtype=np.int64)
 
 
 # --- edges ------------------------------------------------------------------------------------------------------------
@@ -383,12 +355,11 @@ class EdgeReader:
     """Reads edges from the rows of a table: indices of sources and targets, and weights if there are any."""
 
     def __init__(self, table: Table, ids: Ids, ends: tuple[str, str], skip_unknown: bool = False) -> None:
-        self.label, self.ids, self.ends = table.label, ids, ends
+        self.label, self.ids, self.ends, self.skip_unknown = table.label, ids, ends, skip_unknown
         self.weighted = "weight" in table.names and "weight" not in ends
         self.columns = [*ends, *(["weight"] if self.weighted else [])]
-        self._skip, self._row, self._skipped, self._example = skip_unknown, 0, 0, ""
-        ignored = [name for name in table.names if name not in (*ends, "weight")]
-        self._ignored = [f"{self.label}: unknown columns ignored: {listed(ignored)}"] if ignored else []
+        self._ignored = [name for name in table.names if name not in (*ends, "weight")]
+        self._row, self._skipped, self._example = 0, 0, ""
         if (ids.find([pa.array(list(ends), pa.string())]) >= 0).all():
             first = f"its first row, {', '.join(ends)}, is an edge"
             raise DataError(f"{self.label} has no header: {first}; expected source, target")
@@ -397,16 +368,30 @@ class EdgeReader:
         """`[2, E]` and the weights of the next rows."""
         ends = [_id_values(frame[name], self.label, name, self._row) for name in self.ends]
         index = self.ids.find(ends).astype(np.int32)
-        weight = self._weights(frame["weight"]) if self.weighted else None
-        known = (index >= 0).all(0)
-        if not known.all():
-            self._unknown(index, ends)
-            index, weight = index[:, known], None if weight is None else weight[known]
+        weight = None
+        if self.weighted:
+            weight = to_float32(loose_numbers(frame["weight"]))
+            bad = bad_weight(weight)
+            if bad is not None:
+                got = f"{self.label} row {self._row + bad + 1}: weight is {shown_value(frame['weight'], bad)}"
+                raise DataError(f"{got}, expected a finite number, 0 or larger")
+        unknown = np.flatnonzero((index < 0).any(0))
+        if unknown.size:
+            end = int(index[0, unknown[0]] >= 0)
+            got = f"row {self._row + unknown[0] + 1}: {self.ends[end]} {ends[end][unknown[0]].as_py()!r}"
+            if not self.skip_unknown:
+                rows = listed((unknown[1:] + self._row + 1).tolist())
+                others = f"; unknown ids also in rows {rows}" if rows else ""
+                cure = "--skip-unknown leaves such edges out"
+                raise DataError(f"{self.label} {got} is unknown, expected an id of {self.ids.label}{others}; {cure}")
+            self._example = self._example or got
+            self._skipped += unknown.size
+            index, weight = np.delete(index, unknown, 1), None if weight is None else np.delete(weight, unknown)
         self._row += len(frame)
         return index, weight
 
     def notes(self) -> list[str]:
-        notes = list(self._ignored)
+        notes = [f"{self.label}: unknown columns ignored: {listed(self._ignored)}"] if self._ignored else []
         if not self._row:
             notes.append(f"{self.label} has no rows: a graph without edges")
         if self._skipped:
@@ -414,39 +399,11 @@ class EdgeReader:
             notes.append(f"{self.label}: {skipped}")
         return notes
 
-    def _unknown(self, index: Array, ends: Sequence[pa.Array]) -> None:
-        bad = np.flatnonzero((index < 0).any(0))
-        first = int(bad[0])
-        end = int(index[0, first] >= 0)
-        where = f"row {self._row + first + 1}: {self.ends[end]} {ends[end][first].as_py()!r}"
-        if not self._skip:
-            others = f"; unknown ids also in rows {listed((bad[1:] + self._row + 1).tolist())}" if bad.size > 1 else ""
-            raise DataError(
-                f"{self.label} {where} is unknown, expected an id of {self.ids.label}{others}; "
-                "--skip-unknown leaves such edges out"
-            )
-        self._example = self._example or where
-        self._skipped += bad.size
-
-    def _weights(self, column: Series) -> NDArray[np.float32]:
-        values = to_float32(loose_numbers(column))
-        bad = bad_weight(values)
-        if bad is not None:
-            where = f"{self.label} row {self._row + bad + 1}"
-            raise DataError(f"{where}: weight is {shown_value(column, bad)}, expected a finite number, 0 or larger")
-        return values
-
 
 def shown_value(column: Series, row: int) -> str:
     """A value for a message, as Python shows it."""
     value = column.iloc[row]
     return repr(value.item() if isinstance(value, np.generic) else value)
-
-
-def to_float32(values: Array) -> NDArray[np.float32]:
-    """The values in single precision; too large ones become infinite, which the checks report."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
 
 
 def bad_weight(values: NDArray[np.float32]) -> int | None:
