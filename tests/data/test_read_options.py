@@ -330,7 +330,7 @@ BAD_LAYOUTS: list[tuple[dict[str, Any], str]] = [
     (HETEROPHILOUS | MASKS | {"val_masks": MASKS["train_masks"]}, "train_masks and val_masks"),
     (csr("adj", adjacency(), "_") | {"labels": Y}, "no attr_matrix, only adj_data"),
     ({"attr_matrix": X, "labels": Y}, "no adj_data, only attr_matrix"),
-    (csr("adj", X, "_") | {"attr_matrix": X}, "adj_shape is [40, 3]"),
+    (csr("adj", X, "_") | {"attr_matrix": X}, r"adj_shape is \[40, 3\]"),
     (LAYOUTS["adj_data"] | {"adj_indices": np.full(SIZE, 99)}, "adj_data .* CSR"),
     (LAYOUTS["adj_data"] | {"attr_matrix": X}, "both attr_matrix and attr_data"),
     (csr("adj", -adjacency(), "_") | {"attr_matrix": X}, "adj_data holds -1.0 at edge 0"),
