@@ -20,7 +20,7 @@ from gfgn.nn.baselines.gprgnn import GPRGNN
 from gfgn.nn.baselines.graphsage import GraphSAGE
 from gfgn.nn.plus import LayerNorm
 from gfgn.nn.registry import MODELS
-from gfgn.runs.record import canonical
+from gfgn.runs.grid import canonical
 from gfgn.train import Replica, train_replicas
 from gfgn.train.program import seeded_module
 

@@ -22,7 +22,7 @@ from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import ANALYSES, load_study
 from gfgn.runs import read_runs
 from gfgn.runs.grid import grid
-from gfgn.runs.record import Row
+from gfgn.runs.record import RunRecord
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_file import read_study
@@ -331,7 +331,7 @@ def test_the_same_links_with_other_numbers_are_recognized() -> None:
     assert not cornell.same_links(one, dataclasses.replace(one, graph=ring))
 
 
-def made_results(models: dict[str, float], moved: dict[str, float]) -> tuple[Study, list[Row]]:
+def made_results(models: dict[str, float], moved: dict[str, float]) -> tuple[Study, list[RunRecord]]:
     """Runs of some models of the study: the first configuration is chosen, and scores depend on model and split."""
     study, rows = load_study("cornell"), []
     for graph, means in (("cornell", models), ("cornell-corrected", moved)):
@@ -347,7 +347,7 @@ def made_results(models: dict[str, float], moved: dict[str, float]) -> tuple[Stu
                 }
                 made = {"standin": False, "metric": "accuracy", "search": "", "epoch": 1, "epochs": 2, "seconds": 0.1}
                 fields = {**identity, **made, **score, "num_parameters": 3, "config": plan.config}
-                rows.append(Row(key=f"{graph} {model} {replica}", model=model, replica=replica, **fields))  # type: ignore[arg-type]
+                rows.append(RunRecord(key=f"{graph} {model} {replica}", model=model, replica=replica, **fields))  # type: ignore[arg-type]
     return study, rows
 
 

@@ -15,7 +15,7 @@ from gfgn.paper import check as checking
 from gfgn.paper.check import MEASURES, Rerun, check, compare
 from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import ANALYSES
-from gfgn.runs import Row, read_runs, write_runs
+from gfgn.runs import RunRecord, read_runs, write_runs
 from gfgn.train import Run
 
 STUDY = "".join(line for line in SMALL.splitlines(keepends=True) if "gate_max" not in line)  # so that there is a figure
@@ -164,7 +164,7 @@ def test_slow_runs_are_trained_again_in_a_full_check_only(
     assert f"{ALL_RUNS} runs" in check(study, copied, seed=1, full=True).summary[-1]
 
 
-def reruns(rows: list[Row], shift: float = 0.0, only: int = -1) -> list[Rerun]:
+def reruns(rows: list[RunRecord], shift: float = 0.0, only: int = -1) -> list[Rerun]:
     """Runs that differ from their records by `shift`, all or only one."""
     made = []
     for k, row in enumerate(rows):

@@ -10,7 +10,7 @@ from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.registry import MODELS
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs import PAPER_GRID
-from gfgn.runs.record import GIVEN, HYPER
+from gfgn.runs.grid import COMMON_PARAMS, OPTIONAL_PARAMS
 from gfgn.runs.study import Cell, StudyError
 from gfgn.runs.views import View
 from gfgn.train import TrainConfig, average_ranks
@@ -77,7 +77,7 @@ def test_everything_a_file_names_exists(name: str) -> None:
     assert study.all_cells()
     for model, configurations in study.models.items():
         entry = MODELS[model]
-        known = {*HYPER, *GIVEN, *entry.options, *SAMPLING.get(model, ())}
+        known = {*COMMON_PARAMS, *OPTIONAL_PARAMS, *entry.options, *SAMPLING.get(model, ())}
         assert all(set(configuration) <= known for configuration in configurations)
         assert all("lam" not in configuration or entry.gated for configuration in configurations)
         if any(DATASETS[dataset].graphs > 1 for dataset in study.datasets):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gfgn.runs import ProgressCallback
-from gfgn.runs.record import DatasetRecord, Row
+from gfgn.runs.record import DatasetRecord, RunRecord
 from gfgn.runs.study import Search, Study
 from gfgn.train import Replica, Run, Status, TrainConfig
 
@@ -48,7 +48,7 @@ def made_study(
     )
 
 
-def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any) -> Row:
+def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any) -> RunRecord:
     """A row of the toy dataset; `fields` belong to the run or the replica, or are `record`, `config` or `search`."""
     names = ("lr", "weight_decay", "dropout", "lam", "options", "input_dropout")
     hyper = {name: fields.pop(name) for name in names if name in fields}
@@ -70,7 +70,7 @@ def row(split: int = 0, seed: int = 0, model: str = "gfgn-graph", **fields: Any)
             **fields,
         }
     )
-    return Row.of(run, record, config, search=search)
+    return RunRecord.of(run, record, config, search=search)
 
 
 class Recorder(ProgressCallback):
@@ -78,14 +78,14 @@ class Recorder(ProgressCallback):
 
     def __init__(self, stop: int = -1) -> None:
         self.events: list[Any] = []
-        self.rows: list[Row] = []
+        self.rows: list[RunRecord] = []
         self.states: list[Status] = []
         self.stop = stop
 
     def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
         self.events.append(("begin", dataset, model, runs, kept))
 
-    def on_run_end(self, row: Row) -> None:
+    def on_run_end(self, row: RunRecord) -> None:
         self.rows.append(row)
         if len(self.rows) == self.stop:
             raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import Store, budget
 from gfgn.runs.budget import halving_epochs, plan_in_time
 from gfgn.runs.comparison import run_comparison
-from gfgn.runs.search import successive_halving
+from gfgn.runs.engine import successive_halving
 
 MODELS = ("majority", "mlp", "gfgn-graph")
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gfgn.cli import app
 from gfgn.data.generators.dimensions import dimensions
-from gfgn.runs import ProgressCallback, Row, Store, grid, make_replicas, successive_halving, train_missing
+from gfgn.runs import ProgressCallback, RunRecord, Store, grid, make_replicas, successive_halving, train_missing
 from gfgn.runs.cluster import Cluster, divide
 from gfgn.train import Replica, TrainConfig
 
@@ -49,7 +49,7 @@ class Killer(ProgressCallback):
         self.raylet = node.all_processes["raylet"][0].process.pid
         self.killed, self.keys = False, list[str]()
 
-    def on_run_end(self, row: Row) -> None:
+    def on_run_end(self, row: RunRecord) -> None:
         self.keys.append(row.key)
         if not self.killed:
             self.killed = True
@@ -61,7 +61,7 @@ class Killer(ProgressCallback):
 def content(path: Path) -> list[dict[str, Any]]:
     """All rows of a store without times."""
     with Store(path, read_only=True) as store:
-        records = [row.to_record() for row in store.rows(dropped=True)]
+        records = [row.cells() for row in store.rows(dropped=True)]
     return [{name: each[name] for name in each if name not in ("seconds", "date")} for each in records]
 
 
@@ -115,8 +115,8 @@ def test_division_into_tasks() -> None:
 
 
 def job(replicas: list[Replica], data: Any) -> Any:
+    from gfgn.runs.engine import Job
     from gfgn.runs.record import DatasetRecord
-    from gfgn.runs.training import Job
 
     return Job("gcn", tuple(replicas), DatasetRecord.of(data), TrainConfig(4, 4))
 

@@ -13,7 +13,7 @@ from runs.stores import Recorder, needs_fork, row, start_process
 from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import Plan, Store, grid, make_replicas, run_plans, train_missing
-from gfgn.runs import training as module
+from gfgn.runs import engine as module
 from gfgn.runs.plan import read_result
 from gfgn.train import Replica, TrainConfig
 

@@ -22,7 +22,7 @@ from gfgn.runs import (
     successive_halving,
     train_missing,
 )
-from gfgn.runs.search import Race, default_rungs
+from gfgn.runs.selection import HalvingState, default_rungs
 from gfgn.train import Replica, TrainConfig
 
 OWN_SPACE = {"lr": LogUniform(1e-3, 1e-1), "dropout": Uniform(0.2, 0.8), "hidden": Choice((16, 32))}
@@ -109,7 +109,7 @@ def test_rungs() -> None:
 
 def test_a_race_stops_whole_configurations_by_their_means() -> None:
     replicas = make_replicas("mlp", grid(lr=(0.1, 0.2, 0.3, 0.4)), range(2))
-    race = Race(replicas)
+    race = HalvingState(replicas)
     # 0.2 has the single best run and 0.3 the best mean; 0.4 ties with 0.1, and the smaller rate goes on
     scores = {0.1: (0.6, 0.6), 0.2: (0.9, 0.1), 0.3: (0.7, 0.7), 0.4: (0.6, 0.6)}
     kept = race(10, replicas, [scores[each.lr][each.split] for each in replicas])

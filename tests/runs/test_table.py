@@ -11,7 +11,7 @@ import pytest
 from runs.stores import RECORD, row
 
 from gfgn.runs import Store, read_runs, write_runs
-from gfgn.runs.table import RunsError, own_parameters
+from gfgn.runs.table import RunsError, options_text
 from gfgn.train import TrainConfig
 
 ROWS = [
@@ -59,7 +59,7 @@ def test_constants_and_fingerprints_are_written_once(tmp_path: Path) -> None:
 
 def test_the_code_of_runs(tmp_path: Path) -> None:
     """A table of runs whose code is unknown is what earlier releases wrote; among others, their cell is empty."""
-    unknown = replace(ROWS[0], versions=ROWS[0].versions | {"code": "unknown"})
+    unknown = replace(ROWS[0], code_version="unknown")
     comment, header, *_ = lines(write_runs(tmp_path / "runs.csv.gz", [unknown]))
     assert "code_version" not in comment + header
     assert read_runs(tmp_path / "runs.csv.gz") == [unknown]
@@ -93,6 +93,6 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         write_runs(path, [row(0), row(1, record=replace(RECORD, fingerprint="beef"))])
 
 
-def test_own_parameters() -> None:
-    assert own_parameters((("alpha", 0.5), ("lazy", True), ("merge", "cat"))) == "alpha=0.5 lazy=true merge=cat"
-    assert own_parameters(()) == ""
+def test_options_text() -> None:
+    assert options_text((("alpha", 0.5), ("lazy", True), ("merge", "cat"))) == "alpha=0.5 lazy=true merge=cat"
+    assert options_text(()) == ""

@@ -29,10 +29,10 @@ from gfgn.runs import (
     Tracker,
     WandbTracker,
     compare,
+    engine,
     grid,
     successive_halving,
     train_missing,
-    training,
 )
 from gfgn.runs.tracking import make_tracker
 from gfgn.train import Replica, TrainConfig, train_replicas
@@ -64,7 +64,6 @@ def test_a_run_with_its_curves(data: NodeDataset, store: Store) -> None:
     assert tracked.curves == {f"history/{name}": alone.history[name] for name in CURVES}
     assert len(tracked.curves["history/val"]) == kept.epochs
     assert tracked.name == f"dimensions/gfgn-pair/split1-seed2-{kept.key[:8]}"
-    assert tracked.group == "dimensions/gfgn-pair"
     expected = {"dataset": "dimensions", "standin": False, "model": "gfgn-pair", "split": 1, "seed": 2, "lr": 0.05}
     expected |= {"weight_decay": 5e-4, "dropout": 0.5, "lam": 1.0, "option_heads": 4, "max_epochs": 4, "patience": 4}
     expected |= {"key": kept.key, "metric": "accuracy", "device": kept.device, "date": kept.date}
@@ -129,13 +128,13 @@ def test_an_interrupted_search_is_tracked_once(data: NodeDataset, store: Store) 
 
 def test_histories_are_kept_only_on_request(data: NodeDataset, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    train = training.train_runs
+    train = engine.train_runs
 
     def spy(*arguments: Any, history: bool, **options: Any) -> Any:
         asked.append(history)
         return train(*arguments, history=history, **options)
 
-    monkeypatch.setattr(training, "train_runs", spy)
+    monkeypatch.setattr(engine, "train_runs", spy)
 
     class Other(ProgressCallback):
         def on_history(self, *_: Any) -> None:
@@ -179,7 +178,7 @@ def test_a_study(tmp_path: Path) -> None:
         run(write_study(tmp_path), tmp_path / "out", callback=tracker)
         run(write_study(tmp_path), tmp_path / "out", callback=tracker)
     assert len(tracker.runs) == ALL_RUNS
-    assert {each.group for each in tracker.runs} == {"karate/gcn", "karate/gfgn-graph"}
+    assert {each.name.rpartition("/")[0] for each in tracker.runs} == {"karate/gcn", "karate/gfgn-graph"}
 
 
 # --- names and packages -----------------------------------------------------------------------------------------------
@@ -284,7 +283,7 @@ def test_mlflow_calls(tracked: list[TrackedRun], monkeypatch: pytest.MonkeyPatch
     assert [own["name"] for own in runs] == [each.name for each in [*tracked, long, *tracked]]
     for own, each in zip(runs, [*tracked, long], strict=False):
         check_mlflow(each, own["params"], [(metric.key, metric.value, metric.step) for metric in own["metrics"]])
-        assert (own["status"], own["tags"]) == ("FINISHED", {"group": each.group})
+        assert (own["status"], own["tags"]) == ("FINISHED", {"group": each.name.rpartition("/")[0]})
 
 
 def test_mlflow(tracked: list[TrackedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +324,7 @@ def test_wandb_calls(tracked: list[TrackedRun], monkeypatch: pytest.MonkeyPatch)
     for own, each in zip(started, tracked, strict=True):
         given = own.arguments
         assert (given["project"], given["entity"], given["reinit"]) == ("mine", "us", "create_new")
-        assert (given["name"], given["group"], own.finished) == (each.name, each.group, True)
+        assert (given["name"], given["group"], own.finished) == (each.name, each.name.rpartition("/")[0], True)
         check_wandb(each, given["config"], list(own.history.values()), own.summary)
 
 

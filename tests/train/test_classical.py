@@ -12,7 +12,7 @@ from gfgn.data import NodeDataset, Split, dimensions
 from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.graph import Graph
 from gfgn.runs import Store, compare, make_replicas
-from gfgn.runs.record import canonical
+from gfgn.runs.grid import canonical
 from gfgn.train import Replica, TrainConfig, train_runs
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import ALPHAS, PENALTIES, PRIOR, STEPS, fit_classical, score

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from gfgn.data import NodeDataset
     from gfgn.runs import Comparison, Store, Tracker
+    from gfgn.runs.engine import Engine
     from gfgn.runs.study import Study
-    from gfgn.runs.training import Engine
 
 STORE, TABLE, REPORT = "runs.sqlite", "runs.csv", "report.html"
 MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
@@ -193,7 +193,7 @@ def _train(
     from gfgn.report.progress import RunProgress, expected_work
     from gfgn.runs import CallbackList, explain
     from gfgn.runs.comparison import run_comparison
-    from gfgn.runs.training import Job
+    from gfgn.runs.engine import Job
     from gfgn.train import keep_freed_memory
 
     total = sum(study.plan(cell).count for study in studies for cell in study.all_cells())

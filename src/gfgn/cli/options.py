@@ -18,7 +18,7 @@ from gfgn.literal import INVISIBLE
 
 if TYPE_CHECKING:
     from gfgn.runs import Tracker
-    from gfgn.runs.training import Engine
+    from gfgn.runs.engine import Engine
 
 NOT_SAVED = (
     "config",
@@ -114,13 +114,13 @@ class Settings:
 def parse_settings(given: Sequence[str], models: Iterable[str]) -> Settings:
     """Parses `NAME=VALUE` and `MODEL.NAME=VALUE`; the last value of a name counts."""
     from gfgn.nn.entry import SHARED
-    from gfgn.runs.record import GIVEN, HYPER
+    from gfgn.runs.grid import COMMON_PARAMS, OPTIONAL_PARAMS
     from gfgn.train.catalog import CLASSICAL
     from gfgn.train.classical import find_network
     from gfgn.train.config import TrainConfig
     from gfgn.train.minibatch import SAMPLING
 
-    hyper: dict[str, Any] = dict.fromkeys((*HYPER, *GIVEN), float)
+    hyper: dict[str, Any] = dict.fromkeys((*COMMON_PARAMS, *OPTIONAL_PARAMS), float)
     networks = [model for model in models if model not in CLASSICAL]
     types_of = typing.get_type_hints(TrainConfig)
     training = {part.name: types_of[part.name] for part in fields(TrainConfig)}
@@ -210,7 +210,7 @@ def open_in_browser(path: Path) -> None:
 @contextmanager
 def engine(on: str | None, device: str) -> Iterator[Engine]:
     """What `--on` names to train runs: this process by default, or a Ray cluster, whose workers train on `device`."""
-    from gfgn.runs.training import Job
+    from gfgn.runs.engine import Job
 
     if on is None:
         yield Job.run

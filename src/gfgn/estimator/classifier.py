@@ -33,12 +33,12 @@ from gfgn.graph import Graph
 from gfgn.nn.registry import MODELS
 from gfgn.ops.features import take_rows
 from gfgn.runs.comparison import own_configurations
+from gfgn.runs.engine import ProgressCallback, keep_rows, successive_halving
 from gfgn.runs.gates import gates_by_dimension
 from gfgn.runs.grid import Configuration, make_replica
-from gfgn.runs.record import DatasetRecord, Row
-from gfgn.runs.search import SPACE, sample, successive_halving
+from gfgn.runs.record import DatasetRecord, RunRecord
+from gfgn.runs.search import SPACE, sample
 from gfgn.runs.store import Store
-from gfgn.runs.training import ProgressCallback, keep_rows
 from gfgn.sampling.neighbors import NeighborSampler
 from gfgn.train.config import TrainConfig
 from gfgn.train.distributed import Processes, train_distributed
@@ -75,7 +75,7 @@ class _Fit:
             return {}
         keep, record = keep_rows(self.store, self.callback), DatasetRecord.of(self.dataset)
         return {
-            "progress": lambda run: keep(Row.of(run, record, config, self.device), run.history),
+            "progress": lambda run: keep(RunRecord.of(run, record, config, self.device), run.history),
             "status": self.callback.on_status,
         }
 

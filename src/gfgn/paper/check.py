@@ -26,7 +26,7 @@ from scipy.stats import t
 from gfgn.data.dataset import NodeDataset
 from gfgn.paper.reproduce import RESULTS, write_derived
 from gfgn.paper.studies import ANALYSES, load_study, study_names
-from gfgn.runs.record import Row
+from gfgn.runs.record import RunRecord
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell
 from gfgn.runs.study_files import RUNS
@@ -166,9 +166,9 @@ def _differences(out: Path, made: Iterable[Path]) -> list[str]:
 class Rerun(NamedTuple):
     """A run that has been trained again, the recorded runs of its configuration, and the number of nodes by measure."""
 
-    row: Row
+    row: RunRecord
     run: Run
-    like: Sequence[Row]
+    like: Sequence[RunRecord]
     nodes: Mapping[str, int]
 
     @property
@@ -213,10 +213,10 @@ def load_data(results: Results, cells: Sequence[Cell], root: Path | None) -> tup
 
 def draw_sample(
     results: Results, cells: Sequence[Cell], data: Mapping[str, NodeDataset], seed: int, full: bool
-) -> list[Row]:
+) -> list[RunRecord]:
     """Draws the runs to train again: on every graph as many as its size allows, of a few models; if `full`, also
     `FULL_RUNS` of every model."""
-    generator, picks, study = random.Random(seed), dict[str, Row](), results.study
+    generator, picks, study = random.Random(seed), dict[str, RunRecord](), results.study
     wanted = {(name, cell.model) for cell in cells for name in study.data_names(cell)}
     rows = [row for row in results.rows if not row.dropped and (row.dataset, row.model) in wanted]
     for name, dataset in data.items():
@@ -233,12 +233,12 @@ def draw_sample(
 
 
 def train_again(
-    picks: Sequence[Row], rows: Sequence[Row], data: Mapping[str, NodeDataset], device: str, log: Log
+    picks: Sequence[RunRecord], rows: Sequence[RunRecord], data: Mapping[str, NodeDataset], device: str, log: Log
 ) -> list[Rerun]:
     """Trains runs again, those of one dataset and model together."""
     groups, like = (
-        dict[tuple[str, str, TrainConfig], list[Row]](),
-        dict[tuple[str, str, TrainConfig, Replica], list[Row]](),
+        dict[tuple[str, str, TrainConfig], list[RunRecord]](),
+        dict[tuple[str, str, TrainConfig, Replica], list[RunRecord]](),
     )
     for row in picks:
         groups.setdefault((row.dataset, row.model, row.config), []).append(row)
@@ -284,5 +284,5 @@ def compare(reruns: Sequence[Rerun]) -> list[str]:
     return problems
 
 
-def _name(row: Row) -> str:
+def _name(row: RunRecord) -> str:
     return f"{row.dataset} {row.model}, split {row.replica.split}, seed {row.replica.seed}"

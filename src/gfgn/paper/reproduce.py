@@ -8,11 +8,11 @@ from pathlib import Path
 from gfgn.data.files import replace_text
 from gfgn.paper.studies import ANALYSES, DRAWN, FOLDERS, load_study, study_names
 from gfgn.paper.study_page import make_page
+from gfgn.runs.engine import Engine, Job, ProgressCallback
 from gfgn.runs.results import Results
 from gfgn.runs.study_files import CHOSEN, RUNS, TIMES, chosen_csv, read_times
 from gfgn.runs.study_runner import LOG, Log, Outcome, run_study
 from gfgn.runs.table import read_runs, write_runs
-from gfgn.runs.training import Engine, Job, ProgressCallback
 from gfgn.train.settings import choose_device
 
 PAGE = "README.md"

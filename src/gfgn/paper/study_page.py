@@ -14,7 +14,7 @@ from gfgn.nn.registry import find_model
 from gfgn.paper.pages import number, read_csv, render, signed, span
 from gfgn.runs.comparison import in_words
 from gfgn.runs.grid import Configuration
-from gfgn.runs.record import Row, is_gfgn, is_standin
+from gfgn.runs.record import RunRecord, is_gfgn, is_standin
 from gfgn.runs.results import Change, Results
 from gfgn.runs.search import Choice, LogUniform, Space
 from gfgn.runs.study import AXES, MEASURES, At, Cell
@@ -129,7 +129,7 @@ class StudyPage:
         final = {row.key: row.epochs for cell in cells for row in self.results[cell].rows}
         return len(cells), len(final), sum(final.values())
 
-    def at_last_epoch(self, rows: Sequence[Row]) -> int:
+    def at_last_epoch(self, rows: Sequence[RunRecord]) -> int:
         """The number of runs that trained until the last epoch allowed."""
         return sum(row.epochs >= row.config.max_epochs for row in rows)
 

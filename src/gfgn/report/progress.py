@@ -13,7 +13,7 @@ from rich.table import Column
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.literal import one_line
-from gfgn.runs import ProgressCallback, Row
+from gfgn.runs import ProgressCallback, RunRecord
 from gfgn.runs.study import Study
 from gfgn.runs.text import duration, score
 from gfgn.train import Status
@@ -100,7 +100,7 @@ class RunProgress(ProgressCallback):
         self._model = self.bars.add_task(self._name, total=runs, completed=kept, details="")
         self.bars.advance(self._all, kept)
 
-    def on_run_end(self, row: Row) -> None:
+    def on_run_end(self, row: RunRecord) -> None:
         self.trained += 1
         self.bars.advance(self._model)
         self.bars.advance(self._all)

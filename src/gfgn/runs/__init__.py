@@ -4,17 +4,17 @@ from gfgn.data.diagnosis import smoothness
 from gfgn.runs.advice import Advice, advise
 from gfgn.runs.budget import Budget, plan_in_time
 from gfgn.runs.comparison import Comparison, compare, read_comparisons
+from gfgn.runs.engine import CallbackList, ProgressCallback, random_search, successive_halving, train_missing
 from gfgn.runs.explanation import explain
 from gfgn.runs.gates import GateReader, gates_by_dimension
 from gfgn.runs.grid import PAPER_GRID, grid, make_replicas
 from gfgn.runs.plan import Plan, Result, run_plans
-from gfgn.runs.record import DatasetRecord, Row, identify
-from gfgn.runs.search import SPACE, Choice, LogUniform, Uniform, random_search, sample, successive_halving
+from gfgn.runs.record import DatasetRecord, RunRecord, identify
+from gfgn.runs.search import SPACE, Choice, LogUniform, Uniform, sample
 from gfgn.runs.selection import Candidate, Selection, select
 from gfgn.runs.store import Store, StoreError
 from gfgn.runs.table import read_runs, write_runs
 from gfgn.runs.tracking import MLflowTracker, TensorBoardTracker, TrackedRun, Tracker, WandbTracker
-from gfgn.runs.training import CallbackList, ProgressCallback, train_missing
 
 __all__ = [
     "PAPER_GRID",
@@ -32,7 +32,7 @@ __all__ = [
     "Plan",
     "ProgressCallback",
     "Result",
-    "Row",
+    "RunRecord",
     "Selection",
     "Store",
     "StoreError",

@@ -9,8 +9,8 @@ from typing import Any
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.diagnosis import Description, describe
 from gfgn.runs.comparison import Comparison, compare
+from gfgn.runs.engine import ProgressCallback
 from gfgn.runs.store import Store
-from gfgn.runs.training import ProgressCallback
 from gfgn.runs.verdict import Verdict, judge
 from gfgn.train.catalog import CLASSICAL
 

@@ -11,9 +11,8 @@ from typing import Any
 from gfgn.data.dataset import NodeDataset
 from gfgn.runs.comparison import comparison_study
 from gfgn.runs.grid import make_replicas
-from gfgn.runs.race import FACTOR
 from gfgn.runs.record import digest
-from gfgn.runs.search import default_rungs
+from gfgn.runs.selection import FACTOR, default_rungs
 from gfgn.runs.store import Store
 from gfgn.runs.study import Study
 from gfgn.train.catalog import CLASSICAL

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import torch
 
     from gfgn.data.dataset import NodeDataset
-    from gfgn.runs.record import Row
-    from gfgn.runs.training import History, Job, OnRun, OnStatus
+    from gfgn.runs.engine import History, Job, OnRun, OnStatus
+    from gfgn.runs.record import RunRecord
 
 TASKS_PER_WORKER = 4  # of a job with many runs: a few even out faster and slower workers
 RETRIES = 4  # times that Ray starts the task of a lost worker again
@@ -33,7 +33,7 @@ _logger = logging.getLogger("gfgn")
 
 
 class Cluster:
-    """An engine (see `gfgn.runs.training.Engine`) that trains runs on a Ray cluster.
+    """An engine (see `gfgn.runs.engine.Engine`) that trains runs on a Ray cluster.
 
     The runs of a job are divided into tasks: one CPU each, or one GPU if the cluster has any. The runs of a task reach
     the caller when it ends; Ray starts the task of a lost worker again elsewhere. A search by successive halving is one
@@ -110,7 +110,7 @@ class Cluster:
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self.ray.nodes() if node["Alive"]]
 
-    def _results(self, tasks: list[Any]) -> list[tuple[Row, History]]:
+    def _results(self, tasks: list[Any]) -> list[tuple[RunRecord, History]]:
         """The runs of finished tasks; an error of training is raised as it was."""
         try:
             return [run for runs in self.ray.get(tasks) for run in runs]
@@ -136,13 +136,13 @@ def _check_address(address: str | None) -> None:
         raise ConnectionError(f"address must be HOST:PORT of a cluster's head, got {address!r}: {error}") from error
 
 
-def _train(job: Job, data: list[Any], device: str, code: str, folder: str) -> list[tuple[Row, History]]:
+def _train(job: Job, data: list[Any], device: str, code: str, folder: str) -> list[tuple[RunRecord, History]]:
     """Trains a job in a worker process."""
     if code_version() != code:
         raise ValueError(f"workers must have the caller's version of gfgn, with code {code}, got {code_version()}")
     if is_import_name(job.model) and folder not in sys.path:
         sys.path.append(folder)  # where the caller finds custom models
-    runs: list[tuple[Row, History]] = []
+    runs: list[tuple[RunRecord, History]] = []
     with keep_freed_memory(), num_threads(1):
         job.run(_fetch(data[0], device), device, lambda row, history: runs.append((row, history)), lambda status: None)
     return runs

@@ -17,14 +17,14 @@ from gfgn.data.dataset import NodeDataset
 from gfgn.nn.custom import is_import_name
 from gfgn.nn.entry import SHARED as SHARED_OPTIONS
 from gfgn.nn.registry import HIDDEN, MODELS, known_model
-from gfgn.runs.grid import MOST_CONFIGURATIONS, Configuration, make_replica
+from gfgn.runs.engine import Engine, Job, ProgressCallback
+from gfgn.runs.grid import MAX_CONFIGURATIONS, Configuration, make_replica
 from gfgn.runs.plan import read_from_store, run_plans
-from gfgn.runs.record import DatasetRecord, Row, further_settings, is_gfgn
+from gfgn.runs.record import DatasetRecord, RunRecord, further_settings, is_gfgn
 from gfgn.runs.search import SPACE, Choice, Space, sample
 from gfgn.runs.selection import Selection
 from gfgn.runs.store import Store, damaged
 from gfgn.runs.study import Search, Study
-from gfgn.runs.training import Engine, Job, ProgressCallback
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import check_classical, find_network
 from gfgn.train.config import TrainConfig
@@ -53,7 +53,7 @@ class Comparison:
 
     study: Study
     dataset: DatasetRecord
-    rows: dict[str, list[Row]]
+    rows: dict[str, list[RunRecord]]
     selections: dict[str, Selection] = field(default_factory=dict)
     incomplete: dict[str, tuple[int, int]] = field(default_factory=dict)
     explanation: dict[str, Any] | None = None
@@ -200,8 +200,8 @@ def comparison_study(
         raise ValueError("grid must hold at least one configuration, got none")
     if trials is not None and trials < 1:
         raise ValueError(f"trials must be 1 or larger, got {trials}")
-    if trials is not None and trials > MOST_CONFIGURATIONS:
-        raise ValueError(f"trials must be at most {MOST_CONFIGURATIONS:,}, got {trials:,}")
+    if trials is not None and trials > MAX_CONFIGURATIONS:
+        raise ValueError(f"trials must be at most {MAX_CONFIGURATIONS:,}, got {trials:,}")
     if features not in (None, *SHARED_OPTIONS["features"].values):
         expected = " or ".join(map(repr, SHARED_OPTIONS["features"].values))
         raise ValueError(f"features must be {expected}, got {features!r}")

@@ -24,7 +24,7 @@ from gfgn.nn.registry import MODELS, find_model
 from gfgn.runs.comparison import EXPLANATION, Comparison
 from gfgn.runs.gates import LEVELS, MAX_DIMENSIONS, gates_by_dimension
 from gfgn.runs.importance import permutation_importance
-from gfgn.runs.record import Row, digest, is_gfgn
+from gfgn.runs.record import RunRecord, digest, is_gfgn
 from gfgn.runs.store import Store
 from gfgn.train.evaluation import evaluate_classes
 from gfgn.train.loop import train_replicas
@@ -73,11 +73,11 @@ class Explained:
 class Again(Explained):
     """A run of a store trained again: its row, and the result."""
 
-    row: Row
+    row: RunRecord
     run: Run
 
     @classmethod
-    def of(cls, row: Row, dataset: NodeDataset, device: torch.device | str) -> Again:
+    def of(cls, row: RunRecord, dataset: NodeDataset, device: torch.device | str) -> Again:
         """Trains the run of a row again."""
         (run,) = train_replicas(row.model, dataset, [row.replica], **asdict(row.config), device=device, keep_state=True)
         if not math.isclose(run.test, row.test, abs_tol=1e-3):
@@ -132,7 +132,7 @@ def explain(
     return store.notes(EXPLANATION)[dataset.name]
 
 
-def choose_run(comparison: Comparison, levels: Sequence[str] | None = None) -> Row | None:
+def choose_run(comparison: Comparison, levels: Sequence[str] | None = None) -> RunRecord | None:
     """The first run of the model with the best mean validation score, among those that can be explained; with `levels`,
     among those with gates of one of these."""
     able = [
@@ -148,7 +148,7 @@ def choose_run(comparison: Comparison, levels: Sequence[str] | None = None) -> R
 
 
 def _explanation(
-    best: Row, gated: Row | None, local: Row | None, dataset: NodeDataset, device: torch.device | str
+    best: RunRecord, gated: RunRecord | None, local: RunRecord | None, dataset: NodeDataset, device: torch.device | str
 ) -> dict[str, Any]:
     start = time.perf_counter()
     rows = {row.key: row for row in (best, gated, local) if row is not None}

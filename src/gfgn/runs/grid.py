@@ -1,20 +1,25 @@
-"""Configurations of hyperparameters: grids of them, and the replicas they stand for."""
+"""Configurations of hyperparameters: grids of them, the replicas they stand for, and what a model ignores."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from gfgn.runs.record import GIVEN, HYPER, canonical, import_own
+from gfgn.nn.custom import is_import_name
+from gfgn.nn.registry import find_model, known_model
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.replica import Replica
 
-MOST_CONFIGURATIONS = 10_000
+COMMON_PARAMS = ("lr", "weight_decay", "dropout", "lam")  # every run has them
+OPTIONAL_PARAMS = ("input_dropout", "gate_decay")  # a record keeps them among its options, so that old keys stay valid
+MAX_CONFIGURATIONS = 10_000
 Configuration = dict[str, Any]  # hyperparameters by name, as in `Replica.configuration`: all but split and seed
 
 
-def grid(**choices: Any) -> list[Configuration]:
+def grid(**choices: object) -> list[Configuration]:
     """Every combination of the choices; the last one varies fastest.
 
     Args:
@@ -28,8 +33,8 @@ def grid(**choices: Any) -> list[Configuration]:
         if name in ("split", "seed", "options"):
             raise ValueError(f"choices must be hyperparameters or options of a model, got {name!r}")
     size = math.prod(map(len, values.values()))
-    if size > MOST_CONFIGURATIONS:
-        raise ValueError(f"choices must combine to at most {MOST_CONFIGURATIONS:,} configurations, got {size:,}")
+    if size > MAX_CONFIGURATIONS:
+        raise ValueError(f"choices must combine to at most {MAX_CONFIGURATIONS:,} configurations, got {size:,}")
     return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
 
 
@@ -37,9 +42,14 @@ PAPER_GRID = grid(lr=(0.005, 0.05), weight_decay=(5e-4, 5e-5), dropout=(0.5, 0.8
 """The grid of the paper."""
 
 
+def distinct(configurations: Iterable[Configuration]) -> list[Configuration]:
+    """The configurations without duplicates."""
+    return list({tuple(sorted(each.items())): each for each in configurations}.values())
+
+
 def make_replica(configuration: Configuration, split: int = 0, seed: int = 0) -> Replica:
-    """The replica of a configuration; what is not in `HYPER` or `GIVEN` becomes an option."""
-    known = (*HYPER, *GIVEN)
+    """The replica of a configuration; what is not a hyperparameter of every run becomes an option."""
+    known = (*COMMON_PARAMS, *OPTIONAL_PARAMS)
     hyper = {name: configuration[name] for name in known if name in configuration}
     options = tuple((name, value) for name, value in configuration.items() if name not in known)
     return Replica(split, seed, **hyper, options=options)
@@ -50,10 +60,10 @@ def make_replicas(
 ) -> list[Replica]:
     """Every configuration on every split with every seed, without duplicates.
 
-    Configurations that differ only in what the model ignores (λ without gates, the dropout rate of a model of one's own
-    whose constructor does not take it) are duplicates. `splits` are indices.
+    Configurations that differ only in what the model ignores (λ without gates, the dropout rate of a custom model whose
+    constructor does not take it) are duplicates. `splits` are indices.
     """
-    import_own(model)
+    import_custom(model)
     return list_replicas(model, configurations, splits, seeds)
 
 
@@ -63,3 +73,23 @@ def list_replicas(
     """`make_replicas` for the name of a model that may stand in a file, and so is not imported."""
     runs = itertools.product(configurations, list(splits), list(seeds))
     return list(dict.fromkeys(canonical(model, make_replica(*run)) for run in runs))
+
+
+def canonical(model: str, replica: Replica) -> Replica:
+    """The replica without what the model ignores: λ and `gate_decay` if it has no gates, dropout rates that it does not
+    take, and all hyperparameters if it has no network."""
+    if model in CLASSICAL:
+        return Replica(replica.split, replica.seed)
+    entry = known_model(model)
+    if entry is None:  # a custom model that is not imported has no gates
+        return replace(replica, lam=1.0, gate_decay=None) if is_import_name(model) else replica
+    if not entry.gated:
+        replica = replace(replica, lam=1.0, gate_decay=None)
+    rate = replica.input_dropout if entry.takes_input_dropout else None
+    return replace(replica, dropout=replica.dropout if entry.takes_dropout else 0.0, input_dropout=rate)
+
+
+def import_custom(model: str) -> None:
+    """Imports a custom model that the caller of a function has named, so that `canonical` knows it."""
+    if is_import_name(model):
+        find_model(model)

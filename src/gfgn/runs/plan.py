@@ -10,21 +10,20 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import NodeDataset
-from gfgn.runs.grid import Configuration, list_replicas
-from gfgn.runs.record import DatasetRecord, Row, import_own
-from gfgn.runs.search import default_rungs, search_key, successive_halving
-from gfgn.runs.selection import Selection, select
+from gfgn.runs.engine import Engine, Job, ProgressCallback, search_key, successive_halving, train_missing
+from gfgn.runs.grid import Configuration, import_custom, list_replicas
+from gfgn.runs.record import DatasetRecord, RunRecord
+from gfgn.runs.selection import Selection, default_rungs, select
 from gfgn.runs.store import Store
-from gfgn.runs.training import Engine, Job, ProgressCallback, train_missing
 from gfgn.train.config import TrainConfig
 from gfgn.train.draws import summarize_draws
 from gfgn.train.minibatch import is_sampled
 from gfgn.train.replica import Replica
 from gfgn.train.statistics import Summary
 
-MOST_RUNS = 1_000_000  # of a model on a dataset
+MAX_RUNS = 1_000_000  # of a model on a dataset
 TUNING_SEED = 0  # of the runs that a configuration is chosen by
-Find = Callable[[Sequence[Replica]], Sequence[Row | None]]  # the row of each replica, `None` where there is none
+Find = Callable[[Sequence[Replica]], Sequence[RunRecord | None]]  # the row of each replica, `None` where there is none
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         runs = self.splits * (self.seeds * self.draws + len(self.configurations) - 1)
-        if runs > MOST_RUNS:
+        if runs > MAX_RUNS:
             raise ValueError(
-                f"splits × seeds and splits × configurations must be at most {MOST_RUNS:,} runs of a model, got "
+                f"splits × seeds and splits × configurations must be at most {MAX_RUNS:,} runs of a model, got "
                 f"{self.splits:,} splits, {self.seeds:,} seeds and {len(self.configurations):,} configurations"
             )
 
@@ -100,7 +99,7 @@ class Result:
 
     plan: Plan
     selection: Selection | None
-    rows: tuple[Row, ...]
+    rows: tuple[RunRecord, ...]
     have: int
     test_share: float | None = None
 
@@ -120,7 +119,7 @@ class Result:
         return summarize_draws(self.draws, self.test_share) if self.rows and not self.diverged else None
 
     @property
-    def draws(self) -> list[tuple[Row, ...]]:
+    def draws(self) -> list[tuple[RunRecord, ...]]:
         """The rows by draw of the random edges; all of them without noise."""
         names = dict.fromkeys(row.dataset for row in self.rows)
         return [tuple(row for row in self.rows if row.dataset == name) for name in names]
@@ -176,7 +175,7 @@ def run_plans(
     batches of at most `batch_size` runs. `engine` trains them: this process, or a `gfgn.runs.cluster.Cluster`.
     """
     for plan in plans:
-        import_own(plan.model)
+        import_custom(plan.model)
     callback, record = callback or ProgressCallback(), DatasetRecord.of(dataset)
     options: dict[str, Any] = {"device": device, "callback": callback, "batch_size": batch_size}
     options["engine"] = engine

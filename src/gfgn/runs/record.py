@@ -7,11 +7,10 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch_geometric
@@ -21,20 +20,13 @@ from gfgn.data.dataset import NodeDataset
 from gfgn.data.named.catalog import DATASETS
 from gfgn.data.splits import Split
 from gfgn.metrics import guess_score
-from gfgn.nn.custom import is_import_name
-from gfgn.nn.registry import find_model, known_model
-from gfgn.train.catalog import CLASSICAL
+from gfgn.runs.grid import COMMON_PARAMS, Configuration, canonical, make_replica
 from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
 DEFAULT_CONFIG = TrainConfig()
-HYPER = ("lr", "weight_decay", "dropout", "lam")  # what every run has; all else are options of a model
-# Hyperparameters that a run may lack. A record keeps them among its options, so that earlier runs stay what they are.
-GIVEN = ("input_dropout", "gate_decay")
-# Entries of a flat record that hold several values, and the prefix of their columns in a table.
-NESTED = {"options": "option", "protocol": "protocol", "gates": "gate"}
-VERSIONS = ("gfgn", "code", "torch", "torch_geometric", "python")
+Value = bool | int | float | str | None
 
 
 @dataclass(frozen=True)
@@ -69,9 +61,9 @@ class DatasetRecord:
         )
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Row]) -> DatasetRecord:
-        """What rows of one dataset say about it: its identity, without its sizes."""
-        first, splits = rows[0], {row.replica.split: row.split_fingerprint for row in rows}
+    def of_rows(cls, rows: Sequence[RunRecord]) -> DatasetRecord:
+        """What runs on one dataset say about it: its identity, without its sizes."""
+        first, splits = rows[0], {row.split: row.split_fingerprint for row in rows}
         known = tuple(splits.get(split, "") for split in range(max(splits) + 1))
         return cls(first.dataset, first.dataset_fingerprint, known, first.standin, first.metric, "", 0, 0, 0, 0)
 
@@ -84,13 +76,13 @@ class DatasetRecord:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One run as the store keeps it.
+class RunRecord:
+    """One run as a store keeps it: JSON values under these names.
 
     Attributes:
         key: Hash of what identifies the run, see `identify`.
-        replica: Split, seed and hyperparameters.
-        config: How it was trained.
+        options: The model's options, and the hyperparameters that not every run has.
+        protocol: Settings of the training configuration, other than its length, that are not the default.
         search: Hash of the search that stopped the run early; empty for a run that was not stopped.
         val: Best validation score; NaN for a run that diverged.
         test: Test score at the best epoch; NaN for a run that diverged or that a search stopped.
@@ -106,9 +98,17 @@ class Row:
     standin: bool
     metric: str
     model: str
-    replica: Replica
+    split: int
     split_fingerprint: str
-    config: TrainConfig
+    seed: int
+    lr: float
+    weight_decay: float
+    dropout: float
+    lam: float
+    options: dict[str, Value]
+    max_epochs: int
+    patience: int
+    protocol: dict[str, Value]
     search: str
     val: float
     test: float
@@ -116,35 +116,61 @@ class Row:
     epochs: int
     seconds: float
     num_parameters: int
-    gates: dict[str, float] | None = field(default=None, repr=False)
-    versions: dict[str, str] = field(default_factory=dict, repr=False)
-    device: str = field(default="", repr=False)
-    date: str = field(default="", repr=False)
+    gates: dict[str, float] | None = field(repr=False)
+    gfgn_version: str = field(repr=False)
+    code_version: str = field(repr=False)
+    torch_version: str = field(repr=False)
+    torch_geometric_version: str = field(repr=False)
+    python_version: str = field(repr=False)
+    device: str = field(repr=False)
+    date: str = field(repr=False)
 
     @classmethod
     def of(
         cls, run: Run, dataset: DatasetRecord, config: TrainConfig, device: torch.device | str = "cpu", search: str = ""
-    ) -> Row:
-        """The row of a finished run; `search` is recorded only if the search stopped the run."""
-        same = ("model", "val", "epoch", "epochs", "seconds", "num_parameters", "gates")
+    ) -> RunRecord:
+        """The record of a finished run; `search` is recorded only if the search stopped the run."""
         replica = canonical(run.model, run.replica)
         search = search if run.dropped else ""
+        made: Configuration = {name: float(getattr(replica, name)) for name in COMMON_PARAMS}
+        made |= {f"{name}_version": version for name, version in versions().items()}
+        same = ("model", "val", "epoch", "epochs", "seconds", "num_parameters", "gates")
         return cls(
             **{name: getattr(run, name) for name in same},
+            **{name: getattr(replica, name) for name in ("split", "seed")},
+            **made,
             key=identify(dataset, run.model, replica, config, search),
             dataset=dataset.name,
             dataset_fingerprint=dataset.fingerprint,
             standin=dataset.standin,
             metric=dataset.metric,
-            replica=replica,
             split_fingerprint=dataset.split_fingerprint(replica.split),
-            config=config,
+            options=_options(replica),
+            max_epochs=config.max_epochs,
+            patience=config.patience,
+            protocol=further_settings(config),
             search=search,
             test=math.nan if run.dropped else run.test,
-            versions=versions(),
             device=device_name(device),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+    @cached_property
+    def replica(self) -> Replica:
+        """Split, seed and hyperparameters."""
+        hyper: Configuration = {name: getattr(self, name) for name in COMMON_PARAMS}
+        return make_replica(hyper | self.options, self.split, self.seed)
+
+    @cached_property
+    def config(self) -> TrainConfig:
+        """How the run was trained."""
+        settings: Configuration = dict(self.protocol)
+        return TrainConfig(self.max_epochs, self.patience, **settings)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of gfgn, its code, torch, torch_geometric and Python."""
+        return {name: getattr(self, f"{name}_version") for name in versions()}
 
     @property
     def dropped(self) -> bool:
@@ -156,28 +182,32 @@ class Row:
         """Whether no epoch of the run was finite, so that it has no score."""
         return math.isnan(self.val)
 
-    def to_record(self) -> dict[str, Any]:
-        """The row as a flat record; the entries of `NESTED` are dictionaries."""
-        record = {part.name: getattr(self, part.name) for part in fields(self)}
-        replica, config, versions = (record.pop(name) for name in ("replica", "config", "versions"))
-        record |= {"split": replica.split, "seed": replica.seed, "options": _options(replica)}
-        record |= {name: float(getattr(replica, name)) for name in HYPER}
-        record |= {"max_epochs": config.max_epochs, "patience": config.patience, "protocol": further_settings(config)}
-        return record | {f"{name}_version": versions[name] for name in VERSIONS}
+    def to_json(self) -> str:
+        """The record as JSON; a score that is NaN becomes null."""
+        values = {name: getattr(self, name) for name in COLUMNS}
+        values |= {name: None if math.isnan(values[name]) else values[name] for name in ("val", "test")}
+        return json.dumps(values, allow_nan=False)
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Row:
-        """The row from a record as `to_record` returns it."""
-        own = {part.name: record[part.name] for part in fields(cls) if part.name in record}
-        hyper = {name: record[name] for name in ("split", "seed", *HYPER)}
-        hyper |= {name: record["options"][name] for name in GIVEN if name in record["options"]}
-        options = tuple((name, value) for name, value in record["options"].items() if name not in GIVEN)
-        return cls(
-            **own,
-            replica=Replica(**hyper, options=options),
-            config=TrainConfig(record["max_epochs"], record["patience"], **record["protocol"]),
-            versions={name: record[f"{name}_version"] for name in VERSIONS},
-        )
+    def from_json(cls, text: str) -> RunRecord:
+        """The record from the text that `to_json` returns."""
+        content = json.loads(text)
+        unknown = {name: math.nan for name in ("val", "test") if content[name] is None}
+        record = cls(**content | unknown)
+        record.replica, record.config  # noqa: B018  # a damaged record is an error now, not later
+        return record
+
+    def cells(self) -> dict[str, Value]:
+        """The record as one flat row of a table: `options`, `protocol` and `gates` have a column per entry."""
+        flat = {name: getattr(self, name) for name in COLUMNS if name not in NESTED}
+        nested: list[tuple[str, Mapping[str, Value]]] = [
+            (prefix, getattr(self, name) or {}) for name, prefix in NESTED.items()
+        ]
+        return flat | {f"{prefix}_{key}": value for prefix, values in nested for key, value in values.items()}
+
+
+COLUMNS = tuple(part.name for part in fields(RunRecord))
+NESTED = {"options": "option", "protocol": "protocol", "gates": "gate"}  # and the prefix of their columns in a table
 
 
 def identify(
@@ -194,7 +224,7 @@ def identify(
         "split": [replica.split, dataset.split_fingerprint(replica.split)],
         "model": model,
         "seed": replica.seed,
-        "floats": [float(getattr(replica, name)) for name in HYPER],
+        "floats": [float(getattr(replica, name)) for name in COMMON_PARAMS],
         "options": _options(replica),
         "protocol": [config.max_epochs, config.patience, further_settings(config)],
         "search": search,
@@ -202,14 +232,26 @@ def identify(
     return digest(parts)
 
 
-def _options(replica: Replica) -> dict[str, Any]:
-    """What a record keeps as options: those of the model, and hyperparameters that not every run has."""
-    return dict(replica.options) | {name: float(value) for name, value in replica.given.items()}
-
-
-def identify_row(row: Row) -> str:
-    """The key that a row must have."""
+def identify_row(row: RunRecord) -> str:
+    """The key that a record must have."""
     return identify(DatasetRecord.of_rows([row]), row.model, row.replica, row.config, row.search)
+
+
+def digest(content: object) -> str:
+    """The first 32 hexadecimal digits of the SHA-256 of `content` as JSON."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _options(replica: Replica) -> dict[str, Value]:
+    return {**dict(replica.options), **{name: float(value) for name, value in replica.given.items()}}
+
+
+def further_settings(config: TrainConfig) -> dict[str, Value]:
+    """The settings of `config` other than its length that are not the default: a setting added later must not change
+    the identity of earlier runs."""
+    names = [setting.name for setting in fields(config)[2:]]
+    return {name: getattr(config, name) for name in names if getattr(config, name) != getattr(DEFAULT_CONFIG, name)}
 
 
 def measure_test_share(splits: Sequence[Split]) -> float | None:
@@ -234,42 +276,9 @@ def guess_scores(dataset: NodeDataset) -> tuple[float, ...]:
     return tuple(scores) if all(map(math.isfinite, scores)) else ()
 
 
-def digest(content: Any) -> str:
-    """The first 32 hexadecimal digits of the SHA-256 of `content` as JSON."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
 def is_gfgn(model: str) -> bool:
     """Whether the model is a GFGN."""
     return model.startswith("gfgn-")
-
-
-def canonical(model: str, replica: Replica) -> Replica:
-    """The replica without what the model ignores: λ and `gate_decay` if it has no gates, dropout rates that it does not
-    take, and all hyperparameters if it has no network."""
-    if model in CLASSICAL:
-        return Replica(replica.split, replica.seed)
-    entry = known_model(model)
-    if entry is None:  # one of the user's own has no gates
-        return replace(replica, lam=1.0, gate_decay=None) if is_import_name(model) else replica
-    if not entry.gated:
-        replica = replace(replica, lam=1.0, gate_decay=None)
-    rate = replica.input_dropout if entry.takes_input_dropout else None
-    return replace(replica, dropout=replica.dropout if entry.takes_dropout else 0.0, input_dropout=rate)
-
-
-def import_own(model: str) -> None:
-    """Imports a model of one's own that the caller of a function has named, so that `canonical` knows it."""
-    if is_import_name(model):
-        find_model(model)
-
-
-def further_settings(config: TrainConfig) -> dict[str, Any]:
-    """The settings of `config` other than its length that are not the default: a setting added later must not change
-    the identity of earlier runs."""
-    names = [setting.name for setting in fields(config)[2:]]
-    return {name: getattr(config, name) for name in names if getattr(config, name) != getattr(DEFAULT_CONFIG, name)}
 
 
 def is_standin(name: str) -> bool:
@@ -280,9 +289,14 @@ def is_standin(name: str) -> bool:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of gfgn, torch, torch_geometric and Python."""
-    others = (torch.__version__, torch_geometric.__version__, platform.python_version())
-    return dict(zip(VERSIONS, (gfgn.__version__, code_version(), *others), strict=True))
+    """Versions of gfgn, its code, torch, torch_geometric and Python."""
+    return {
+        "gfgn": gfgn.__version__,
+        "code": code_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "python": platform.python_version(),
+    }
 
 
 @cache

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from gfgn.runs.plan import Find, Result, read_result
-from gfgn.runs.record import DatasetRecord, Row, is_gfgn
+from gfgn.runs.record import DatasetRecord, RunRecord, is_gfgn
 from gfgn.runs.study import Cell, Fact, Study
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
@@ -34,7 +34,7 @@ class Change(NamedTuple):
 class Results:
     """The results of a study from runs, among them its own. Runs that another search stopped early are left out."""
 
-    def __init__(self, study: Study, rows: Sequence[Row]) -> None:
+    def __init__(self, study: Study, rows: Sequence[RunRecord]) -> None:
         self.study = study
         self._by_key = _index(rows)
         self._searches = _searches(study, rows)
@@ -55,7 +55,7 @@ class Results:
             self._results[cell] = read_result(plan, first, self.test_share(cell), others)
         return self._results[cell]
 
-    def _find(self, run: tuple[str, str, Replica, TrainConfig], searches: Iterable[str]) -> Row | None:
+    def _find(self, run: tuple[str, str, Replica, TrainConfig], searches: Iterable[str]) -> RunRecord | None:
         """The row of a run; one that the first of the searches stopped early comes first."""
         return next((row for search in searches if (row := self._by_key.get((*run, search))) is not None), None)
 
@@ -106,10 +106,10 @@ class Results:
         return scale * fmean(values) if values else None
 
 
-def _searches(study: Study, rows: Sequence[Row]) -> dict[Cell, str]:
+def _searches(study: Study, rows: Sequence[RunRecord]) -> dict[Cell, str]:
     """The hash of the search of each cell that has runs which a search stopped early."""
     stopped = {(row.dataset, row.model) for row in rows if row.dropped}
-    by_split: dict[str, dict[int, Row]] = {}  # one run of each split, by dataset
+    by_split: dict[str, dict[int, RunRecord]] = {}  # one run of each split, by dataset
     for row in rows if stopped else ():
         by_split.setdefault(row.dataset, {}).setdefault(row.replica.split, row)
     records = {name: DatasetRecord.of_rows(list(own.values())) for name, own in by_split.items()}
@@ -121,13 +121,13 @@ def _searches(study: Study, rows: Sequence[Row]) -> dict[Cell, str]:
     return searches
 
 
-def _splits(rows: Sequence[Row]) -> dict[int, str]:
+def _splits(rows: Sequence[RunRecord]) -> dict[int, str]:
     return {row.replica.split: row.split_fingerprint for row in rows}
 
 
-def _index(rows: Sequence[Row]) -> dict[RowKey, Row]:
+def _index(rows: Sequence[RunRecord]) -> dict[RowKey, RunRecord]:
     """The runs by key; within a study, a name must mean one graph."""
-    index: dict[RowKey, Row] = {}
+    index: dict[RowKey, RunRecord] = {}
     for row in rows:
         other = index.setdefault((row.dataset, row.model, row.replica, row.config, row.search), row)
         if (other.dataset_fingerprint, other.split_fingerprint) != (row.dataset_fingerprint, row.split_fingerprint):

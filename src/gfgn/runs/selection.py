@@ -1,4 +1,4 @@
-"""Choosing a configuration by validation scores alone."""
+"""Choosing a configuration by validation scores alone: a ranking, and successive halving while runs train."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import stdev
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from gfgn.runs.grid import Configuration, make_replica
 from gfgn.train.replica import Replica
 
+FACTOR = 2  # one configuration in this many continues at each rung
+FIRST_RUNG = 10  # no run is stopped before this epoch: earlier scores say little
+
 
 class Validated(Protocol):
-    """The part of a `Run` or a `Row` that selection may read."""
+    """The part of a run that selection may read."""
 
     @property
     def replica(self) -> Replica: ...
@@ -92,9 +95,53 @@ def _candidate(configuration: Replica, group: dict[tuple[int, int], Validated]) 
     )
 
 
-def _order(candidate: Candidate) -> tuple[Any, ...]:
+Order = tuple[bool, float, float, float, float, float, float, float, tuple[tuple[str, str], ...]]
+
+
+def _order(candidate: Candidate) -> Order:
     hyper = make_replica(candidate.configuration)
     options = tuple((name, str(value)) for name, value in hyper.options)
     score = -math.inf if math.isnan(candidate.val) else round(candidate.val, 12)
     rates = (-hyper.dropout, hyper.lam, -hyper.input_rate, -(hyper.gate_decay or 0.0))
     return (candidate.dropped, -score, hyper.lr, -hyper.weight_decay, *rates, options)
+
+
+def default_rungs(count: int, max_epochs: int) -> list[int]:
+    """Epochs at which to stop some of `count` configurations; each rung is `FACTOR` times the one before."""
+    rungs: list[int] = []
+    while count > 1:
+        count, rung = math.ceil(count / FACTOR), max_epochs // FACTOR ** (len(rungs) + 1)
+        if rung < FIRST_RUNG:
+            break
+        rungs.append(rung)
+    return rungs[::-1]
+
+
+class HalvingState:
+    """Decides which runs continue at a rung: all runs of one configuration in `FACTOR`, the best ones."""
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self.racing: dict[Replica, list[Replica]] = {}  # the runs of each configuration that has not been stopped
+        for replica in replicas:
+            self.racing.setdefault(make_replica(replica.configuration), []).append(replica)
+        self._best: dict[Replica, float] = {}
+
+    def note(self, replicas: Sequence[Replica], scores: Sequence[float]) -> None:
+        """Records the best validation scores so far; a finished run keeps its last one."""
+        self._best.update(zip(replicas, scores, strict=True))
+
+    def __call__(self, epoch: int, replicas: Sequence[Replica], scores: Sequence[float]) -> list[bool]:
+        """Whether each run continues."""
+        self.note(replicas, scores)
+        runs = [_Scored(replica, self._best[replica]) for group in self.racing.values() for replica in group]
+        order = [make_replica(candidate.configuration) for candidate in select(runs).candidates]
+        kept = order[: math.ceil(len(order) / FACTOR)]
+        self.racing = {configuration: self.racing[configuration] for configuration in kept}
+        return [make_replica(replica.configuration) in self.racing for replica in replicas]
+
+
+@dataclass(frozen=True)
+class _Scored:
+    replica: Replica
+    val: float
+    dropped: bool = False

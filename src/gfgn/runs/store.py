@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from gfgn.data.files import atomic_write
 from gfgn.data.messages import reason
 from gfgn.literal import csv_cell
-from gfgn.runs.record import NESTED, DatasetRecord, Row, canonical, identify
+from gfgn.runs.grid import canonical
+from gfgn.runs.record import COLUMNS, NESTED, DatasetRecord, RunRecord, Value, identify
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x6766676E  # "gfgn" in ASCII; distinguishes a store from other SQLite files
 VERSION = 3
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
-COLUMNS = (
-    *("key", "dataset", "dataset_fingerprint", "standin", "metric", "model", "split", "split_fingerprint", "seed"),
-    *("lr", "weight_decay", "dropout", "lam", "options", "max_epochs", "patience", "protocol"),
-    *("search", "val", "test", "epoch", "epochs", "seconds", "num_parameters", "gates"),
-    *("gfgn_version", "code_version", "torch_version", "torch_geometric_version", "python_version", "device", "date"),
-)
 FILTERS = tuple(name for name in COLUMNS if name not in NESTED)
 ORDER = (
     *("dataset", "dataset_fingerprint", "model", "max_epochs", "patience", "lr", "weight_decay", "dropout", "lam"),
@@ -62,7 +56,7 @@ def damaged(path: Path, what: str, error: Exception) -> StoreError:
 class Store:
     """Runs in an SQLite file.
 
-    Rows are in the file when `add` returns and survive any end of the process. A run that is already there is not
+    Runs are in the file when `add` returns and survive any end of the process. A run that is already there is not
     overwritten: the first one stays. Several processes may read and write at once.
 
     Args:
@@ -98,44 +92,62 @@ class Store:
     def __len__(self) -> int:
         return int(self._select("SELECT count(*) FROM runs")[0][0])
 
-    def add(self, rows: Iterable[Row]) -> int:
-        """Adds rows, all or none of them, and returns the number of new ones."""
-        values = [(row.key, row.dataset, row.model, _to_json(row.to_record())) for row in rows]
+    def add(self, rows: Iterable[RunRecord]) -> int:
+        """Adds runs, all or none of them, and returns the number of new ones."""
+        values = [(row.key, row.dataset, row.model, row.to_json()) for row in rows]
         with self._transaction():
             before = self._database.total_changes
             self._database.executemany("INSERT INTO runs VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", values)
             return self._database.total_changes - before
 
-    def rows(self, *, dropped: bool = False, **filters: object) -> list[Row]:
-        """The rows that match every filter, ordered by dataset, model, hyperparameters, split and seed.
+    def rows(self, *, dropped: bool = False, **filters: object) -> list[RunRecord]:
+        """The runs that match every filter, ordered by dataset, model, hyperparameters, split and seed.
 
         Args:
             dropped: Whether to include runs that a search stopped early.
             **filters: For a column, a value or several allowed values: `dataset="cora", split=[0, 1]`.
         """
-        return [self._row(record) for record in self._records(dropped, filters)]
+        several = (list, tuple, set, frozenset, range)
+        allowed = {name: value if isinstance(value, several) else [value] for name, value in filters.items()}
+        if unknown := sorted(allowed.keys() - set(FILTERS)):
+            raise ValueError(f"filters must be of {', '.join(FILTERS)}, got {unknown[0]!r}")
+        conditions, values = ["TRUE"], list[object]()
+        for name in allowed.keys() & {"dataset", "model"}:
+            conditions.append(f"{name} IN ({', '.join('?' * len(allowed[name]))})")
+            values += allowed[name]
+        found = self._runs(f"SELECT key, run FROM runs WHERE {' AND '.join(conditions)}", values)
+        kept = [
+            row
+            for row in found
+            if (dropped or not row.dropped) and all(getattr(row, name) in values for name, values in allowed.items())
+        ]
+        return sorted(kept, key=lambda row: [_sortable(getattr(row, name)) for name in ORDER])
 
     def find(
         self, record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig, search: str = ""
-    ) -> list[Row | None]:
-        """The row of each replica, in order; `None` where there is none.
+    ) -> list[RunRecord | None]:
+        """The run of each replica, in order; `None` where there is none.
 
-        With the hash of a search, the row of a run that this search stopped early comes first.
+        With the hash of a search, a run that this search stopped early comes first.
         """
         searches = dict.fromkeys((search, ""))
-        keys = [[identify(record, model, replica, config, each) for each in searches] for replica in replicas]
-        rows = self._by_key([key for alternatives in keys for key in alternatives])
-        return [next((rows[key] for key in alternatives if key in rows), None) for alternatives in keys]
+        wanted = [[identify(record, model, replica, config, each) for each in searches] for replica in replicas]
+        keys, rows, at_once = [key for alternatives in wanted for key in alternatives], dict[str, RunRecord](), 500
+        for start in range(0, len(keys), at_once):
+            chunk = keys[start : start + at_once]
+            query = f"SELECT key, run FROM runs WHERE key IN ({', '.join('?' * len(chunk))})"
+            rows |= {row.key: row for row in self._runs(query, chunk)}
+        return [next((rows[key] for key in alternatives if key in rows), None) for alternatives in wanted]
 
     def missing(
         self, record: DatasetRecord, model: str, replicas: Sequence[Replica], config: TrainConfig
     ) -> list[Replica]:
-        """The replicas that have no row, in order and without duplicates; λ is 1 for a model without gates."""
+        """The replicas that have no run, in order and without duplicates; λ is 1 for a model without gates."""
         rows = self.find(record, model, replicas, config)
         missing = (canonical(model, replica) for replica, row in zip(replicas, rows, strict=True) if row is None)
         return list(dict.fromkeys(missing))
 
-    def note(self, kind: str, name: str, content: Mapping[str, Any]) -> None:
+    def note(self, kind: str, name: str, content: Mapping[str, object]) -> None:
         """Keeps a note, such as the plan of a comparison; it replaces a note of the same kind and name."""
         text = json.dumps(content, sort_keys=True)
         with self._transaction():  # a changed note moves to the end, an unchanged one stays where it is
@@ -146,28 +158,33 @@ class Store:
 
     def notes(self, kind: str) -> dict[str, dict[str, Any]]:
         """The notes of a kind by name, in the order in which they were written."""
-        notes = self._select("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,))
-        return {str(name): self._parse(f"{kind} {name!r}", content) for name, content in notes}
+        notes = {}
+        for name, text in self._select("SELECT name, content FROM notes WHERE kind = ? ORDER BY number", (kind,)):
+            try:
+                notes[str(name)] = dict(json.loads(text))
+            except (ValueError, TypeError) as error:
+                raise damaged(self.path, f"{kind} {name!r}", error) from error
+        return notes
 
     def to_csv(self, path: str | Path, *, dropped: bool = False, **filters: object) -> Path:
-        """Writes the rows that `rows` returns to a CSV file, with columns such as `gate_mean` or `option_hidden` for
+        """Writes the runs that `rows` returns to a CSV file, with columns such as `gate_mean` or `option_hidden` for
         gate summaries and options, and returns its path."""
-        path, (columns, records) = Path(path), self._table(dropped, filters)
+        path, (columns, rows) = Path(path), _table(self.rows(dropped=dropped, **filters))
         with atomic_write(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
-            writer.writerows([csv_cell(record.get(name)) for name in columns] for record in records)
+            writer.writerows([csv_cell(value) for value in row] for row in rows)
         return path
 
     def to_pandas(self, *, dropped: bool = False, **filters: object) -> pd.DataFrame:
-        """The rows as a data frame with the columns of `to_csv`."""
+        """The runs as a data frame with the columns of `to_csv`."""
         import pandas as pd
 
-        columns, records = self._table(dropped, filters)
-        return pd.DataFrame.from_records(records, columns=columns).astype(dict.fromkeys(("val", "test"), "float64"))
+        columns, rows = _table(self.rows(dropped=dropped, **filters))
+        return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("val", "test"), "float64"))
 
     def to_parquet(self, path: str | Path, *, dropped: bool = False, **filters: object) -> Path:
-        """Writes the rows to a Parquet file with the columns of `to_csv` and returns its path."""
+        """Writes the runs to a Parquet file with the columns of `to_csv` and returns its path."""
         path, frame = Path(path), self.to_pandas(dropped=dropped, **filters)
         with atomic_write(path) as unfinished:
             frame.to_parquet(unfinished, engine="pyarrow", index=False)
@@ -178,7 +195,7 @@ class Store:
         run = self._database.execute
         tables = "SELECT count(*) FROM sqlite_master"
         if not read_only and not run(tables).fetchone()[0]:
-            _retry(lambda: run("PRAGMA journal_mode = WAL"))
+            self._use_wal()
             with self._transaction():
                 if not run(tables).fetchone()[0]:  # another process may have created it meanwhile
                     for statement in SCHEMA:
@@ -198,64 +215,26 @@ class Store:
         # FULL would wait for the disk after every run.
         run("PRAGMA synchronous = NORMAL")
 
-    def _records(self, dropped: bool, filters: Mapping[str, object]) -> list[dict[str, Any]]:
-        """The runs as flat records, filtered and ordered; dataset and model are filtered by the database."""
-        allowed = {name: _several(value) for name, value in filters.items()}
-        if unknown := sorted(allowed.keys() - set(FILTERS)):
-            raise ValueError(f"filters must be of {', '.join(FILTERS)}, got {unknown[0]!r}")
-        conditions, values = ["TRUE"], []
-        for name in allowed.keys() & {"dataset", "model"}:
-            conditions.append(f"{name} IN ({', '.join('?' * len(allowed[name]))})")
-            values += list(allowed[name])
-        found = self._select(f"SELECT key, run FROM runs WHERE {' AND '.join(conditions)}", values)
-        records = [self._run(key, run) for key, run in found]
-        kept = [
-            record
-            for record in records
-            if (dropped or not record["search"]) and all(record[name] in values for name, values in allowed.items())
-        ]
-        return sorted(kept, key=lambda record: [_sortable(record[name]) for name in ORDER])
+    def _use_wal(self) -> None:
+        """Switches to WAL mode, which does not wait for other processes by itself."""
+        end = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
-    def _table(self, dropped: bool, filters: Mapping[str, object]) -> tuple[list[str], list[dict[str, Any]]]:
-        """Columns and records; options, settings and gates have a column per entry."""
-        records = self._records(dropped, filters)
-        inner = {name: dict.fromkeys(key for record in records for key in record[name] or ()) for name in NESTED}
-        columns = [[f"{NESTED[name]}_{key}" for key in inner[name]] if name in NESTED else [name] for name in COLUMNS]
-        for record in records:
-            for name, prefix in NESTED.items():
-                record |= {f"{prefix}_{key}": value for key, value in (record.pop(name) or {}).items()}
-        return [column for group in columns for column in group], records
-
-    def _by_key(self, keys: Sequence[str], at_once: int = 500) -> dict[str, Row]:
-        found: list[tuple[Any, ...]] = []
-        for start in range(0, len(keys), at_once):
-            chunk = keys[start : start + at_once]
-            found += self._select(f"SELECT key, run FROM runs WHERE key IN ({', '.join('?' * len(chunk))})", chunk)
-        return {key: self._row(self._run(key, run)) for key, run in found}
-
-    def _run(self, key: str, text: str) -> dict[str, Any]:
-        """The record of a run."""
-        record = self._parse(f"the run {key}", text)
-        if others := record.keys() ^ set(COLUMNS):
-            raise damaged(self.path, f"the run {key}", ValueError(f"entries {', '.join(sorted(others))}"))
-        return record
-
-    def _row(self, record: dict[str, Any]) -> Row:
-        try:
-            scores = {name: math.nan if record[name] is None else record[name] for name in ("val", "test")}
-            return Row.from_record(record | scores)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise damaged(self.path, f"the run {record.get('key')}", error) from error
-
-    def _parse(self, what: str, text: str) -> dict[str, Any]:
-        """A JSON object that the store keeps."""
-        try:
-            content = json.loads(text)
-            if not isinstance(content, dict):
-                raise TypeError(f"it is {type(content).__name__}, not an object")
-        except (ValueError, TypeError) as error:
-            raise damaged(self.path, what, error) from error
-        return content
+    def _runs(self, query: str, values: Sequence[object]) -> list[RunRecord]:
+        rows = []
+        for key, text in self._select(query, values):
+            try:
+                rows.append(RunRecord.from_json(text))
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise damaged(self.path, f"the run {key}", error) from error
+        return rows
 
     def _select(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._named_errors():
@@ -292,27 +271,14 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     return sqlite3.connect(address, timeout=LOCK_TIMEOUT, isolation_level=None, uri=True)
 
 
-def _retry(action: Callable[[], object]) -> None:
-    """Repeats an action while the file is locked: switching to WAL mode does not wait for other processes by itself."""
-    end = time.monotonic() + LOCK_TIMEOUT
-    while True:
-        try:
-            action()
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > end:
-                raise
-            time.sleep(0.01)
-
-
-def _to_json(record: dict[str, Any]) -> str:
-    """A record as JSON; a score that is NaN becomes null."""
-    scores = {name: None if math.isnan(record[name]) else record[name] for name in ("val", "test")}
-    return json.dumps(record | scores, allow_nan=False)
-
-
-def _several(value: object) -> Collection[object]:
-    return value if isinstance(value, list | tuple | set | frozenset | range) else [value]
+def _table(rows: Sequence[RunRecord]) -> tuple[list[str], list[list[Value]]]:
+    """Columns and lines; options, settings and gates have a column per entry."""
+    columns = []
+    for name in COLUMNS:
+        inner = dict.fromkeys(key for row in rows for key in getattr(row, name) or ()) if name in NESTED else {}
+        columns += [f"{NESTED[name]}_{key}" for key in inner] if name in NESTED else [name]
+    cells = [row.cells() for row in rows]
+    return columns, [[line.get(name) for name in columns] for line in cells]
 
 
 def _sortable(value: object) -> object:

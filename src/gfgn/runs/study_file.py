@@ -31,15 +31,14 @@ from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.custom import is_import_name
 from gfgn.nn.entry import SHARED
 from gfgn.nn.registry import MODELS, find_model
-from gfgn.runs.grid import Configuration, grid, make_replicas
-from gfgn.runs.record import GIVEN, HYPER
+from gfgn.runs.grid import COMMON_PARAMS, OPTIONAL_PARAMS, Configuration, grid, make_replicas
 from gfgn.runs.search import Choice, LogUniform, Space, Uniform, sample
 from gfgn.runs.study import AXES, MEASURES, At, Axis, Published, Search, Study, StudyError, Variant
 from gfgn.runs.views import GraphFile, View
 from gfgn.train.config import TrainConfig
 from gfgn.train.minibatch import SAMPLING
 
-NUMBERS = (*HYPER, *GIVEN)
+NUMBERS = (*COMMON_PARAMS, *OPTIONAL_PARAMS)
 SHARED_AXES = (*NUMBERS, *SHARED)  # what all models may share
 
 Number = Annotated[FiniteFloat, Field(strict=True)]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gfgn.data.files import replace_text
 from gfgn.runs.grid import make_replica
 from gfgn.runs.results import Results
-from gfgn.runs.table import own_parameters, write_runs
+from gfgn.runs.table import options_text, write_runs
 
 RUNS, CHOSEN, TIMES, STORE = "runs.csv.gz", "chosen.csv", "times.csv", "runs.sqlite"
 
@@ -50,7 +50,7 @@ def chosen_csv(results: Results) -> str:
             hyper = [replica.lr, replica.weight_decay, replica.dropout, replica.lam]
             scores = [f"{candidate.val:.6f}", f"{candidate.std:.6f}", candidate.runs, int(rank == 0)]
             scores += [int(candidate.dropped)] * halved
-            own = own_parameters((*replica.given.items(), *replica.options))
+            own = options_text((*replica.given.items(), *replica.options))
             lines.append([cell.dataset, cell.model, *at, *hyper, own, *scores])
     return _csv([*header, *["dropped"] * halved], lines)
 

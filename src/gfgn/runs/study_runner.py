@@ -16,15 +16,15 @@ from typing import Any
 import torch
 
 from gfgn.data.dataset import NodeDataset
+from gfgn.runs.engine import CallbackList, Engine, Job, ProgressCallback
 from gfgn.runs.grid import make_replicas
 from gfgn.runs.plan import Plan, group_plans, run_plans
-from gfgn.runs.record import Row
+from gfgn.runs.record import RunRecord
 from gfgn.runs.results import Results
 from gfgn.runs.store import Store
 from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_files import RUNS, STORE, TIMES, Time, add_time, write_study_files
 from gfgn.runs.table import read_runs
-from gfgn.runs.training import CallbackList, Engine, Job, ProgressCallback
 from gfgn.runs.views import View
 from gfgn.train.replica import Status
 
@@ -148,7 +148,7 @@ class _Progress(ProgressCallback):
         self._label, self._runs = f"{dataset} {model}", runs
         self._before, self._start = self.outcome.made, time.monotonic()
 
-    def on_run_end(self, row: Row) -> None:
+    def on_run_end(self, row: RunRecord) -> None:
         self.outcome.made += 1
         self.device = row.device
 
@@ -270,7 +270,7 @@ def _fill(store: Store, study: Study, out: Path, reuse: Sequence[Path], log: Log
     return taken
 
 
-def _own_rows(store: Store, study: Study) -> list[Row]:
+def _own_rows(store: Store, study: Study) -> list[RunRecord]:
     """The runs of the study's datasets and models that were trained as the study trains them, dropped ones included."""
     cells = study.all_cells()
     wanted = {(name, cell.model, study.variant(cell).config) for cell in cells for name in study.data_names(cell)}

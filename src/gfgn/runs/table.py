@@ -16,33 +16,32 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gfgn.data.files import atomic_write
-from gfgn.runs.record import HYPER, NESTED, VERSIONS, Row, identify_row
+from gfgn.runs.grid import COMMON_PARAMS, Configuration
+from gfgn.runs.record import NESTED, RunRecord, Value, identify_row
 from gfgn.train.code import UNKNOWN
 
-FIRST = ("dataset", "model", "split", "seed", *HYPER)
-SCORES = ("epoch", "val", "test", "seconds", "epochs", "num_parameters")
-LAST = (
-    *("max_epochs", "patience", "metric", "standin", "search"),
-    *(*(f"{name}_version" for name in VERSIONS if name != "code"), "device", "date"),
+COLUMNS = (
+    *("dataset", "model", "split", "seed", *COMMON_PARAMS, "epoch", "val", "test", "seconds", "epochs"),
+    *("num_parameters", "max_epochs", "patience", "metric", "standin", "search", "gfgn_version", "torch_version"),
+    *("torch_geometric_version", "python_version", "device", "date"),
 )
 CODE = "code_version"  # a column that earlier tables lack; empty or left out for runs whose code is not known
-WHOLE = ("split", "seed", "epoch", "epochs", "num_parameters", "max_epochs", "patience")
-REAL = (*HYPER, "val", "test", "seconds")
-TEXT = {*FIRST, *SCORES, *LAST, CODE} - {*WHOLE, *REAL, "standin"}
+INTEGERS = ("split", "seed", "epoch", "epochs", "num_parameters", "max_epochs", "patience")
+NUMBERS = (*COMMON_PARAMS, "val", "test", "seconds")
+TEXT = {*COLUMNS, CODE} - {*INTEGERS, *NUMBERS, "standin"}
+Fingerprints = Mapping[str, tuple[str, Mapping[str, str]]]  # by dataset, its own and those of its splits
 
 
 class RunsError(ValueError):
     """Raised for a file that is not a table of runs."""
 
 
-def write_runs(path: Path, rows: Sequence[Row]) -> Path:
+def write_runs(path: Path, rows: Sequence[RunRecord]) -> Path:
     """Writes one line per run and returns the path. All numbers are written in full."""
     cells = [_cells(row) for row in rows]
-    further = sorted({name for row in cells for name in row} - {*FIRST, *SCORES, *LAST})
-    columns = [*FIRST, *SCORES, *LAST, *further]
+    columns = [*COLUMNS, *sorted({name for row in cells for name in row} - set(COLUMNS))]
     values = {name: {row.get(name, "") for row in cells} for name in columns[1:]}
     constants = {name: values[name].pop() for name in columns[1:] if len(values[name]) == 1}
     header = {"constants": constants, "fingerprints": _fingerprints(rows)}
@@ -57,20 +56,16 @@ def write_runs(path: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def read_runs(path: Path) -> list[Row]:
+def read_runs(path: Path) -> list[RunRecord]:
     """The runs of a file that `write_runs` wrote, in order."""
     try:
-        with gzip.open(path, "rb") as file:
-            text = file.read()
-        with io.StringIO(text.decode("utf-8"), newline="") as content:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as content:
             comment, lines = content.readline(), list(csv.reader(content))
         header = json.loads(comment.removeprefix("# "))
-        constants, fingerprints = header["constants"], header["fingerprints"]
-        if not all(isinstance(value, str) for value in constants.values()):
-            raise ValueError("constants that are not text")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zlib.error, csv.Error) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
+        constants, fingerprints = dict(header["constants"]), dict(header["fingerprints"])
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, EOFError, zlib.error, csv.Error) as error:
         raise RunsError(f"{path} must be a table of runs, got a file that cannot be read as one: {error}") from None
     rows = []
     for number, line in enumerate(lines[1:], 3):
@@ -81,66 +76,65 @@ def read_runs(path: Path) -> list[Row]:
     return rows
 
 
-def own_parameters(options: Iterable[tuple[str, Any]]) -> str:
+def options_text(options: Iterable[tuple[str, Value]]) -> str:
     """A model's options in one cell: `alpha=0.5 steps=10`."""
     return " ".join(f"{name}={_text(value)}" for name, value in options)
 
 
-def _fingerprints(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """By dataset, its fingerprint and those of its splits."""
-    fingerprints: dict[str, list[Any]] = {}
+def _fingerprints(rows: Sequence[RunRecord]) -> Fingerprints:
+    fingerprints: dict[str, tuple[str, dict[str, str]]] = {}
     for row in rows:
-        dataset, splits = fingerprints.setdefault(row.dataset, [row.dataset_fingerprint, {}])
-        split = splits.setdefault(str(row.replica.split), row.split_fingerprint)
+        dataset, splits = fingerprints.setdefault(row.dataset, (row.dataset_fingerprint, {}))
+        split = splits.setdefault(str(row.split), row.split_fingerprint)
         if (dataset, split) != (row.dataset_fingerprint, row.split_fingerprint):
             raise RunsError(f"rows must be of one graph and one split per name, got two of {row.dataset!r}")
     return fingerprints
 
 
-def _cells(row: Row) -> dict[str, str]:
+def _cells(row: RunRecord) -> dict[str, str]:
     """The cells of a row: text as it is, numbers in full, one column per value of a nested entry."""
-    record = row.to_record() | {"standin": int(row.standin)}
-    cells = {
-        f"{prefix}_{key}": _text(value)
-        for name, prefix in NESTED.items()
-        for key, value in (record.pop(name) or {}).items()
+    cells = row.cells() | {"standin": int(row.standin)}
+    for name in ("key", "dataset_fingerprint", "split_fingerprint", *([CODE] if row.code_version == UNKNOWN else [])):
+        del cells[name]
+    nested = tuple(f"{prefix}_" for prefix in NESTED.values())
+    return {
+        name: value if isinstance(value, str) and not name.startswith(nested) else _text(value)
+        for name, value in cells.items()
     }
-    without = ("key", "dataset_fingerprint", "split_fingerprint", *([CODE] if record[CODE] == UNKNOWN else []))
-    for name in without:
-        del record[name]
-    return cells | {name: value if isinstance(value, str) else _text(value) for name, value in record.items()}
 
 
-def _row(cells: dict[str, str], fingerprints: Mapping[str, Any]) -> Row:
-    record: dict[str, Any] = {name: text for name, text in cells.items() if name in TEXT}
-    record |= {name: int(cells[name]) for name in WHOLE}
-    record |= {name: float(cells[name] or "nan") for name in REAL}
-    record["standin"] = cells["standin"] == "1"
-    for name, prefix in NESTED.items():
-        record[name] = {
+def _row(cells: dict[str, str], fingerprints: Fingerprints) -> RunRecord:
+    record: Configuration = {name: float(cells[name] or "nan") for name in NUMBERS}
+    record |= {
+        name: {
             column.removeprefix(f"{prefix}_"): _value(text)
             for column, text in cells.items()
             if text and column.startswith(f"{prefix}_")
         }
+        for name, prefix in NESTED.items()
+    }
     record["gates"] = {name: float(value) for name, value in record["gates"].items()} or None
     infinite = [name for name, value in (record | (record["gates"] or {})).items() if value in (math.inf, -math.inf)]
     if infinite:
         raise ValueError(f"{', '.join(infinite)} must be finite")
-    record["dataset_fingerprint"], splits = fingerprints[record["dataset"]]
-    record["split_fingerprint"] = splits[cells["split"]]
-    row = Row.from_record(record | {"key": "", CODE: record.get(CODE) or UNKNOWN})
+    record |= {name: text for name, text in cells.items() if name in TEXT}
+    record |= {name: int(cells[name]) for name in INTEGERS}
+    record |= {"key": "", "standin": cells["standin"] == "1", CODE: cells.get(CODE) or UNKNOWN}
+    record["dataset_fingerprint"], splits = fingerprints[cells["dataset"]]
+    row = RunRecord(**record, split_fingerprint=splits[cells["split"]])
     return replace(row, key=identify_row(row))
 
 
-def _text(value: Any) -> str:
+def _text(value: Value) -> str:
     """A cell that `_value` turns back into `value`: text as it is unless it reads as JSON; NaN is an empty cell."""
     if isinstance(value, float) and math.isnan(value):
         return ""
     return value if isinstance(value, str) and value and _value(value) == value else json.dumps(value)
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> Value:
     try:
-        return json.loads(text)
+        value: Value = json.loads(text)
     except json.JSONDecodeError:
         return text
+    return value

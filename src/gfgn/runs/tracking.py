@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import re
@@ -10,20 +9,18 @@ import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
-from gfgn.runs.record import NESTED, Row
+from gfgn.runs.engine import History, ProgressCallback
+from gfgn.runs.record import RunRecord
 from gfgn.runs.text import count
-from gfgn.runs.training import History, ProgressCallback
 
 RESULTS = ("val", "test", "epoch", "epochs", "seconds", "num_parameters")  # and all that begin with `gate_`
-CURVES = "history/"  # prefix of the names of curves: a score and a curve have different names
 BATCH = 1000  # largest number of values that MLflow takes at a time
 _logger = logging.getLogger(__name__)
-
-Value = bool | int | float | str
 
 
 @dataclass(frozen=True)
@@ -38,31 +35,21 @@ class TrackedRun:
     """
 
     name: str
-    facts: dict[str, Value]
+    facts: dict[str, bool | int | float | str]
     scores: dict[str, float]
     curves: dict[str, list[float]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, row: Row, history: History) -> TrackedRun:
+    def of(cls, row: RunRecord, history: History) -> TrackedRun:
         """A finished run as a tracker sends it."""
-        record = row.to_record()
-        for name, prefix in NESTED.items():
-            record |= {f"{prefix}_{key}": value for key, value in (record.pop(name) or {}).items()}
-        columns = {name: value if isinstance(value, Value) else str(value) for name, value in record.items()}
-        results = {name for name in columns if name in RESULTS or name.startswith(f"{NESTED['gates']}_")}
+        cells = {name: value if value is not None else "None" for name, value in row.cells().items()}
+        results = {name: float(value) for name, value in cells.items() if name in RESULTS or name.startswith("gate_")}
         return cls(
-            name=f"{row.dataset}/{row.model}/split{row.replica.split}-seed{row.replica.seed}-{row.key[:8]}",
-            facts={name: value for name, value in columns.items() if name not in results},
-            scores={
-                name: score for name in columns if name in results and math.isfinite(score := float(columns[name]))
-            },
-            curves={CURVES + key: list(values) for key, values in history.items()},
+            name=f"{row.dataset}/{row.model}/split{row.split}-seed{row.seed}-{row.key[:8]}",
+            facts={name: value for name, value in cells.items() if name not in results},
+            scores={name: value for name, value in results.items() if math.isfinite(value)},
+            curves={f"history/{key}": list(values) for key, values in history.items()},
         )
-
-    @property
-    def group(self) -> str:
-        """Dataset and model."""
-        return self.name.rpartition("/")[0]
 
 
 class Tracker(ProgressCallback, ABC):
@@ -83,7 +70,7 @@ class Tracker(ProgressCallback, ABC):
     def send(self, run: TrackedRun) -> None:
         """Sends one run; called from one thread, one run after the other."""
 
-    def on_history(self, row: Row, history: History) -> None:
+    def on_history(self, row: RunRecord, history: History) -> None:
         self._thread = self._thread or ThreadPoolExecutor(1, "gfgn-tracker")
         self._thread.submit(self._send, TrackedRun.of(row, history))
 
@@ -128,17 +115,16 @@ class TensorBoardTracker(Tracker):
         return f"TensorBoard in {self.folder}"
 
     def send(self, run: TrackedRun) -> None:
-        with self._writer(str(self._unused(run.name))) as writer:
+        path = self.folder.joinpath(*(re.sub(r"[^\w.()+-]+", "_", part) for part in run.name.split("/")))
+        base, number = path.name, 1
+        while path.exists():  # curves of two runs in one folder would be shown as one
+            number += 1
+            path = path.with_name(f"{base}-{number}")
+        with self._writer(str(path)) as writer:
             for name, values in run.curves.items():
                 for epoch, value in enumerate(values):
                     writer.add_scalar(name, value, epoch)
             writer.add_hparams(run.facts, run.scores, run_name=".")
-
-    def _unused(self, name: str) -> Path:
-        """A folder that does not exist: curves of two runs in one folder would be shown as one."""
-        path = self.folder.joinpath(*(re.sub(r"[^\w.()+-]+", "_", part) for part in name.split("/")))
-        others = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
-        return next(each for each in itertools.chain([path], others) if not each.exists())
 
 
 class MLflowTracker(Tracker):
@@ -153,32 +139,30 @@ class MLflowTracker(Tracker):
         super().__init__()
         self.uri, self.experiment = uri, experiment
         self._mlflow = _import("mlflow", "mlflow", "tracking")
-        self._client: Any = None
 
     def __str__(self) -> str:
         return f"MLflow in {self.uri}" if self.uri else "MLflow"
 
-    def send(self, run: TrackedRun) -> None:
-        entities, now = self._mlflow.entities, int(1000 * time.time())
-        client, experiment = self._connect()
-        started = client.create_run(experiment, run_name=run.name, tags={"group": run.group})
-        own, metric = started.info.run_id, entities.Metric
-        client.log_batch(own, params=[entities.Param(name, str(value)) for name, value in run.facts.items()])
-        metrics = [metric(name, value, now, 0) for name, value in run.scores.items()]
-        for name, values in run.curves.items():
-            metrics += [metric(name, value, now, epoch) for epoch, value in enumerate(values)]
-        for start in range(0, len(metrics), BATCH):
-            client.log_batch(own, metrics=metrics[start : start + BATCH])
-        client.set_terminated(own)
+    @cached_property
+    def _client(self) -> Any:
+        return self._mlflow.MlflowClient(tracking_uri=self.uri)
 
-    def _connect(self) -> tuple[Any, str]:
-        """The client and the id of the experiment."""
-        if self._client is None:
-            client = self._mlflow.MlflowClient(tracking_uri=self.uri)
-            found = client.get_experiment_by_name(self.experiment)
-            self._client = client, found.experiment_id if found else client.create_experiment(self.experiment)
-        connected: tuple[Any, str] = self._client
-        return connected
+    @cached_property
+    def _experiment_id(self) -> str:
+        found = self._client.get_experiment_by_name(self.experiment)
+        return str(found.experiment_id if found else self._client.create_experiment(self.experiment))
+
+    def send(self, run: TrackedRun) -> None:
+        client, entities, now = self._client, self._mlflow.entities, int(1000 * time.time())
+        tags = {"group": run.name.rpartition("/")[0]}
+        run_id = client.create_run(self._experiment_id, run_name=run.name, tags=tags).info.run_id
+        client.log_batch(run_id, params=[entities.Param(name, str(value)) for name, value in run.facts.items()])
+        metrics = [entities.Metric(name, value, now, 0) for name, value in run.scores.items()]
+        for name, values in run.curves.items():
+            metrics += [entities.Metric(name, value, now, epoch) for epoch, value in enumerate(values)]
+        for start in range(0, len(metrics), BATCH):
+            client.log_batch(run_id, metrics=metrics[start : start + BATCH])
+        client.set_terminated(run_id)
 
 
 class WandbTracker(Tracker):
@@ -189,7 +173,7 @@ class WandbTracker(Tracker):
         **options: Further arguments of `wandb.init`, such as `entity`, `mode` and `dir`.
     """
 
-    def __init__(self, project: str = "gfgn", **options: Any) -> None:
+    def __init__(self, project: str = "gfgn", **options: object) -> None:
         super().__init__()
         self.project, self.options = project, options
         self._wandb = _import("wandb", "wandb", "wandb")
@@ -200,7 +184,7 @@ class WandbTracker(Tracker):
     def send(self, run: TrackedRun) -> None:
         # The run is over: neither the terminal nor the load of the machine belongs to it.
         settings = self._wandb.Settings(silent=True, console="off", x_disable_stats=True)
-        names: dict[str, Any] = {"project": self.project, "name": run.name, "group": run.group, "config": run.facts}
+        names = {"project": self.project, "name": run.name, "group": run.name.rpartition("/")[0], "config": run.facts}
         with self._wandb.init(**names | {"reinit": "create_new", "settings": settings} | self.options) as started:
             for epoch, values in enumerate(zip(*run.curves.values(), strict=True)):
                 started.log(dict(zip(run.curves, values, strict=True)), step=epoch)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gfgn.metrics import METRICS
 from gfgn.runs.comparison import Comparison
-from gfgn.runs.record import Row
+from gfgn.runs.record import RunRecord
 from gfgn.runs.text import duration, gain, interval, score, unit
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.statistics import Scored, Summary, difference
@@ -171,9 +171,9 @@ def seconds_per_fit(comparison: Comparison, model: str) -> float:
     return fmean(row.seconds for row in comparison.rows[model])
 
 
-def _chosen(comparison: Comparison, models: Sequence[str]) -> list[Row]:
+def _chosen(comparison: Comparison, models: Sequence[str]) -> list[RunRecord]:
     """For every split, the runs of the model with the best validation score on it."""
-    runs: list[Row] = []
+    runs: list[RunRecord] = []
     for split in dict.fromkeys(row.replica.split for row in comparison.rows[models[0]]):
         own = [[row for row in comparison.rows[model] if row.replica.split == split] for model in models]
         runs += max(own, key=lambda rows: fmean(row.val for row in rows))
