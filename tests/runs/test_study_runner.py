@@ -10,9 +10,9 @@ from runs.stores import needs_fork, start_process
 
 from gfgn.data import load
 from gfgn.runs import Store, read_runs, write_runs
+from gfgn.runs import engine as training_module
 from gfgn.runs import plan as plan_module
 from gfgn.runs import study_runner as module
-from gfgn.runs import engine as training_module
 from gfgn.runs.results import Results, ResultsError
 from gfgn.runs.study import Cell
 from gfgn.runs.study_file import read_study
