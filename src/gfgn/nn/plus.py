@@ -1,7 +1,7 @@
 """GFGN+: gates over several hops beside a map of a node's own features, as a layer and as a network.
 
 The settings span a space that holds GFGN and its neighbors in the literature: GCN, ARMA, GraphSAGE, APPNP, GPR-GNN and
-FSGNN are points of it, see `docs/plus.md`.
+FSGNN are points of it, see `docs/models.md`.
 """
 
 from __future__ import annotations

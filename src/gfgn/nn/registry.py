@@ -101,7 +101,7 @@ PLUS_PARAMETERS = {
 }
 
 
-# Shallow, or deep with the hyperparameters that depth needs: see the table of trials in docs/plus.md.
+# Shallow, or deep with the hyperparameters that depth needs: see the table of trials in results/plus-trials.
 PLUS_VARIANTS = (
     {"layers": 1},
     {"layers": 8, "lr": 0.01, "weight_decay": 0.0, "dropout": 0.2},
@@ -109,7 +109,7 @@ PLUS_VARIANTS = (
 PLUS_MODELS = {
     name: Model(
         _gfgn_plus if level is None else partial(_gfgn_plus, level=level),
-        "gfgn, docs/plus.md",
+        "gfgn, docs/models.md",
         {option: parameter for option, parameter in PLUS_PARAMETERS.items() if level is None or option != "level"},
         gated=True,
         level=level or "neighbor",
