@@ -16,10 +16,10 @@ import gfgn
 import gfgn.graph
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ["cli", "paper", "estimator", "report", "runs", "train", "sampling", "nn", "data", "graph", "ops"]
+LAYERS = ["cli", "paper", "report", "estimator", "runs", "train", "sampling", "nn", "data", "graph", "ops"]
 """Each layer may import those to its right."""
 HOMES = {"__main__": "cli", "GFGNClassifier": "estimator", "Nodes": "estimator", "Graph": "graph"}
-HOMES |= {"metrics": "graph", "GFGN": "nn", "GFGNConv": "nn", "lazy": "ops", "literal": "ops"}
+HOMES |= {"metrics": "graph", "GFGN": "nn", "GFGNConv": "nn", "lazy": "ops", "literal": "ops", "pages": "ops"}
 """The layers of modules and names outside of the layers' folders."""
 MAY_IMPORT_PAPER = "gfgn.cli.reproduce"
 MODULE_NAME = re.compile(r"gfgn\.[\w.]+")

@@ -22,7 +22,7 @@ from gfgn.cli.reading import ReadOptions
 from gfgn.cli.train import _finish
 from gfgn.data import NodeDataset, contextual_sbm, random_splits
 from gfgn.estimator.classifier import LEVELS, as_input
-from gfgn.estimator.report import headline
+from gfgn.estimator.evaluation import Evaluation
 from gfgn.report import write_report
 from gfgn.report.terminal import print_comparisons
 from gfgn.runs import Store, compare, explain, read_comparisons
@@ -41,21 +41,22 @@ def graph(metric: str = "accuracy") -> NodeDataset:
 
 
 class Trained(NamedTuple):
-    """A classifier written as `gfgn train` does, its card, its page, and what `--json` prints."""
+    """A classifier written as `gfgn train` does, its card, its page, what `--json` prints, and its scores."""
 
     classifier: GFGNClassifier
     card: str
     page: str
     result: dict[str, Any]
+    evaluation: Evaluation
 
 
 def train(folder: Path, data: NodeDataset | None = None, **parameters: Any) -> Trained:
     data = data or graph()
     classifier = GFGNClassifier(**QUICK | {"metric": data.metric} | parameters)
     classifier._fit_dataset(data, np.array(["a", "b"]), 0)
-    result = _finish(classifier, data, ReadOptions(), folder)
+    result, evaluation = _finish(classifier, data, ReadOptions(), folder)
     card, page = ((folder / name).read_text(encoding="utf-8") for name in ("README.md", "report.html"))
-    return Trained(classifier, card, unescape(page), result)
+    return Trained(classifier, card, unescape(page), result, evaluation)
 
 
 def read_page(page: str) -> dict[str, list[float]]:
@@ -71,7 +72,7 @@ def read_page(page: str) -> dict[str, list[float]]:
 @pytest.mark.parametrize("lam", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("level", LEVELS)
 def test_card_table_and_page_have_the_same_gates(tmp_path: Path, level: str, lam: float) -> None:
-    classifier, card, page, _ = train(tmp_path, level=level, lam=lam)
+    classifier, card, page, *_ = train(tmp_path, level=level, lam=lam)
     saved = json.loads((tmp_path / "model.json").read_text())["fitted"]["smoothing_scores_"]
     assert saved == pytest.approx(classifier.smoothing_scores_.tolist())
     shown = dict(re.findall(r"^\| `(feature \d+)` \| ([\d.]+) \|$", card, re.MULTILINE))
@@ -92,7 +93,7 @@ def test_gates_of_a_comparison_have_its_λ() -> None:
     with Store(":memory:") as store:
         note = explain(store, data, compare(data, ["gfgn-pair"], 1, store=store, max_epochs=3, lam=2.0))
     assert note is not None
-    for level, gates in note["features"]["gates"].items():
+    for level, gates in note.features.gates.items():
         assert gates == pytest.approx(gates_by_dimension(data, level, lam=2.0).tolist(), abs=1e-4)
 
 
@@ -135,7 +136,7 @@ def test_extreme_gates_are_those_of_the_saved_weights(tmp_path: Path, level: str
 
 @pytest.mark.parametrize("level", ["pair", "auto"])
 def test_a_given_level_was_not_chosen(tmp_path: Path, level: str) -> None:
-    classifier, card, page, _ = train(tmp_path, level=level)
+    classifier, card, page, *_ = train(tmp_path, level=level)
     for text in (card, page):
         assert ("The level was chosen by the validation accuracy" in text) == (level == "auto")
         assert f"{100 * classifier.level_scores_[classifier.level_]:.1f}%" in text
@@ -178,8 +179,8 @@ def test_scores_of_nodes_that_chose_the_epoch_are_called_optimistic(tmp_path: Pa
     (split,) = data.splits
     untested = replace(data, splits=[split._replace(train=split.train | split.test, test=torch.zeros_like(split.test))])
     for known, test in ((True, data), (False, untested)):
-        classifier, card, page, _ = train(tmp_path / str(known), test, level="graph")
-        for text in (headline(classifier), card, page):
+        _, card, page, _, evaluation = train(tmp_path / str(known), test, level="graph")
+        for text in (evaluation.headline, card, page):
             assert ("optimistic" in text) is not known
 
 
@@ -188,12 +189,12 @@ def test_scores_of_nodes_that_chose_the_epoch_are_called_optimistic(tmp_path: Pa
 
 @pytest.mark.parametrize("metric", ["log_loss", "roc_auc"])
 def test_scores_of_a_model_are_the_same_everywhere(tmp_path: Path, metric: str) -> None:
-    classifier, card, page, result = train(tmp_path, graph(metric), level="graph")
+    classifier, card, page, result, evaluation = train(tmp_path, graph(metric), level="graph")
     test, val = result["scores"][metric], result["validation"]["graph"]
     assert test > 0 < val == abs(classifier.level_scores_["graph"])
     texts = [f"{value:.3f}" if metric == "log_loss" else f"{100 * value:.1f}%" for value in (test, val)]
     name = "log loss" if metric == "log_loss" else "ROC AUC"
-    assert f", {name} {texts[0]}, expected" in headline(classifier)
+    assert f", {name} {texts[0]}, expected" in evaluation.headline
     assert f'<th scope="row">{name}</th><td>{texts[0]}</td>' in page
     assert f" nodes) | {name} | {test:.4f} |" in card
     given = f"The level was given; validation {name}: graph {texts[1]}."

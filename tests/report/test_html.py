@@ -283,7 +283,7 @@ def test_gates_of_trained_models(comparison: Comparison, tmp_path: Path) -> None
         dataclasses.replace(row, gates=each) for row, each in zip(comparison.rows["gfgn-graph"], gates, strict=True)
     ]
     known = dataclasses.replace(comparison, rows=comparison.rows | {"gfgn-graph": rows})
-    section = write(tmp_path, known).split("What the gates learned")[1]
+    section = write(tmp_path, known).split("What the gates learned</h2>")[1]
     assert rows_of(section, "gfgn-graph")[0] == ["0.10", "0.30", "1.50", "0.20", "64"]
 
 
@@ -299,7 +299,7 @@ def test_without_a_gfgn_there_are_no_gates(tmp_path: Path) -> None:
 def test_classes_and_confusion_matrix(comparison: Comparison, tmp_path: Path) -> None:
     page = write(tmp_path, with_classes(comparison, ["cat", "dog", "a bird"]))
     scores = page.split("Scores by class</h2>")[1]
-    assert rows_of(scores, "dog")[0] == ["0.80", "0.80", "0.80", "10"]
+    assert rows_of(scores, "dog")[0] == ["80.0%", "80.0%", "80.0%", "10"]
     matrix = page.split('<table class="matrix">')[1].split("</table>")[0]
     assert rows_of(matrix, "cat")[0] == ["8<small>80%</small>", "2<small>20%</small>", ""]
     assert rows_of(matrix, "a bird")[0] == ["2<small>20%</small>", "", "8<small>80%</small>"]
@@ -324,7 +324,7 @@ def test_curves_and_the_run(page: str, comparison: Comparison) -> None:
     assert comparison.explanation is not None
     run = comparison.explanation["run"]
     assert f"One run of {run['model']}</h2>" in page
-    assert f"best epoch: {run['epoch'] + 1}" in page
+    assert f"best epoch: {run['epoch']}" in page
     assert f"test accuracy is {100 * run['test']:.1f}%" in page
     lines = re.findall(r'<polyline points="(.*?)"', page.split("One run of")[1].split("</figure>")[0])
     assert [len(line.split()) for line in lines] == [5, 5, 5]

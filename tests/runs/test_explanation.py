@@ -13,10 +13,9 @@ from sklearn.metrics import confusion_matrix
 import gfgn.runs.explanation as module
 from gfgn.data import NodeDataset, dimensions
 from gfgn.data.encoder import FeatureEncoder, raw_features
-from gfgn.runs import Comparison, Store, compare, explain, smoothness
+from gfgn.runs import Comparison, Explanation, Store, compare, explain, smoothness
 from gfgn.runs.comparison import read_comparisons
-from gfgn.runs.explanation import Again, choose_run, find_extremes
-from gfgn.runs.importance import permutation_importance, permute_columns
+from gfgn.runs.explanation import RetrainedRun, choose_run, find_extremes, permutation_importance, permute_columns
 
 QUICK: dict[str, Any] = {"splits": 2, "max_epochs": 30}
 
@@ -37,7 +36,7 @@ def comparison(data: NodeDataset, store: Store) -> Comparison:
 
 
 @pytest.fixture(scope="module")
-def note(data: NodeDataset, store: Store, comparison: Comparison) -> dict[str, Any]:
+def note(data: NodeDataset, store: Store, comparison: Comparison) -> Explanation:
     result = explain(store, data, comparison)
     assert result is not None
     return result
@@ -71,28 +70,28 @@ def test_models_that_cannot_be_explained_are_skipped(data: NodeDataset) -> None:
         assert read_comparisons(store)[0].explanation is None
 
 
-def test_the_run_trained_again_is_the_run_of_the_store(note: dict[str, Any], comparison: Comparison) -> None:
-    run = note["run"]
-    row = comparison.rows[run["model"]][0]
-    assert (run["key"], run["epoch"], run["epochs"]) == (row.key, row.epoch, row.epochs)
-    assert run["test"] == pytest.approx(row.test, abs=1e-5)
-    assert run["val"] == pytest.approx(row.val, abs=1e-5)
-    assert run["configuration"] == row.replica.configuration
+def test_the_run_trained_again_is_the_run_of_the_store(note: Explanation, comparison: Comparison) -> None:
+    run = note.run
+    row = comparison.rows[run.model][0]
+    assert (run.key, run.epoch, run.epochs) == (row.key, row.epoch, row.epochs)
+    assert run.test == pytest.approx(row.test, abs=1e-5)
+    assert run.val == pytest.approx(row.val, abs=1e-5)
+    assert run.configuration == row.replica.configuration
 
 
-def test_classes_are_those_of_the_test_nodes(data: NodeDataset, note: dict[str, Any], comparison: Comparison) -> None:
-    explained = Again.of(comparison.rows[note["run"]["model"]][0], data, "cpu")
+def test_classes_are_those_of_the_test_nodes(data: NodeDataset, note: Explanation, comparison: Comparison) -> None:
+    explained = RetrainedRun.of(comparison.rows[note.run.model][0], data, "cpu")
     mask = data.splits[0].test
     with torch.no_grad():
         predicted = explained.network(data.x, data.graph).argmax(1)
-    assert note["classes"]["confusion"] == confusion_matrix(data.y[mask], predicted[mask], labels=range(6)).tolist()
-    assert note["classes"]["class_names"] == [str(k) for k in range(6)]
-    right = sum(note["classes"]["confusion"][k][k] for k in range(6))
-    assert right / int(mask.sum()) == pytest.approx(note["run"]["test"], abs=1e-5)
+    assert np.array_equal(note.classes.confusion, confusion_matrix(data.y[mask], predicted[mask], labels=range(6)))
+    assert note.classes.class_names == tuple("012345")
+    right = sum(note.classes.confusion[k][k] for k in range(6))
+    assert right / int(mask.sum()) == pytest.approx(note.run.test, abs=1e-5)
 
 
 def test_curves_are_thinned_and_keep_the_best_epoch(comparison: Comparison, data: NodeDataset) -> None:
-    run = Again.of(comparison.rows["mlp"][0], data, "cpu").run
+    run = RetrainedRun.of(comparison.rows["mlp"][0], data, "cpu").run
     whole = module.thinned(run.history, run.epoch)
     assert whole["epoch"] == list(range(run.epochs))
     assert whole["val"][run.epoch] == pytest.approx(run.val, abs=1e-5)
@@ -105,15 +104,15 @@ def test_curves_are_thinned_and_keep_the_best_epoch(comparison: Comparison, data
     assert thin["val"][-1] == 4999
 
 
-def test_features(data: NodeDataset, note: dict[str, Any]) -> None:
-    features = note["features"]
-    assert features["model"].startswith("gfgn-")
-    assert features["names"] == data.feature_names
-    assert set(features["gates"]) == {"graph", "neighbor", "pair"}
-    assert features["smoothness"] == pytest.approx(smoothness(data).tolist(), abs=1e-4)
+def test_features(data: NodeDataset, note: Explanation) -> None:
+    features = note.features
+    assert features.model.startswith("gfgn-")
+    assert features.names == data.feature_names
+    assert set(features.gates) == {"graph", "neighbor", "pair"}
+    assert features.smoothness == pytest.approx(smoothness(data).tolist(), abs=1e-4)
     assert data.smooth_dimensions is not None
-    assert features["follows"] == data.smooth_dimensions.tolist()
-    assert None not in features["importance"]
+    assert features.follows == data.smooth_dimensions.tolist()
+    assert None not in features.importance
 
 
 def test_importance_finds_the_features_that_a_model_reads() -> None:
@@ -155,9 +154,9 @@ def test_columns_of_one_source_are_permuted_together(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         note = explain(store, table, compare(table, ["mlp"], splits=1, store=store, max_epochs=60))
     assert note is not None
-    features = note["features"]
-    assert features["source"] == ["city", "city", "city", "size"]
-    *cities, size = features["importance"]
+    features = note.features
+    assert features.source == ["city", "city", "city", "size"]
+    *cities, size = features.importance
     assert len(set(cities)) == 1
     assert cities[0] > 0.1
     assert cities[0] > size
@@ -169,31 +168,31 @@ def test_wide_data_has_candidates_only(
     monkeypatch.setattr(module, "MAX_DIMENSIONS", 20)
     monkeypatch.setattr(module, "CANDIDATES", 10)
     monkeypatch.setattr("gfgn.runs.gates.MAX_DIMENSIONS", 20)
-    explained = Again.of(comparison.rows["gfgn-pair"][0], data, "cpu")
+    explained = RetrainedRun.of(comparison.rows["gfgn-pair"][0], data, "cpu")
     features = module.explain_features(explained, data)
-    assert list(features["gates"]) == ["graph"]
-    chosen = [k for k, value in enumerate(features["importance"]) if value is not None]
+    assert list(features.gates) == ["graph"]
+    chosen = [k for k, value in enumerate(features.importance) if value is not None]
     assert len(chosen) == 10
-    order = np.argsort(features["gates"]["graph"], kind="stable")
+    order = np.argsort(features.gates["graph"], kind="stable")
     assert {*order[:2].tolist(), *order[-2:].tolist()} <= set(chosen)
     sparse = dataclasses.replace(data, x=data.x.to_sparse_csr())
     assert torch.allclose(module._variance(sparse.x), data.x.var(0, correction=0), atol=1e-4)
 
 
 def test_extreme_edges_are_those_of_the_gates(data: NodeDataset, comparison: Comparison) -> None:
-    explained = Again.of(comparison.rows["gfgn-pair"][0], data, "cpu")
+    explained = RetrainedRun.of(comparison.rows["gfgn-pair"][0], data, "cpu")
     named = dataclasses.replace(data, node_ids=np.array([f"n{k}" for k in range(240)]), class_names=list("abcdef"))
     found = find_extremes(explained, named)
-    assert (found["kind"], found["total"]) == ("edges", data.graph.num_edges)
+    assert (found.kind, found.total) == ("edges", data.graph.num_edges)
     with torch.no_grad():
         _, scores = explained.network(data.x, data.graph.edge_index, return_scores=True)
     gates = scores[0].mean(1)
-    assert [row["gate"] for row in found["most"]] == pytest.approx(gates.topk(10).values.tolist(), abs=1e-4)
-    assert [row["gate"] for row in found["least"]] == pytest.approx((-(-gates).topk(10).values).tolist(), abs=1e-4)
+    assert [row.gate for row in found.most] == pytest.approx(gates.topk(10).values.tolist(), abs=1e-4)
+    assert [row.gate for row in found.least] == pytest.approx((-(-gates).topk(10).values).tolist(), abs=1e-4)
     source, target = data.graph.edge_index[:, int(gates.argmax())].tolist()
     degree = (data.graph.edge_index[1] == source).sum()
-    assert found["most"][0]["nodes"][0] == {"id": f"n{source}", "class": "abcdef"[data.y[source]], "degree": degree}
-    assert found["most"][0]["nodes"][1]["id"] == f"n{target}"
+    assert found.most[0].nodes[0] == {"id": f"n{source}", "class": "abcdef"[data.y[source]], "degree": degree}
+    assert found.most[0].nodes[1]["id"] == f"n{target}"
 
 
 def test_extreme_nodes(data: NodeDataset) -> None:
@@ -202,28 +201,28 @@ def test_extreme_nodes(data: NodeDataset) -> None:
     data = dataclasses.replace(data, graph=isolated)
     with Store(":memory:") as store:
         row = compare(data, ["gfgn-neighbor"], splits=1, store=store, max_epochs=5).rows["gfgn-neighbor"][0]
-    explained = Again.of(row, data, "cpu")
+    explained = RetrainedRun.of(row, data, "cpu")
     found = find_extremes(explained, data)
-    assert (found["kind"], found["total"]) == ("nodes", 239)
+    assert (found.kind, found.total) == ("nodes", 239)
     with torch.no_grad():
         gates = explained.network(data.x, data.graph, return_scores=True)[1][0].mean(1)
     gates[5] = 0.0
-    assert found["most"][0]["nodes"][0]["id"] == str(int(gates.argmax()))
+    assert found.most[0].nodes[0]["id"] == str(int(gates.argmax()))
     gates[5] = 1.0
-    assert found["least"][0]["nodes"][0]["id"] == str(int(gates.argmin()))
+    assert found.least[0].nodes[0]["id"] == str(int(gates.argmin()))
 
 
 def test_it_is_computed_once_and_read_with_the_comparison(
-    data: NodeDataset, store: Store, comparison: Comparison, note: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    data: NodeDataset, store: Store, comparison: Comparison, note: Explanation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert json.loads(json.dumps(note, allow_nan=False)) == note
+    assert Explanation.from_json(json.loads(json.dumps(note.to_json(), allow_nan=False))) == note
     monkeypatch.setattr(module, "train_replicas", None)
     assert explain(store, data, comparison) == note
-    assert read_comparisons(store)[0].explanation == note
+    assert Explanation.from_json(read_comparisons(store)[0].explanation or {}) == note
     with pytest.raises(TypeError):  # other names: it trains again
         explain(store, dataclasses.replace(data, class_names=list("abcdef")), comparison)
     only = compare(data, ["mlp"], store=store, **QUICK)
-    if note["run"]["model"] != "mlp":
+    if note.run.model != "mlp":
         assert only.explanation is None
 
 
@@ -231,10 +230,10 @@ def test_without_a_gfgn_there_are_no_gates(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         note = explain(store, data, compare(data, ["mlp"], splits=1, store=store, max_epochs=3))
     assert note is not None
-    assert note["gated"] is None
-    assert note["extremes"] is None
-    assert note["features"]["gates"] == {}
-    assert note["features"]["model"] == "mlp"
+    assert note.gated is None
+    assert note.extremes is None
+    assert note.features.gates == {}
+    assert note.features.model == "mlp"
 
 
 def test_multilabel_data(data: NodeDataset) -> None:
@@ -243,8 +242,8 @@ def test_multilabel_data(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         note = explain(store, several, compare(several, ["gfgn-pair"], splits=1, store=store, max_epochs=3))
     assert note is not None
-    assert note["classes"]["multilabel"]
-    assert note["extremes"]["most"][0]["nodes"][0]["class"] is None
+    assert note.classes.multilabel
+    assert note.extremes.most[0].nodes[0]["class"] is None
 
 
 @pytest.mark.parametrize(("model", "kind"), [("gfgn-plus", "nodes"), ("gfgn-plus-pair", "edges")])
@@ -252,6 +251,6 @@ def test_gates_of_gfgn_plus_are_explained(data: NodeDataset, model: str, kind: s
     with Store(":memory:") as store:
         note = explain(store, data, compare(data, [model], splits=1, store=store, max_epochs=3))
     assert note is not None
-    assert note["gated"]["model"] == model
-    assert note["features"]["level"] == ("pair" if kind == "edges" else "neighbor")
-    assert note["extremes"]["kind"] == kind
+    assert note.gated.model == model
+    assert note.features.level == ("pair" if kind == "edges" else "neighbor")
+    assert note.extremes.kind == kind

@@ -123,7 +123,7 @@ def train_and_report(
     `requests` are the arguments of `comparison_study`, one per dataset; with `minutes`, the number of trials is chosen.
     """
     from gfgn.report import write_report
-    from gfgn.report.html import check_page
+    from gfgn.report.files import check_page
     from gfgn.runs import Store, read_comparisons
     from gfgn.runs.comparison import comparison_study, read_comparison
     from gfgn.runs.record import DatasetRecord

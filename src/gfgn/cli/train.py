@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gfgn.data import NodeDataset
     from gfgn.estimator import GFGNClassifier
+    from gfgn.estimator.evaluation import Evaluation
     from gfgn.runs import ProgressCallback, Tracker
     from gfgn.train import Status
 
@@ -85,12 +86,12 @@ def train(
         classifier = _train(dataset, parameters, minutes, console, trackers, out / CHECKPOINTS)
         if not first:
             return
-        result = _finish(classifier, dataset, reading, out)
+        result, evaluation = _finish(classifier, dataset, reading, out)
     seconds = time.perf_counter() - start
     if json:
         options.print_json(result | {"seconds": round(seconds, 3)})
     else:
-        _print(result, classifier, data, seconds)
+        _print(result, evaluation, data, seconds)
     if open_:
         options.open_in_browser(Path(result["files"]["report"]))
 
@@ -200,11 +201,13 @@ def _trials_in_time(
     return budget.trials if budget.trials > 1 else None
 
 
-def _finish(classifier: GFGNClassifier, dataset: NodeDataset, reading: ReadOptions, out: Path) -> dict[str, Any]:
+def _finish(
+    classifier: GFGNClassifier, dataset: NodeDataset, reading: ReadOptions, out: Path
+) -> tuple[dict[str, Any], Evaluation]:
     """Scores the classifier on the test nodes, writes all files and returns what `--json` prints."""
     from gfgn.estimator.card import natural
     from gfgn.estimator.evaluation import evaluate
-    from gfgn.estimator.report import write_model_report
+    from gfgn.report.model import write_model_report
 
     columns = {name: value for name, value in reading.columns().items() if value}
     evaluation = evaluate(classifier, dataset)
@@ -213,7 +216,7 @@ def _finish(classifier: GFGNClassifier, dataset: NodeDataset, reading: ReadOptio
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
     report = write_model_report(classifier, dataset, evaluation, out)
     files = {"model": str(out), "card": str(out / "README.md"), "report": str(report)}
-    return {
+    result = {
         "level": classifier.level_,
         "validation": {level: natural(dataset.metric, score) for level, score in classifier.level_scores_.items()},
         "metric": dataset.metric,
@@ -221,16 +224,15 @@ def _finish(classifier: GFGNClassifier, dataset: NodeDataset, reading: ReadOptio
         **evaluation.facts(),
         "files": files,
     }
+    return result, evaluation
 
 
-def _print(result: dict[str, Any], classifier: GFGNClassifier, data: str, seconds: float) -> None:
+def _print(result: dict[str, Any], evaluation: Evaluation, data: str, seconds: float) -> None:
     from gfgn.data.named.catalog import DATASETS
-    from gfgn.estimator.report import headline, score_rows
 
-    echo(headline(classifier))
-    rows = score_rows(result)
-    if rows:
-        print_table(("class", "precision", "recall", "F1", "nodes"), rows, right=("precision", "recall", "F1", "nodes"))
+    echo(evaluation.headline)
+    heads = ("class", "precision", "recall", "F1", "nodes")
+    print_table(heads, evaluation.classes.rows(), right=heads[1:])
     files = result["files"]
     echo(f"{seconds:.1f} s in all; model: {files['model']}    card: {files['card']}    report: {files['report']}")
     if data.lower() not in DATASETS:

@@ -411,6 +411,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             "nodes": dataset.num_nodes,
             "edges": dataset.graph.num_edges,
             "labelled": parts,
+            "splits": len(dataset.splits),  # of training and validation nodes: one, or one for each network
             "metric": dataset.metric,
             "best_epochs": [run.epoch for run in runs],
         }

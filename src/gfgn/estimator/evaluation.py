@@ -1,18 +1,22 @@
-"""Scores of a classifier on the test nodes of a dataset."""
+"""Scores of a classifier on the test nodes of a dataset, and its first network for explanations."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from scipy.stats import binomtest
 
 from gfgn.data.dataset import NodeDataset
+from gfgn.estimator.card import TITLES, caveat, in_unit
 from gfgn.estimator.members import SMALLEST
 from gfgn.metrics import METRICS, metrics_for
+from gfgn.nn.registry import MODELS
+from gfgn.runs.explanation import TrainedModel
 from gfgn.train.evaluation import ClassReport, evaluate_classes
+from gfgn.train.task import make_task, with_sparse_features
 
 if TYPE_CHECKING:
     from gfgn.estimator.classifier import GFGNClassifier
@@ -27,6 +31,8 @@ class Evaluation:
         scores: By name of a metric; the log loss is not negated.
         interval: 95% interval of the accuracy, after Wilson.
         classes: Precision, recall, confusion matrix and calibration by class.
+        headline: How good the classifier is, in one sentence.
+        best_epochs: Of every network, counted from 0.
     """
 
     part: str
@@ -34,8 +40,10 @@ class Evaluation:
     scores: dict[str, float]
     interval: tuple[float, float]
     classes: ClassReport
+    headline: str
+    best_epochs: list[int]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The evaluation as JSON types."""
         return {
             "part": self.part,
@@ -48,25 +56,30 @@ class Evaluation:
 
 def evaluate(classifier: GFGNClassifier, dataset: NodeDataset) -> Evaluation:
     """Evaluates on the test nodes of the first split, once; on the validation nodes if there are none."""
-    split = dataset.splits[0]
+    split, metric = dataset.splits[0], dataset.metric
     part, mask = ("test", split.test) if split.test.any() else ("validation", split.val)
     probabilities, y = torch.from_numpy(classifier._probabilities(dataset, mask)), dataset.y[mask]
-    scores = {name: _score(name, probabilities, y) for name in metrics_for(multilabel=False)}
-    names = dataset.class_names or [str(k) for k in range(dataset.num_classes)]
-    report = evaluate_classes(probabilities, y, names)
-    count = int(mask.sum())
-    known = {name: value for name, value in scores.items() if math.isfinite(value)}
-    return Evaluation(part, count, known, wilson(scores["accuracy"], count), report)
+    logits, every = probabilities.clamp(min=SMALLEST).log()[None], torch.ones(1, len(y), dtype=torch.bool)
+    found = {name: float(METRICS[name].score(logits, y, every)) for name in metrics_for(multilabel=False)}
+    scores = {name: -value if name == "log_loss" else value for name, value in found.items() if math.isfinite(value)}
+    report = evaluate_classes(probabilities, y, dataset.class_names or [str(k) for k in range(dataset.num_classes)])
+    interval = binomtest(round(scores["accuracy"] * len(y)), len(y)).proportion_ci(method="wilson")
+    networks = len(classifier.history_)
+    headline = (
+        f"{classifier._members.model}, {networks} network{'' if networks == 1 else 's'}: accuracy "
+        f"{100 * scores['accuracy']:.1f}% [{100 * interval.low:.1f}, {100 * interval.high:.1f}] "
+        f"on {len(y):,} {part} nodes"
+    )
+    if metric != "accuracy":
+        headline += f", {TITLES[metric]} {in_unit(metric, scores[metric])}"
+    headline += f", expected calibration error {100 * report.calibration_error:.1f}%.{caveat(part)}"
+    ends = (float(interval.low), float(interval.high))
+    return Evaluation(part, len(y), scores, ends, report, headline, classifier._facts["best_epochs"])
 
 
-def _score(metric: str, probabilities: Tensor, y: Tensor) -> float:
-    every = torch.ones(1, len(y), dtype=torch.bool)
-    score = float(METRICS[metric].score(probabilities.clamp(min=SMALLEST).log()[None], y, every))
-    return -score if metric == "log_loss" else score
-
-
-def wilson(accuracy: float, count: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's interval of a proportion."""
-    center = (accuracy + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(accuracy * (1 - accuracy) / count + z * z / (4 * count * count))
-    return center - half, center + half
+def first_network(classifier: GFGNClassifier, dataset: NodeDataset) -> TrainedModel:
+    """The first network of a classifier, which an explanation is about."""
+    data, members = with_sparse_features(dataset), classifier._members
+    network = members.network(0).to(data.x.dtype).eval()
+    level = MODELS[members.model].gate_level(members.settings.items())
+    return TrainedModel(members.model, level, members.lam, dataset.metric, network, make_task(data, [0]))

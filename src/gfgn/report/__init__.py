@@ -1,5 +1,5 @@
-"""Reports of comparisons: HTML page, terminal tables, progress and figures."""
+"""Reports of comparisons and trained models: HTML pages, terminal tables, progress and figures."""
 
-from gfgn.report.html import write_report
+from gfgn.report.comparisons import write_report
 
 __all__ = ["write_report"]

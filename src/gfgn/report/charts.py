@@ -1,7 +1,7 @@
-"""Charts of the HTML report as SVG: they take the width of the page, and text keeps its size.
+"""Charts of the report: what they show and where; the macro `chart` of `templates/elements.html.j2` draws them as SVG.
 
-Horizontal positions are percentages and vertical ones pixels, so that a browser places everything anew at any width
-without a script. Colors are variables of the page, and marks differ in shape too.
+A browser places everything anew at any width, without a script. Colors are variables of the page, and marks differ in
+shape too: kind "a" is a filled circle, kind "b" a hollow square.
 """
 
 from __future__ import annotations
@@ -9,89 +9,83 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from typing import NamedTuple
 
 Range = tuple[float, float]
-LABEL = 18  # pixels from an axis to the baseline of its labels
+
+
+class Dot(NamedTuple):
+    """A mark; the name appears under the mouse."""
+
+    x: float
+    y: float
+    kind: str
+    name: str = ""
+
+
+class Segment(NamedTuple):
+    """A straight line."""
+
+    x: Range
+    y: Range
+    kind: str
+
+
+class Label(NamedTuple):
+    """A name at the left and a value at the right, `y` pixels below the top."""
+
+    y: float
+    name: str
+    value: str
 
 
 @dataclass
 class Chart:
-    """A plot area with axes; `left` pixels are for the labels of the vertical axis."""
+    """A plot area; without a title, the vertical axis has no values.
+
+    Attributes:
+        alt: What the chart shows, for those who cannot see it.
+        legend: Pairs of a kind, such as "a" or "line b", and its meaning.
+        lines: Points by kind; a point without a value interrupts its line.
+    """
 
     x: Range
     y: Range
     height: int
-    left: int = 12
-    parts: list[str] = field(default_factory=list)
-    top: int = 10
-    bottom: int = 8
+    x_title: str
+    alt: str
+    y_title: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+    dots: list[Dot] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+    lines: dict[str, list[tuple[float, float | None]]] = field(default_factory=dict)
 
     def across(self, x: float) -> str:
         """The horizontal position of a value."""
         return f"{100 * (x - self.x[0]) / (self.x[1] - self.x[0]):.3g}%"
 
-    def down(self, y: float) -> str:
+    def down(self, y: float) -> float:
         """The vertical position of a value."""
-        return f"{self.height * (self.y[1] - y) / (self.y[1] - self.y[0]):.4g}"
+        return float(f"{self.height * (self.y[1] - y) / (self.y[1] - self.y[0]):.4g}")
 
-    def x_axis(self, title: str, count: int = 5) -> None:
-        """Vertical grid lines with their values below, and the title below these."""
-        self.bottom = 2 * LABEL + 12
-        for tick in ticks(self.x, count):
-            at = self.across(tick)
-            self.parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="{self.height}"/>')
-            self.text(at, self.height + LABEL, f"{tick:g}".replace("-", "−"), "middle")
-        self.text("50%", self.height + 2 * LABEL, title, "middle")
+    def x_ticks(self) -> list[float]:
+        """The values below the horizontal axis."""
+        return ticks(self.x)
 
-    def y_axis(self, title: str, count: int = 5) -> None:
-        """Horizontal grid lines with their values to the left, and the title above."""
-        self.left, self.top = 48, 30
-        self.text("-40", -12, title)
-        for tick in ticks(self.y, count):
-            at = self.down(tick)
-            self.parts.append(f'<line class="grid" x1="0" x2="100%" y1="{at}" y2="{at}"/>')
-            self.text("-8", float(at) + 4, f"{tick:g}".replace("-", "−"), "end")
+    def y_ticks(self) -> list[float]:
+        """The values beside the vertical axis."""
+        return ticks(self.y)
 
-    def text(self, x: str, y: float, content: str, anchor: str = "start", kind: str = "") -> None:
-        """A text at a horizontal position, given in percent or pixels."""
-        style = f' class="{kind}"' if kind else ""
-        self.parts.append(f'<text{style} x="{x}" y="{y:g}" text-anchor="{anchor}">{escape(content)}</text>')
-
-    def dot(self, x: float, y: float, kind: str, name: str = "") -> None:
-        """A disk (kind "a") or a hollow square (kind "b"); the name appears under the mouse."""
-        if kind == "a":
-            tag, place = "circle", f'cx="{self.across(x)}" cy="{self.down(y)}" r="4"'
-        else:
-            tag, place = "rect", f'x="{self.across(x)}" y="{self.down(y)}" width="7" height="7"'
-            place += ' transform="translate(-3.5 -3.5)"'
-        title = f"<title>{escape(name)}</title>" if name else ""
-        self.parts.append(f'<{tag} class="{kind}" {place}>{title}</{tag}>')
-
-    def line(self, points: Iterable[tuple[float, float | None]], kind: str) -> None:
-        """A line through points; a point without a value interrupts it."""
+    def pieces(self, points: Iterable[tuple[float, float | None]]) -> list[str]:
+        """The uninterrupted pieces of a line in an area that is 1000 wide."""
         pieces: list[list[str]] = [[]]
         for x, y in points:
             if y is None:
                 pieces.append([])
             else:
-                across = 1000 * (x - self.x[0]) / (self.x[1] - self.x[0])
-                pieces[-1].append(f"{across:.4g},{self.down(y)}")
-        lines = "".join(f'<polyline points="{" ".join(piece)}"/>' for piece in pieces if piece)
-        box = f'width="100%" height="{self.height}" viewBox="0 0 1000 {self.height}" preserveAspectRatio="none"'
-        self.parts.append(f'<svg class="line {kind}" {box}>{lines}</svg>')
-
-    def segment(self, x: Range, y: Range, kind: str) -> None:
-        """A straight line."""
-        ends = f'x1="{self.across(x[0])}" x2="{self.across(x[1])}" y1="{self.down(y[0])}" y2="{self.down(y[1])}"'
-        self.parts.append(f'<line class="{kind}" {ends}/>')
-
-    def svg(self, alt: str) -> str:
-        """The chart as an element of a page, with an alternative text."""
-        style = f"height:{self.height}px;width:calc(100% - {self.left + 16}px);"
-        style += f"margin:{self.top}px 16px {self.bottom}px {self.left}px"
-        body = "\n".join(self.parts)
-        return f'<svg class="chart" role="img" aria-label="{escape(alt)}" style="{style}">\n{body}\n</svg>'
+                pieces[-1].append(f"{1000 * (x - self.x[0]) / (self.x[1] - self.x[0]):.4g},{self.down(y):g}")
+        return [" ".join(piece) for piece in pieces if piece]
 
 
 def ticks(limits: Range, count: int = 5) -> list[float]:
@@ -110,20 +104,6 @@ def padded(values: Iterable[float | None], zero: bool = False) -> Range:
     low, high = min(finite + [0.0] * zero), max(finite + [0.0] * zero)
     margin = 0.06 * (high - low) or max(0.05 * abs(high), 1e-3)
     return low - margin, high + margin
-
-
-def legend(entries: Sequence[tuple[str, str]]) -> str:
-    """The meaning of marks and lines: pairs of a kind, such as "a" or "line b", and a text."""
-    marks = {
-        "a": '<circle class="a" cx="12" cy="8" r="4"/>',
-        "b": '<rect class="b" x="8.5" y="4.5" width="7" height="7"/>',
-    }
-    items = []
-    for kind, content in entries:
-        mark = marks.get(kind, f'<line class="{kind}" x1="0" x2="24" y1="8" y2="8"/>')
-        sign = f'<svg class="key" width="24" height="16" aria-hidden="true">{mark}</svg>'
-        items.append(f"<li>{sign} {escape(content)}</li>")
-    return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def stack(scores: Sequence[float], step: float = 0.09, height: int = 5) -> list[float]:

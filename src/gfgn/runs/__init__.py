@@ -5,7 +5,7 @@ from gfgn.runs.advice import Advice, advise
 from gfgn.runs.budget import Budget, plan_in_time
 from gfgn.runs.comparison import Comparison, compare, read_comparisons
 from gfgn.runs.engine import CallbackList, ProgressCallback, random_search, successive_halving, train_missing
-from gfgn.runs.explanation import explain
+from gfgn.runs.explanation import Explanation, explain
 from gfgn.runs.gates import GateReader, gates_by_dimension
 from gfgn.runs.grid import PAPER_GRID, grid, make_replicas
 from gfgn.runs.plan import Plan, Result, run_plans
@@ -26,6 +26,7 @@ __all__ = [
     "Choice",
     "Comparison",
     "DatasetRecord",
+    "Explanation",
     "GateReader",
     "LogUniform",
     "MLflowTracker",

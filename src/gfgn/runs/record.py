@@ -17,6 +17,7 @@ import torch_geometric
 
 import gfgn
 from gfgn.data.dataset import NodeDataset
+from gfgn.data.mapped import is_mapped
 from gfgn.data.named.catalog import DATASETS
 from gfgn.data.splits import Split
 from gfgn.metrics import guess_score
@@ -46,18 +47,21 @@ class DatasetRecord:
     test_share: float | None = None  # see `measure_test_share`; `None` in a store of an earlier release
     # By split, see `guess_scores`; empty in a store of an earlier release, whose plan is the same nevertheless.
     guesses: tuple[float, ...] = field(default=(), repr=False, compare=False)
+    directed: bool | None = field(default=None, compare=False)  # `None` if not known: edges in files are not all read
 
     @classmethod
     def of(cls, dataset: NodeDataset) -> DatasetRecord:
         """The record of a dataset."""
+        graph = dataset.graph
         same = ("name", "fingerprint", "metric", "description", "num_nodes", "num_features", "num_classes")
         return cls(
             **{name: getattr(dataset, name) for name in same},
             split_fingerprints=tuple(dataset.split_fingerprint(k) for k in range(len(dataset.splits))),
             standin=is_standin(dataset.name),
-            num_edges=dataset.graph.num_edges,
+            num_edges=graph.num_edges,
             test_share=measure_test_share(dataset.splits),
             guesses=guess_scores(dataset),
+            directed=None if is_mapped(graph) else not graph.by_source.same_pattern(graph.by_target),
         )
 
     @classmethod

@@ -86,6 +86,13 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def edges_in_words(number: int, directed: bool | None) -> str:
+    """The edges of a graph that stores an undirected one in both directions; `directed` is `None` if not known."""
+    if directed is None:
+        return f"{number:,} edges, those of an undirected graph counted twice"
+    return f"{number:,} directed edges" if directed else count(number // 2, "edge")
+
+
 def duration(seconds: float) -> str:
     """`12 s`, `3 min 20 s` or `2 h 5 min`."""
     whole = max(0, round(seconds))

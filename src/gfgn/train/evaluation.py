@@ -52,6 +52,11 @@ class ClassReport:
         """The report in types that JSON has."""
         return asdict(self)
 
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """One row per class: name, precision, recall, F1 in percent, and number of nodes."""
+        scores = ([f"{100 * value:.1f}%" for value in values] for values in (self.precision, self.recall, self.f1))
+        return list(zip(self.class_names, *scores, [f"{count:,}" for count in self.support], strict=True))
+
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ClassReport:
         """The report from what `to_json` returned and JSON kept."""

@@ -1,0 +1,80 @@
+"""`write_model_report`: a trained classifier as an HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from gfgn import __version__
+from gfgn.data.dataset import NodeDataset
+from gfgn.data.files import replace_text
+from gfgn.data.mapped import is_mapped
+from gfgn.estimator.card import TITLES, caveat, in_unit, labeled_in_words, level_sentence
+from gfgn.estimator.classifier import GFGNClassifier
+from gfgn.estimator.evaluation import Evaluation, first_network
+from gfgn.pages import render
+from gfgn.report.files import check_page, write_features
+from gfgn.report.panels import Panel, classes, curves, extremes, features
+from gfgn.runs.comparison import in_words
+from gfgn.runs.explanation import LOCAL, explain_features, find_extremes, thinned
+from gfgn.runs.text import count, edges_in_words
+from gfgn.train.settings import threads_for
+
+
+def write_model_report(classifier: GFGNClassifier, dataset: NodeDataset, evaluation: Evaluation, folder: Path) -> Path:
+    """Writes `report.html` and `gates.csv` into the folder of the model and returns the path of the page."""
+    path = folder / "report.html"
+    check_page(path)
+    parts = {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()}
+    panels = [
+        _scores(classifier, evaluation),
+        classes(evaluation.classes, f"{evaluation.nodes:,} {evaluation.part} nodes"),
+        _training(classifier, evaluation, dataset.metric),
+        *([] if is_mapped(dataset.graph) else _explain(classifier, dataset, folder / "gates.csv")),
+    ]
+    assert classifier.encoder_ is not None
+    page = render(
+        "report/templates/model.html.j2",
+        title=f"GFGN on {dataset.name}",
+        headline=evaluation.headline,
+        sizes=f"{dataset.num_nodes:,} nodes, {edges_in_words(dataset.graph.num_edges, classifier.directed)}, "
+        f"{dataset.num_features:,} features, {dataset.num_classes} classes; "
+        f"{labeled_in_words(parts, len(dataset.splits))}.",
+        levels=level_sentence(dataset.metric, classifier.level_scores_, len(classifier.history_)),
+        configuration=in_words(classifier.best_params_).capitalize(),
+        notes=classifier.encoder_.notes(),
+        panels=panels,
+        version=__version__,
+    )
+    return replace_text(path, page)
+
+
+def _scores(classifier: GFGNClassifier, evaluation: Evaluation) -> Panel:
+    low, high = evaluation.interval
+    note = (
+        f"Of the calibrated mean of {count(len(classifier.history_), 'network')} on {evaluation.nodes:,} "
+        f"{evaluation.part} nodes. 95% interval of the accuracy (Wilson): {100 * low:.1f} to {100 * high:.1f}%."
+    )
+    rows = [(TITLES[name], in_unit(name, value)) for name, value in evaluation.scores.items()]
+    return Panel("scores", "Scores", {"rows": rows, "note": note + caveat(evaluation.part)})
+
+
+def _training(classifier: GFGNClassifier, evaluation: Evaluation, metric: str) -> Panel:
+    """The curves of the first network."""
+    history, best = classifier.history_[0], evaluation.best_epochs[0]
+    charts = curves(thinned(history, best), best, len(history["val"]), metric)
+    return Panel("training", "Training of the first network", {"charts": charts})
+
+
+def _explain(classifier: GFGNClassifier, dataset: NodeDataset, path: Path) -> list[Panel]:
+    """What the first network makes of features, and of nodes or edges if its level has gates of these.
+
+    It reads the whole graph several times, as many as there are features."""
+    explained = first_network(classifier, dataset)
+    with threads_for(dataset):
+        known = {"graph": torch.from_numpy(classifier.smoothing_scores_)}  # what the model card shows
+        found = explain_features(explained, dataset, known)
+        ends = extremes(find_extremes(explained, dataset) if explained.level in LOCAL else None)
+    write_features(found, path)
+    return [features(found, dataset.metric, path.name), *([ends] if ends else [])]
