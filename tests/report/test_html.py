@@ -326,7 +326,9 @@ def test_curves_and_the_run(page: str, comparison: Comparison) -> None:
     assert f"One run of {run['model']}</h2>" in page
     assert f"best epoch: {run['epoch']}" in page
     assert f"test accuracy is {100 * run['test']:.1f}%" in page
-    lines = re.findall(r'<polyline points="(.*?)"', page.split("One run of")[1].split("</figure>")[0])
+    lines = re.findall(
+        r'<polyline points="(.*?)"', page.split(f"One run of {run['model']}</h2>")[1].split("</figure>")[0]
+    )
     assert [len(line.split()) for line in lines] == [5, 5, 5]
 
 

@@ -381,7 +381,8 @@ def _candidates(explained: TrainedModel, groups: list[list[int]], gates: Tensor 
         return list(range(len(groups)))
     x = explained.task.val.x
     readers = [each for each in explained.network.parameters() if each.dim() == 2 and each.size(1) == x.size(1)]
-    weights = sum((each.square().sum(0) for each in readers), x.new_zeros(x.size(1))) * _variance(x)
+    zeros = torch.zeros(x.size(1), dtype=x.dtype, device=x.device)
+    weights = sum((each.square().sum(0) for each in readers), zeros) * _variance(x)
     scores = [weights] if gates is None else [gates.to(x.device), -gates.to(x.device), weights]
     chosen: dict[int, None] = {}
     for number, values in enumerate(scores, 1):
