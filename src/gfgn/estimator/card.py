@@ -43,7 +43,7 @@ def labeled_in_words(parts: Mapping[str, int], splits: int) -> str:
     """The numbers of labeled nodes by part."""
     text = f"{parts['train']:,} training and {parts['val']:,} validation nodes"
     if splits > 1:
-        text += " in the first network's split, other ones in those of the others"
+        text += " in the split of the first network (each has another)"
     return text + (f", and {parts['test']:,} test nodes that training did not see" if parts.get("test") else "")
 
 
