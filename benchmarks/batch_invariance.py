@@ -1,6 +1,6 @@
 """Whether a run has the same bits alone and among others, and what that costs: all models, four graphs, many batches.
 
-    python benchmarks/batch_invariance.py [bits] [cost] [--device cuda] [--models gfgn-pair,gat] [--graphs texas]
+    python benchmarks/batch_invariance.py [bits] [cost] [--device cuda]
 
 For each model and graph, two runs are trained alone, and again among 2, 20 and 160 in another order; on a CPU, also on
 two threads. Losses, scores, gates and parameters must agree bit for bit. The cost is the time of an epoch of
@@ -9,11 +9,9 @@ two threads. Losses, scores, gates and parameters must agree bit for bit. The co
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import statistics
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
@@ -30,7 +28,10 @@ from gfgn.train.settings import num_threads
 from gfgn.train.task import with_sparse_features
 from gfgn.train.trainer import Trainer
 
-GRAPHS = {"cpu": "texas,wisconsin,cornell,dimensions", "cuda": "texas,cora,blogcatalog,minesweeper"}
+GRAPHS = {
+    "cpu": ("texas", "wisconsin", "cornell", "dimensions"),
+    "cuda": ("texas", "cora", "blogcatalog", "minesweeper"),
+}
 SIZES = (2, 20, 160)
 FEWER_SIZES, LARGE = (2, 20), 5_000  # on a CPU, for graphs with more edges
 EPOCHS = 3
@@ -92,12 +93,12 @@ def make_batch(model: str, data: NodeDataset, device: str) -> Batch:
     """Runs in training, as `train_replicas` makes them."""
     chosen = [Replica(split=k % 10, seed=k) for k in range(REPLICAS[device])]
     config, count = TrainConfig(MOST_EPOCHS, best="last"), len(chosen)
-    moved, progress = with_sparse_features(data.to(device)), Progress(count, MOST_EPOCHS, None, None)
+    moved, progress = with_sparse_features(data.to(device)), Progress(count)
     trainer = Trainer(model, MODELS[model], moved, chosen, config, progress, False, False, False, count, None)
     return trainer._batch(trainer._group(list(range(count))), range(count))
 
 
-def cost(model: str, data: NodeDataset, device: str, rounds: int = 5) -> dict[str, float]:
+def cost(model: str, data: NodeDataset, device: str, rounds: int) -> dict[str, float]:
     """Milliseconds of an epoch of all runs."""
     ways = {OURS: nullcontext, PYTORCH: products_of_pytorch}
     batches: dict[str, Batch] = {}
@@ -108,45 +109,30 @@ def cost(model: str, data: NodeDataset, device: str, rounds: int = 5) -> dict[st
             if number == 0:  # compiles, and on a GPU captures, an epoch
                 batches[name] = make_batch(model, data, device)
                 batches[name].run(2)
-            start = _now(device)
-            batches[name].run(epochs)
-            times[name].append(1e3 * (_now(device) - start) / epochs)
+            times[name].append(1e3 * common.elapsed(lambda: batches[name].run(epochs), device) / epochs)  # noqa: B023
         if number == 0:
             epochs = max(2, min(MOST_TIMED[device], int(1e3 * SAMPLE / times[name][0])))
     return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
-def _now(device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=("bits", "cost"), help="bits, cost or both")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--models", default="", help="default: all for bits, some for cost")
-    parser.add_argument("--graphs", default="")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
-    args = parser.parse_args()
-    graphs = (args.graphs or GRAPHS[args.device]).split(",")
-    sizes, datasets = [int(size) for size in args.sizes.split(",")], [load(name) for name in graphs]
-    if "bits" in args.parts:
-        models = args.models.split(",") if args.models else [name for name, model in MODELS.items() if model.batchable]
+    args = common.parser(__doc__ or "", 5, ("bits", "cost")).parse_args()
+    datasets, parts = [load(name) for name in GRAPHS[args.device]], args.parts or ("bits", "cost")
+    if "bits" in parts:
+        models = [name for name, model in MODELS.items() if model.batchable]
         problems = []
         for data, model in itertools.product(datasets, models):
-            chosen = FEWER_SIZES if args.device == "cpu" and data.graph.num_edges > LARGE else sizes
+            chosen = FEWER_SIZES if args.device == "cpu" and data.graph.num_edges > LARGE else SIZES
             wrong = different(model, data, args.device, chosen)
             print(f"{data.name:12} {model:14} {'DIFFERENT ' + ', '.join(wrong) if wrong else 'same bits'}", flush=True)
             problems.append({"dataset": data.name, "model": model, "among": [1, *chosen], "different": wrong})
         common.write("batch_invariance", args.device, problems, epochs=EPOCHS)
         same = sum(not problem["different"] for problem in problems)
         print(f"{same} of {len(problems)} have the same bits in any company")
-    if "cost" in args.parts:
+    if "cost" in parts:
         problems = []
-        for data, model in itertools.product(datasets, args.models.split(",") if args.models else TIMED):
-            ms = cost(model, data, args.device)
+        for data, model in itertools.product(datasets, TIMED):
+            ms = cost(model, data, args.device, args.rounds)
             print(f"{data.name:12} {model:14} {ms}, {ms[OURS] / ms[PYTORCH]:.2f}x", flush=True)
             problems.append({"dataset": data.name, "model": model, "ms": ms, "ratio": ms[OURS] / ms[PYTORCH]})
         common.write("batch_invariance_cost", args.device, problems, replicas=REPLICAS[args.device])

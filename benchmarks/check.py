@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true")
     args = parser.parse_args()
-    committed = {name: found["ratio"] for name, found in common.read("check", "cpu", key="name").items()}
+    committed = {found["name"]: found["ratio"] for found in common.read("check", "cpu")}
     measured: Ratios = {}
     with common.threads(1):
         for part, measure in PARTS.items():

@@ -141,16 +141,18 @@ def threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def elapsed(call: Callable[[], object], device: str) -> float:
+    """Seconds of a call, until the device has done it."""
+    synchronize(device)
+    start = time.perf_counter()
+    call()
+    synchronize(device)
+    return time.perf_counter() - start
+
+
 def seconds(call: Callable[[], object], device: str, rounds: int = 7) -> float:
     """Median time of a call, after one that does not count."""
-    times = []
-    for _ in range(rounds + 1):
-        synchronize(device)
-        start = time.perf_counter()
-        call()
-        synchronize(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[1:])
+    return statistics.median([elapsed(call, device) for _ in range(rounds + 1)][1:])
 
 
 def copy_bandwidth(device: str) -> float:

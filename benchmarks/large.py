@@ -1,19 +1,17 @@
 """A graph on disk that is larger than what a process may use: packed, trained on and predicted within a limit.
 
-    python benchmarks/large.py --folder DIR [--nodes 10000000] [--edges 100000000] [--gib 8] [--group DIR]
+    python benchmarks/large.py --folder DIR [--nodes 10000000] [--edges 100000000] [--gib 8]
 
 Tables are generated in DIR, which needs about 30 GB at the default sizes; the graph has about `--edges` edges, both
 directions counted. Every stage is a process of its own, training and prediction one per level; each runs once. A stage
 that is finished leaves its record in DIR: after an interruption the same command goes on with the next one.
 
-The kernel enforces the limit. Without `--group` it is `RLIMIT_DATA`, of private memory: allocating more than `--gib`
-fails; training has a worker process, and each of the two gets half. Pages of files that are mapped do not count there,
-as the kernel can take them back. `--group` names a memory control group (version 1 or 2) in which the caller may make
-others: every stage runs in one below it, whose limit counts pages of files, too.
+The kernel enforces the limit, `RLIMIT_DATA`, of private memory: allocating more than `--gib` fails; training has a
+worker process, and each of the two gets half. Pages of files that are mapped do not count, as the kernel can take them
+back.
 
 `peak_private_mib` and `peak_resident_mib` are the largest private memory and the largest memory with pages of files
-that were resident in a process and its worker together, looked at 20 times per second; `peak_group_mib` is the peak
-that the group counted.
+that were resident in a process and its worker together, looked at 20 times per second.
 """
 
 from __future__ import annotations
@@ -28,14 +26,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 CLASSES, CHUNK, HIDDEN, HEADS, FANOUTS, BATCH = 8, 2**20, 64, 8, [10, 5], 1024
 STAGES, LEVELS = ("pack", "train", "predict"), ("graph", "neighbor", "pair")
 TABLES, RECORDS = "tables.json", "records"  # in the folder: the sizes of the tables, and what stages measured
-GROUPS = {"memory.max": "memory.peak", "memory.limit_in_bytes": "memory.max_usage_in_bytes"}  # limit and peak
 
 
 def make(folder: Path, *, nodes: int, edges: int, features: int, train: float) -> None:
@@ -137,29 +133,6 @@ def predict(folder: Path, level: str) -> dict[str, object]:
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def group_below(parent: Path | None, gib: float) -> Iterator[Path | None]:
-    """A control group with this limit for the time of a stage, if there is a group to make it in."""
-    if parent is None:
-        yield None
-        return
-    group = parent / f"gfgn-large-{os.getpid()}"
-    group.mkdir()
-    try:
-        (group / limit_name(parent)).write_text(str(int(gib * 2**30)))
-        yield group
-    finally:
-        group.rmdir()
-
-
-def limit_name(group: Path) -> str:
-    """The file with the limit of a control group."""
-    for name in GROUPS:
-        if (group / name).exists():
-            return name
-    raise SystemExit(f"--group must be a memory control group, with a file {' or '.join(GROUPS)}, got {group}")
-
-
 def resident() -> tuple[float, float]:
     """Resident memory of this process and its children in MiB: private, and with pages of files."""
     children = [line for task in Path("/proc/self/task").iterdir() for line in (task / "children").read_text().split()]
@@ -175,13 +148,10 @@ def resident() -> tuple[float, float]:
 # --- stages -----------------------------------------------------------------------------------------------------------
 
 
-def run_stage(name: str, folder: Path, level: str, gib: float, group: Path | None) -> None:
+def run_stage(name: str, folder: Path, level: str, gib: float) -> None:
     """In a process of its own: sets the limit, runs the stage and writes its record."""
-    if group is None:
-        processes = 2 if name == "train" else 1
-        resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30 / processes),) * 2)
-    else:
-        (group / "cgroup.procs").write_text(str(os.getpid()))
+    processes = 2 if name == "train" else 1
+    resource.setrlimit(resource.RLIMIT_DATA, (int(gib * 2**30 / processes),) * 2)
     peaks, done = [0.0, 0.0], threading.Event()
 
     def watch() -> None:
@@ -191,11 +161,9 @@ def run_stage(name: str, folder: Path, level: str, gib: float, group: Path | Non
     threading.Thread(target=watch, daemon=True).start()
     start = time.perf_counter()
     facts = {"pack": pack, "train": train, "predict": predict}[name](folder, level)
-    facts |= {"seconds": time.perf_counter() - start, "limit": "RLIMIT_DATA" if group is None else "control group"}
+    facts |= {"seconds": time.perf_counter() - start}
     done.set()
     facts |= {"peak_private_mib": peaks[0], "peak_resident_mib": peaks[1]}
-    if group is not None:
-        facts["peak_group_mib"] = int((group / GROUPS[limit_name(group)]).read_text()) / 2**20
     record = record_of(folder, name, level)
     record.with_suffix(".part").write_text(json.dumps({"stage": name, "level": level, "gib": gib, **facts}))
     record.with_suffix(".part").rename(record)
@@ -224,13 +192,12 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=208)
     parser.add_argument("--train", type=float, default=0.01, help="fraction of training nodes")
     parser.add_argument("--gib", type=float, default=8.0)
-    parser.add_argument("--group", type=Path, help="a memory control group of yours to make others in")
     parser.add_argument("--levels", nargs="+", default=LEVELS, choices=LEVELS)
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    folder, gib, group = arguments.folder, arguments.gib, arguments.group
+    folder, gib = arguments.folder, arguments.gib
     if arguments.stage:
-        run_stage(arguments.stage, folder, arguments.levels[0], gib, group)
+        run_stage(arguments.stage, folder, arguments.levels[0], gib)
         return
     import common
 
@@ -240,12 +207,8 @@ def main() -> None:
     for stage, level in stages:
         record = record_of(folder, stage, level)
         if not record.exists():
-            with group_below(group, gib) as own:
-                command = [sys.executable, __file__, "--folder", str(folder), "--levels", level, "--gib", str(gib)]
-                command += ["--stage", stage, *([] if own is None else ["--group", str(own)])]
-                done = subprocess.run(command)
-            if done.returncode:
-                raise SystemExit(f"{stage} at level {level} ended with {done.returncode}")
+            command = [sys.executable, __file__, "--folder", str(folder), "--levels", level, "--gib", str(gib)]
+            subprocess.run([*command, "--stage", stage], check=True)
         rows.append(json.loads(record.read_text()))
         print(rows[-1], flush=True)
     common.write("large", "cpu", rows, features=arguments.features, fanouts=FANOUTS, batch=BATCH)

@@ -224,7 +224,9 @@ if __name__ == "__main__":
     for part in common.parser(__doc__ or "", 1, PARTS).parse_args().parts or PARTS:
         with keep_freed_memory(), common.threads(1), threadpool_limits(1):
             rows = PARTS[part]()
-        problems = common.read("noise_verdicts", "cpu", "part") | {part: {"part": part, "rows": rows}}
-        problems = [problems[name] for name in PARTS if name in problems]
+        known = {each["part"]: each for each in common.read("noise_verdicts", "cpu")} | {
+            part: {"part": part, "rows": rows}
+        }
+        problems = [known[name] for name in PARTS if name in known]
         common.write("noise_verdicts", "cpu", problems, splits=SPLITS)
     print(table(problems))

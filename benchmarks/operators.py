@@ -1,6 +1,6 @@
 """Each operator, forward and backward, against plain and compiled PyTorch, PyG's `EdgeIndex`, and MKL or cuSPARSE.
 
-python benchmarks/operators.py [pair_aggregate propagate propagate_and_mean sparse_linear thread_pool] [--device cuda]
+python benchmarks/operators.py [pair_aggregate propagate] [--device cuda]
 
 `gather_ms` is a roofline: the rows that an edge needs at the measured bandwidth of gathering the same rows, and the
 bytes of the floor at the bandwidth of a copy. `floor_ms` counts every input and every result once.
@@ -8,11 +8,7 @@ bytes of the floor at the bandwidth of a copy. `floor_ms` counts every input and
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable
-from typing import Any
-from unittest import mock
 
 import common
 import graphs
@@ -21,10 +17,8 @@ import race
 import torch
 from race import COMPILED, EAGER, Contender, backprop
 from torch import Tensor
-from torch.nn.functional import dropout
 
 from gfgn import Graph, ops
-from gfgn.ops.cpu import threads as cpu
 
 BOTH = (EAGER, COMPILED)
 
@@ -130,91 +124,7 @@ def propagate(device: str, rounds: int) -> list[dict[str, object]]:
     return problems
 
 
-def propagate_and_mean(device: str, rounds: int) -> list[dict[str, object]]:
-    problems = []
-    for title, (edge_index, n) in (("BlogCatalog", graphs.blogcatalog()), ("ogbn-arxiv structure", graphs.arxiv())):
-        graph = Graph.from_edge_index(edge_index, n).to(device)
-        (x,) = leaves = features(1, n, 64, device)
-        index, norm, row_norm = peers.edge_index_of(graph), graph.norm.clone(), graph.row_norm.clone()
-        both = lambda x=x, graph=graph: torch.cat(ops.propagate_and_mean(x, graph))  # noqa: E731
-        plain = lambda x=x, graph=graph: torch.cat(ops.propagate_and_mean(x, graph, "reference"))  # noqa: E731
-        twice = lambda x=x, index=index, norm=norm, row_norm=row_norm: torch.cat(  # noqa: E731
-            [index.matmul(x, norm), index.matmul(x, row_norm)]
-        )
-        contenders = [
-            *backprop("gfgn", both, leaves, ours=True, forms=BOTH),
-            *backprop("PyG EdgeIndex.matmul, twice", twice, leaves),
-            *backprop("PyTorch", plain, leaves, forms=BOTH),
-        ]
-        problems.append(graph_problem(title, contenders, graph, x, rounds, tensors=6, gathers=3, values=2))
-    return problems
-
-
-def sparse_linear(device: str, rounds: int) -> list[dict[str, object]]:
-    """A sparse feature matrix, with dropout on its values, times a weight matrix."""
-    problems = []
-    for n, f, nonzeros, d in ((5196, 8189, 71, 64), (19_717, 500, 50, 64)):
-        generator = torch.Generator().manual_seed(0)
-        column = torch.randint(f, (n, nonzeros), generator=generator).sort(1).values.flatten()
-        ptr = torch.arange(0, n * nonzeros + 1, nonzeros)
-        x = torch.sparse_csr_tensor(ptr, column, torch.rand(n * nonzeros), (n, f)).to(device)
-        dense = x.to_dense()
-        torch.manual_seed(0)
-        weight = torch.randn(f, d, device=device, requires_grad=True)
-
-        def eager(x: Tensor = x, weight: Tensor = weight) -> Tensor:
-            values = dropout(x.values(), 0.5)
-            dropped = torch.sparse_csr_tensor(
-                x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
-            )
-            return dropped @ weight
-
-        ours = lambda x=x, weight=weight: ops.sparse_linear(x, weight, 0.5)  # noqa: E731
-        product = lambda dense=dense, weight=weight: dropout(dense, 0.5) @ weight  # noqa: E731
-        contenders = [
-            *backprop("gfgn", ours, [weight], ours=True),  # PyTorch cannot compile functions of sparse CSR tensors
-            *backprop("torch.sparse", eager, [weight]),
-            *backprop("dense", product, [weight], forms=BOTH),
-        ]
-        # The matrix and the gradient of the result are read twice, the weight once; its gradient is written.
-        least = 2 * n * nonzeros * 8 + 2 * n * d * 4 + 2 * f * d * 4
-        facts = {"rows": n, "columns": f, "nonzeros": n * nonzeros, "D": d, "dtype": "float32"}
-        problems.append(race.problem("random sparse features", contenders, device, rounds, least, **facts))
-    return problems
-
-
-def run_on(openmp: Any, operator: Callable[[], Tensor], before: Tensor) -> None:
-    """An operator of PyTorch, then one of gfgn on the threads of `openmp`, or on those of a pool of its own."""
-    before.mul_(1.0)
-    with mock.patch.object(cpu, "openmp", openmp):
-        out = operator()
-        out.backward(out.detach())
-
-
-def thread_pool(device: str, rounds: int) -> list[dict[str, object]]:
-    """The threads of PyTorch's OpenMP and a pool of one's own."""
-    problems: list[dict[str, object]] = []
-    if device != "cpu" or cpu.openmp is None:
-        return problems
-    edge_index, n = graphs.even(20_000, 400_000)
-    graph = Graph.from_edge_index(edge_index, n)
-    for d, dtype in itertools.product((64, 128), (torch.float32, torch.bfloat16)):
-        a, b, z = leaves = features(3, n, d, device, dtype)
-        pair = functools.partial(ops.pair_aggregate, a, b, z, graph, 1.0)
-        for title, operator, tensors, gathers in (
-            ("pair_aggregate", pair, 11, 5),
-            ("propagate", functools.partial(ops.propagate, z, graph), 4, 2),
-        ):
-            contenders = [
-                Contender(name, functools.partial(run_on, openmp, operator, torch.ones(n, d)), ours=ours, leaves=leaves)
-                for name, openmp, ours in (("OpenMP", cpu.openmp, True), ("own pool", None, False))
-            ]
-            with common.threads(2):
-                problems.append(graph_problem(title, contenders, graph, z, rounds, tensors=tensors, gathers=gathers))
-    return problems
-
-
-OPERATORS = {f.__name__: f for f in (pair_aggregate, propagate, propagate_and_mean, sparse_linear, thread_pool)}
+OPERATORS = {f.__name__: f for f in (pair_aggregate, propagate)}
 
 
 def main() -> None:

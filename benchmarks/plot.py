@@ -199,10 +199,12 @@ def main() -> None:
     import matplotlib
 
     matplotlib.rcParams["svg.hashsalt"] = "gfgn"
-    for device in ("cuda", "cpu"):
-        for draw in (layer, propagate, growth, training, interval_coverage):
-            if (RESULTS / f"{draw.__name__}-{device}.json").exists():
-                draw(device)
+    for draw in (layer, growth):
+        draw("cuda")
+        draw("cpu")
+    propagate("cpu")
+    training("cuda")
+    interval_coverage("cpu")
     tables.main()
 
 

@@ -1,13 +1,13 @@
 """Training on samples beside training on the whole graph: accuracy at every level; exact layer-wise inference.
 
-    python benchmarks/sampled.py [accuracy] [inference] [--dataset ogbn-arxiv-structure] [--seeds 3] [--processes 1]
+    python benchmarks/sampled.py [accuracy] [inference] [--dataset ogbn-arxiv-structure] [--seeds 3]
 
 `accuracy`: both ways train the same networks, while the learning rate falls to 0 by a cosine. For each way, its first
 value is the one with the best validation score at the first seed, among three rates and, while the best is the smallest
 or the largest of them, half or twice that rate. Every run keeps the epoch with the best validation score. Test scores
 are read once, of the chosen learning rate and all seeds. `difference` is the mean test accuracy on samples minus that
-on the whole graph, in points; `error` is its standard error over the seeds. With `--processes`, runs share the device.
-Results are written after every level.
+on the whole graph, in points; `error` is its standard error over the seeds. Results are
+written after every level.
 
 `inference`: the largest difference between logits of `infer_layerwise` and of the whole graph, absolute and relative to
 the largest logit, in float32 and float64, of networks that were trained on samples for an epoch.
@@ -18,13 +18,8 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-import multiprocessing
-import os
 import statistics
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -107,31 +102,19 @@ def config_of(way: str, arguments: argparse.Namespace) -> TrainConfig:
     return TrainConfig(epochs, patience=epochs, schedule="cosine")
 
 
-@contextmanager
-def workers(arguments: argparse.Namespace) -> Iterator[Any]:
-    """A function that trains a list of jobs."""
-    if arguments.processes == 1:
-        yield lambda jobs: [train(job, arguments) for job in jobs]
-        return
-    threads = max(1, (os.cpu_count() or 1) // arguments.processes)
-    method = multiprocessing.get_context("spawn")  # a process that was forked could not use the GPU
-    with ProcessPoolExecutor(arguments.processes, method, torch.set_num_threads, (threads,)) as pool:
-        yield lambda jobs: list(pool.map(train, jobs, [arguments] * len(jobs)))
-
-
-def compare(level: str, train_all: Any, arguments: argparse.Namespace) -> list[dict[str, object]]:
+def compare(level: str, arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Both ways at a level: the learning rates at the first seed, then the other seeds at the chosen ones."""
     rates = {WHOLE: list(arguments.rates), SAMPLES: list(arguments.sampled_rates)}
     jobs = [Job(way, level, lr, 0) for way in rates for lr in rates[way]]
     found, chosen = [], dict.fromkeys(rates, 0.0)
     while jobs:
-        found += zip(jobs, train_all(jobs), strict=True)
+        found += [(job, train(job, arguments)) for job in jobs]
         chosen = {way: best_rate([run for job, (run, _) in found if job.way == way]) for way in rates}
         jobs = [Job(way, level, lr, 0) for way in rates for lr in rates_beyond(rates[way], chosen[way])]
         for job in jobs:
             rates[job.way].append(job.lr)
     others = [Job(way, level, chosen[way], seed) for way in rates for seed in range(1, arguments.seeds)]
-    found += zip(others, train_all(others), strict=True)
+    found += [(job, train(job, arguments)) for job in others]
     whole, samples = (row(way, level, chosen[way], [done for job, done in found if job.way == way]) for way in rates)
     samples |= difference(whole["tests"], samples["tests"])  # type: ignore[arg-type]
     return [whole, samples]
@@ -185,7 +168,6 @@ def main() -> None:
     parser.add_argument("--sampled-rates", type=float, nargs="+", default=SAMPLED_RATES, help="and on samples")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--levels", nargs="+", default=LEVELS, choices=LEVELS)
-    parser.add_argument("--processes", type=int, default=1)
     arguments = parser.parse_args()
     device, rows = arguments.device, []
     facts: dict[str, Any] = {
@@ -200,14 +182,13 @@ def main() -> None:
             print(*rows[-2:], sep="\n", flush=True)
         common.write("layerwise", device, rows, **facts)
     if "accuracy" in arguments.parts or not arguments.parts:
-        names = ("epochs", "sampled_epochs", "rates", "sampled_rates", "seeds", "processes")
+        names = ("epochs", "sampled_epochs", "rates", "sampled_rates", "seeds")
         facts |= {name: getattr(arguments, name) for name in names}
         start, rows = time.perf_counter(), []
-        with workers(arguments) as train_all:
-            for level in arguments.levels:
-                rows += compare(level, train_all, arguments)
-                print(*rows[-2:], sep="\n", flush=True)
-                common.write("sampled", device, rows, **facts, seconds=time.perf_counter() - start)
+        for level in arguments.levels:
+            rows += compare(level, arguments)
+            print(*rows[-2:], sep="\n", flush=True)
+            common.write("sampled", device, rows, **facts, seconds=time.perf_counter() - start)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 
 All contenders take the same seeds, in turn, in one process; a figure is the median over the rounds. SciPy slices the
 rows of a hop and draws with NumPy, one random key per edge. PyG's `k_hop_subgraph` is what PyG has without `pyg-lib`
-and `torch-sparse`: it takes all neighbors, so its edges per second are of the edges that it returns. Further parts:
-growth with batch, fan-outs and threads, and the modes of the sampler.
+and `torch-sparse`: it takes all neighbors, so its edges per second are of the edges that it returns. Then growth
+with batch, fan-outs and threads.
 """
 
 from __future__ import annotations
@@ -44,19 +44,6 @@ def with_scipy(graph: Graph, fanouts: Sequence[int]) -> Contender:
     return hop_by_hop(graph, fanouts, draw)
 
 
-def with_numpy(graph: Graph, fanouts: Sequence[int]) -> Contender:
-    """Draws with replacement by indexing alone, the fastest way without compiled code; repeated edges stay."""
-    ptr, idx = graph.by_target.ptr.numpy(), graph.by_target.idx.numpy()
-
-    def draw(frontier: np.ndarray, fanout: int, generator: np.random.Generator) -> np.ndarray:
-        degree = ptr[frontier + 1] - ptr[frontier]
-        frontier, degree = frontier[degree > 0], degree[degree > 0]
-        drawn = (generator.random((frontier.size, fanout)) * degree[:, None]).astype(np.int64)
-        return idx[(ptr[frontier][:, None] + drawn).ravel()]
-
-    return hop_by_hop(graph, fanouts, draw)
-
-
 def hop_by_hop(graph: Graph, fanouts: Sequence[int], draw: Callable[..., np.ndarray]) -> Contender:
     """Draws the sources of every hop's new nodes; the sample is the number of edges."""
 
@@ -84,8 +71,8 @@ def with_pyg(graph: Graph, fanouts: Sequence[int]) -> Contender:
     return sample
 
 
-def with_gfgn(graph: Graph, fanouts: Sequence[int], **options: object) -> Contender:
-    sampler = NeighborSampler.from_graph(graph, fanouts, **options)
+def with_gfgn(graph: Graph, fanouts: Sequence[int]) -> Contender:
+    sampler = NeighborSampler.from_graph(graph, fanouts)
 
     def sample(seeds: torch.Tensor, step: int) -> int:
         return int(sampler.sample(seeds, step).edge.size)
@@ -143,13 +130,6 @@ def main() -> None:
         compare(BATCH, (fanout, fanout), 1, scipy=with_scipy(graph, (fanout, fanout)))
     for threads in (1, 2):
         compare(4096, FANOUTS, threads)
-    weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0)) + 0.1
-    modes = {"replace": {"replace": True}, "weighted": {"probability": weight}, "disjoint": {"disjoint": True}}
-    modes["weighted, replace"] = modes["replace"] | modes["weighted"]
-    contenders: dict[str, Contender] = {"numpy, replace": with_numpy(graph, FANOUTS)}
-    contenders |= {f"gfgn, {name}": with_gfgn(graph, FANOUTS, **options) for name, options in modes.items()}
-    with common.threads(1):
-        rows += measure(graph, contenders, BATCH, rounds, {"fanouts": list(FANOUTS), "threads": 1})
     common.write("sampler", "cpu", rows, dataset=arguments.dataset, rounds=rounds, num_edges=graph.num_edges)
 
 

@@ -202,15 +202,6 @@ def batch_invariance() -> str:
     )
 
 
-def study_profile() -> str:
-    """The share of each part of a study's time by level."""
-    by_level = {problem["level"]: problem for _, problem in problems("study_profile")}
-    parts = list(next(iter(by_level.values()), {"shares": {}})["shares"])
-    rows = [[part, *(f"{p['shares'][part]:.0%}" for p in by_level.values())] for part in parts]
-    rows.append(["one epoch of one run", *(f"{p['ms_per_epoch_of_a_run']:.2f} ms" for p in by_level.values())])
-    return markdown(["processor time", *by_level], rows)
-
-
 def sampler() -> str:
     """The time of a batch beside the peers', which take the same seeds."""
     found: dict[str, dict[str, Row]] = {}
@@ -315,7 +306,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "pyg-models": pyg_models,
     "sampled": sampled,
     "sampler": sampler,
-    "study-profile": study_profile,
     "uncertainty": uncertainty,
 }
 

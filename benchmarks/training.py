@@ -10,9 +10,7 @@ whichever is faster. Results of other datasets stay in the file.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import time
 
 import common
 import torch
@@ -63,17 +61,7 @@ class Loop:
         return min(times)
 
     def _milliseconds(self, epochs: int) -> float:
-        _synchronize(self.device)
-        start = time.perf_counter()
-        for _ in range(epochs):
-            self.epoch()
-        _synchronize(self.device)
-        return 1e3 * (time.perf_counter() - start) / epochs
-
-
-def _synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+        return 1e3 * common.elapsed(lambda: [self.epoch() for _ in range(epochs)], self.device) / epochs
 
 
 def replicas(count: int) -> list[Replica]:
@@ -85,12 +73,9 @@ def replicas(count: int) -> list[Replica]:
 
 
 def ours(model: str, data: NodeDataset, device: str, count: int, epochs: int) -> float:
-    _synchronize(device)
-    start = time.perf_counter()
     with keep_freed_memory():  # as the commands do
-        train_replicas(model, data, replicas(count), epochs, epochs, device)
-    _synchronize(device)
-    return 1e3 * (time.perf_counter() - start) / (count * epochs)
+        seconds = common.elapsed(lambda: train_replicas(model, data, replicas(count), epochs, epochs, device), device)
+    return 1e3 * seconds / (count * epochs)
 
 
 def measure(name: str, models: list[str], device: str, rounds: int) -> dict[str, object]:
@@ -124,16 +109,14 @@ def measure(name: str, models: list[str], device: str, rounds: int) -> dict[str,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
+    parser = common.parser(__doc__ or "", 3)
     parser.add_argument("--datasets", default="")
     parser.add_argument("--models", default=",".join(LEVELS))
-    parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     small = ["texas", "cora"] if args.device == "cpu" else ["texas", "cora", "citeseer"]
     large = [] if args.device == "cpu" else ["blogcatalog", "flickr", "pubmed"]
     names = args.datasets.split(",") if args.datasets else small + large
-    known = common.read("training", args.device)
+    known = {problem["dataset"]: problem for problem in common.read("training", args.device)}
     for name in names:
         known[name] = measure(name, args.models.split(","), args.device, args.rounds)
         common.write("training", args.device, list(known.values()))

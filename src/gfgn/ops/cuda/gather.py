@@ -322,7 +322,7 @@ class Tile(NamedTuple):
 def plan(op: str, rows: CSR, dtype: torch.dtype, columns: int) -> Tile:
     """The tile for an operator, by fixed rules: choosing by timing would make runs differ.
 
-    Measured on an H200 (`benchmarks/tune_triton.py`). One warp processes one row: several rows per warp were up to 1.3
+    Measured on an H200: one warp processes one row: several rows per warp were up to 1.3
     times faster on even degrees, but up to 2 times slower on the skewed degrees of real graphs. A warp reads `full`
     columns with 16 bytes per thread, or divides its threads among the entries of a row. Cache hints made no difference.
     """
