@@ -190,36 +190,6 @@ PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 }
 
 
-def table(problems: Sequence[dict[str, Any]]) -> str:
-    """The counts as tables in Markdown, with the exact interval of each share of wrong verdicts in percent."""
-    rows = [row for problem in problems for row in problem["rows"]]
-    lines = ['| labels without a signal | `metric` | graphs | wrong verdicts | 95% interval | "helps" of `compare` |']
-    lines += ["|---|---|--:|--:|--:|--:|"]
-    for row in rows:
-        if row["truth"] == "nothing":
-            low, high = row["interval"]
-            helps = row["compare"]["the graph helps"]["said"]
-            cells = [
-                row["labels"],
-                f"`{row['metric']}`",
-                row["graphs"],
-                row["found"],
-                f"{100 * low:.1f} to {100 * high:.1f}%",
-                helps,
-            ]
-            lines.append(f"| {' | '.join(map(str, cells))} |")
-    metrics = list(dict.fromkeys(row["metric"] for row in rows if row["truth"] != "nothing"))
-    lines += [
-        "",
-        f"| labels | truth | {' | '.join(f'`{metric}`' for metric in metrics)} |",
-        "|---|---|" + "--:|" * len(metrics),
-    ]
-    found = {(row["labels"], row["truth"], row["metric"]): f"{row['found']} of {row['graphs']}" for row in rows}
-    for labels, truth in dict.fromkeys((row["labels"], row["truth"]) for row in rows if row["truth"] != "nothing"):
-        lines.append(f"| {labels} | {truth} | {' | '.join(found[labels, truth, metric] for metric in metrics)} |")
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
     for part in common.parser(__doc__ or "", 1, PARTS).parse_args().parts or PARTS:
         with keep_freed_memory(), common.threads(1), threadpool_limits(1):
@@ -229,4 +199,3 @@ if __name__ == "__main__":
         }
         problems = [known[name] for name in PARTS if name in known]
         common.write("noise_verdicts", "cpu", problems, splits=SPLITS)
-    print(table(problems))

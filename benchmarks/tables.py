@@ -278,6 +278,24 @@ def pyg_models() -> str:
     return markdown(["network", "trains", "difference of losses, alone and among 16", "speed, plain loop = 1"], rows)
 
 
+def noise_verdicts() -> str:
+    """Wrong verdicts of `advise` on noise, with the exact interval of their share, and right ones where there is truth."""
+    rows = [row for _, problem in problems("noise_verdicts") for row in problem["rows"]]
+    wrong, found = [], {}
+    for row in rows:
+        if row["truth"] == "nothing":
+            low, high = row["interval"]
+            helps = row["compare"]["the graph helps"]["said"]
+            counts = (f"{row['found']} of {row['graphs']}", f"{100 * low:.1f} to {100 * high:.1f}%", str(helps))
+            wrong.append([row["labels"], f"`{row['metric']}`", *counts])
+        else:
+            found.setdefault((row["labels"], row["truth"]), {})[row["metric"]] = f"{row['found']} of {row['graphs']}"
+    metrics = list(dict.fromkeys(metric for row in found.values() for metric in row))
+    header = ["labels without a signal", "`metric`", "wrong verdicts", "95% interval", '"helps" of `compare`']
+    right = [[*key, *(row[metric] for metric in metrics)] for key, row in found.items()]
+    return markdown(header, wrong) + "\n" + markdown(["labels", "truth", *(f"`{each}`" for each in metrics)], right)
+
+
 def _rate(way: Row) -> str:
     return f"lr {way['lr']:g}, " if "lr" in way else ""
 
@@ -304,6 +322,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "building": building,
     "exponents": exponents,
     "pyg-models": pyg_models,
+    "noise-verdicts": noise_verdicts,
     "sampled": sampled,
     "sampler": sampler,
     "uncertainty": uncertainty,

@@ -127,12 +127,10 @@ def test_noise_is_scored_as_advise_scores_it(benchmarks: Benchmarks) -> None:
         assert [run.val for run in found] == pytest.approx([row.val for row in rows])
 
 
-def test_the_table_of_verdicts_on_noise_is_in_the_docs(benchmarks: Benchmarks) -> None:
+def test_few_verdicts_on_noise_are_wrong(benchmarks: Benchmarks) -> None:
     study = benchmarks.noise_verdicts
     problems = json.loads((ROOT / "benchmarks" / "results" / "noise_verdicts-cpu.json").read_text())["problems"]
     rows = [row for problem in problems for row in problem["rows"]]
     assert [problem["part"] for problem in problems] == list(study.PARTS)
     assert all(row["interval"] == study.interval(row["found"], row["graphs"]) for row in rows)
     assert all(row["found"] <= 0.05 * row["graphs"] for row in rows if row["truth"] == "nothing")
-    for part in study.table(problems).split("\n\n"):
-        assert part in (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
