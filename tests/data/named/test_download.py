@@ -18,9 +18,7 @@ import pytest
 import gfgn.data.named.download as module
 from gfgn.data import DATASETS, load
 from gfgn.data.named.catalog import Source
-from gfgn.data.named.download import ChecksumError, checksums, fetch
-
-MEMBERS = {"set/raw/a.txt": "a.txt", "set/raw/b.txt": "deep/b.txt"}
+from gfgn.data.named.download import ChecksumError, fetch
 
 
 class Server:
@@ -73,9 +71,11 @@ def archive(members: dict[str, bytes]) -> bytes:
 
 
 def test_only_missing_files_are_fetched(server: Server, tmp_path: Path) -> None:
-    sources = [Source(server.serve(f"{name}.bin", name.encode()), f"set/{name}.bin") for name in "ab"]
-    fetch(sources, tmp_path, ["set/b.bin"])
-    assert names(tmp_path) == ["set/b.bin"]
+    server.serve("files/b.bin", b"b")
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.bin").write_bytes(b"a")
+    fetch(Source(url=f"{server.url}/files", folder="set", names=("a.bin", "b.bin")), tmp_path)
+    assert names(tmp_path) == ["set/a.bin", "set/b.bin"]
     assert server.asked == 1
 
 
@@ -83,32 +83,25 @@ def test_a_file_with_a_wrong_checksum_is_not_kept(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "checksums", lambda: {"set/a.bin": digest(b"expected")})
+    server.serve("a.bin", b"another")
     with pytest.raises(ValueError, match=rf"(?s){digest(b'expected')}"):
-        fetch([Source(server.serve("a.bin", b"another"), "set/a.bin")], tmp_path, ["set/a.bin"])
+        fetch(Source(url=server.url, folder="set", names=("a.bin",)), tmp_path)
     assert names(tmp_path) == []
 
 
 def test_members_are_extracted_and_the_archive_deleted(server: Server, tmp_path: Path) -> None:
     content = {"x/a.txt": b"one", "x/deep/b.txt": b"two", "x/other/b.txt": b"not this", "__MACOSX/x/a.txt": b"nor this"}
-    fetch([Source(server.serve("all.zip", archive(content)), "set/all.zip", MEMBERS)], tmp_path, list(MEMBERS))
-    assert names(tmp_path) == ["set/raw/a.txt", "set/raw/b.txt"]
-    assert (tmp_path / "set/raw/b.txt").read_bytes() == b"two"
+    url = server.serve("all.zip", archive(content))
+    fetch(Source(archive=url, folder="set/raw", names=("a.txt", "deep/b.txt")), tmp_path)
+    assert names(tmp_path) == ["set/raw/a.txt", "set/raw/deep/b.txt"]
+    assert (tmp_path / "set/raw/deep/b.txt").read_bytes() == b"two"
 
 
 @pytest.mark.parametrize("content", [b"<html>sign in</html>", archive({"a.txt": b"the only one"})])
 def test_a_bad_archive_is_deleted(content: bytes, server: Server, tmp_path: Path) -> None:
     with pytest.raises((zipfile.BadZipFile, ChecksumError)):
-        fetch([Source(server.serve("all.zip", content), "set/all.zip", MEMBERS)], tmp_path, list(MEMBERS)[::-1])
+        fetch(Source(archive=server.serve("all.zip", content), folder="set", names=("b.txt", "a.txt")), tmp_path)
     assert names(tmp_path) == []
-
-
-def test_checksums_are_of_downloaded_files() -> None:
-    downloaded = {file for entry in DATASETS.values() for source in entry.remote for file in source.files}
-    assert len(checksums()) == 111
-    assert set(checksums()) <= downloaded
-    root = Path(os.environ.get("GFGN_DATA", "/nowhere"))
-    for file, value in checksums().items():
-        assert not (root / file).is_file() or digest((root / file).read_bytes()) == value, file
 
 
 def serve_texas(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,10 +109,10 @@ def serve_texas(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     root, entry = Path(os.environ.get("GFGN_DATA", "/nowhere")), DATASETS["texas"]
     if not all((root / file).is_file() for file in entry.files):
         pytest.skip("GFGN_DATA does not name a folder with the raw files")
-    remote = tuple(
-        source._replace(url=server.serve(source.path, (root / source.path).read_bytes())) for source in entry.remote
-    )
-    monkeypatch.setitem(DATASETS, "texas", dataclasses.replace(entry, remote=remote))
+    for file in entry.files:
+        server.serve(file, (root / file).read_bytes())
+    sources = tuple(dataclasses.replace(source, url=f"{server.url}/{source.folder}") for source in entry.sources)
+    monkeypatch.setitem(DATASETS, "texas", dataclasses.replace(entry, sources=sources))
 
 
 def test_a_dataset_is_downloaded_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

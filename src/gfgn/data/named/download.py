@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -21,24 +21,26 @@ class ChecksumError(ValueError):
     """A file is not the expected one."""
 
 
-def fetch(sources: Sequence[Source], root: Path, missing: Sequence[str]) -> None:
-    """Downloads the sources of the missing files."""
+def fetch(source: Source, root: Path) -> None:
+    """Downloads the missing files of a source."""
+    missing = [name for name in source.names if not (root / source.folder / name).is_file()]
+    if source.archive and missing:
+        archive = _download(source.archive, root / source.folder / "download.zip", None)
+        try:
+            _extract(archive, root / source.folder, missing)
+        finally:
+            archive.unlink()
+        return
+    for name in missing:
+        path = f"{source.folder}/{name}"
+        _download(f"{source.url}/{name}", root / path, checksums().get(path))
+
+
+def _download(url: str, path: Path, known: str | None) -> Path:
     import pooch  # type: ignore[import-untyped]
 
-    for source in sources:
-        wanted = {file: source.members.get(file, "") for file in source.files if file in missing}
-        if not wanted:
-            continue
-        known = checksums().get(source.path)
-        store = pooch.create(
-            root, "", registry={source.path: known}, urls={source.path: source.url}, retry_if_failed=ATTEMPTS
-        )
-        archive = Path(store.fetch(source.path, progressbar=sys.stderr.isatty()))
-        if source.members:
-            try:
-                _extract(archive, root, wanted)
-            finally:
-                archive.unlink()
+    store = pooch.create(path.parent, "", registry={path.name: known}, urls={path.name: url}, retry_if_failed=ATTEMPTS)
+    return Path(store.fetch(path.name, progressbar=sys.stderr.isatty()))
 
 
 @cache
@@ -50,23 +52,21 @@ def checksums() -> dict[str, str]:
 
 def verify_files(root: Path, paths: Sequence[str]) -> None:
     """Raises if a raw file is not the published one; files without a known hash are not checked."""
-    for path in paths:
-        expected = checksums().get(path)
+    for path, expected in ((path, checksums()[path]) for path in paths if path in checksums()):
         with (root / path).open("rb") as file:
             actual = hashlib.file_digest(file, "sha256").hexdigest()
-        if expected is not None and actual != expected:
+        if actual != expected:
             cure = "delete it to download the published one"
             raise ChecksumError(f"{root / path} has the SHA-256 {actual}, expected {expected}; {cure}")
 
 
-def _extract(archive: Path, root: Path, members: Mapping[str, str]) -> None:
+def _extract(archive: Path, folder: Path, names: Sequence[str]) -> None:
     """Extracts files from a zip archive, each named by the end of its path in the archive."""
     with zipfile.ZipFile(archive) as packed:
-        names = [name for name in packed.namelist() if not name.startswith("__MACOSX")]
-        found = {file: [name for name in names if f"/{name}".endswith(f"/{end}")] for file, end in members.items()}
-        for file, matches in found.items():
+        packed_names = [name for name in packed.namelist() if not name.startswith("__MACOSX")]
+        for name in names:
+            matches = [each for each in packed_names if f"/{each}".endswith(f"/{name}")]
             if len(matches) != 1:
-                raise ChecksumError(f"{archive.name} has {len(matches)} files {members[file]}, expected one")
-        for file, (name,) in found.items():
-            with atomic_write(root / file) as part, packed.open(name) as source, part.open("wb") as out:
+                raise ChecksumError(f"{archive.name} has {len(matches)} files {name}, expected one")
+            with atomic_write(folder / name) as part, packed.open(matches[0]) as source, part.open("wb") as out:
                 shutil.copyfileobj(source, out)

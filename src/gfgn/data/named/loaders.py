@@ -1,13 +1,11 @@
 """Loaders of published datasets from their raw files, and of the datasets that ship with other packages.
 
-No loader executes what is in a file: arrays are read without objects, and pickles, whose checksums have been verified
-before, may only make arrays.
+Arrays are read without objects, so that nothing in a file is executed.
 """
 
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +16,12 @@ import torch
 from torch import Tensor
 
 from gfgn.data.columns import Array
-from gfgn.data.named.catalog import NEAREST
+from gfgn.data.dataset import NodeDataset
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 from gfgn.ops.features import sparse_csr
 
-CONTAINERS = {("collections", "defaultdict"), ("__builtin__", "list"), ("builtins", "list"), ("_codecs", "encode")}
+NEAREST = 5  # number of nearest neighbors of each image of `digits`
 CHUNK = 2**20  # number of rows of an OGB table that are read at once
 
 
@@ -52,25 +50,6 @@ def _check_nodes(name: str, num_nodes: int, *nodes: Array) -> None:
 def _arrays(path: Path) -> dict[str, Array]:
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
-
-
-class _Unpickler(pickle.Unpickler):
-    """Makes NumPy arrays, SciPy matrices and plain containers, and refuses everything else."""
-
-    def find_class(self, module: str, name: str) -> type:
-        if module.startswith("scipy.sparse") and name == "csr_matrix":
-            return scipy.sparse.csr_matrix
-        arrays = module.startswith("numpy") and name in ("_reconstruct", "ndarray", "dtype")
-        if not arrays and (module, name) not in CONTAINERS:
-            raise pickle.UnpicklingError(f"it calls {module}.{name}, expected arrays")
-        found: type = super().find_class(module.replace("numpy.core", "numpy._core"), name)
-        return found
-
-
-def planetoid_table(path: Path) -> Any:
-    """The array, CSR matrix or dictionary in a file of Planetoid, which must be the published one."""
-    with path.open("rb") as file:
-        return _Unpickler(file, encoding="latin1").load()
 
 
 def geom_gcn(root: Path, folder: str, name: str, words: bool = False, directed: bool = False) -> RawData:
@@ -110,23 +89,14 @@ def _geom_gcn_splits(base: Path, name: str) -> list[Split]:
 
 
 def planetoid(root: Path, folder: str, name: str) -> RawData:
-    """A citation graph of Planetoid, whose files are pickles of arrays, with the splits of Geom-GCN."""
+    """A citation graph of Planetoid with the splits of Geom-GCN. Its files are pickles, whose checksums `load` has
+    verified before."""
+    from torch_geometric.io import read_planetoid_data
+
     base = root / folder / "raw"
-    tables = (planetoid_table(base / f"ind.{name}.{table}") for table in ("allx", "tx", "ally", "ty", "graph"))
-    allx, tx, ally, ty, neighbors = tables
-    given = np.array((base / f"ind.{name}.test.index").read_text("utf-8").split(), dtype=np.int64)
-    # The test nodes come last, in the order of the file; those of CiteSeer that it leaves out have no neighbors.
-    first, test = int(given.min()), int(given.max()) - int(given.min()) + 1
-    num_nodes = allx.shape[0] + test
-    _check_nodes(f"ind.{name}.test.index", test, given - allx.shape[0])
-    x, y = np.zeros((num_nodes, allx.shape[1]), dtype=np.float32), np.zeros((num_nodes, ally.shape[1]))
-    x[:first], x[given] = allx.toarray(), tx.toarray()
-    y[:first], y[given] = ally, ty
-    counts = np.array([len(targets) for targets in neighbors.values()])
-    source = np.repeat(np.array(list(neighbors), dtype=np.int64), counts)
-    target = np.concatenate([np.array(targets, dtype=np.int64) for targets in neighbors.values()])
-    graph = _undirected(torch.from_numpy(np.stack([source, target])), num_nodes)
-    return RawData(graph, torch.from_numpy(x), torch.from_numpy(y.argmax(1)), _geom_gcn_splits(base, name))
+    data = read_planetoid_data(str(base), name)
+    splits = _geom_gcn_splits(base, name)
+    return RawData(_undirected(data.edge_index, data.num_nodes), data.x.to_dense(), data.y, splits)
 
 
 def attributed(root: Path, folder: str) -> RawData:
@@ -210,6 +180,13 @@ def _features(path: Path, num_nodes: int) -> Tensor:
     if rows != num_nodes:
         raise ValueError(f"{path.name} must hold one row for each of the {num_nodes} labels, got {rows}")
     return x
+
+
+def dimensions(root: Path) -> NodeDataset:
+    """The generated graph with known smooth feature dimensions."""
+    from gfgn.data.generators import dimensions as generate
+
+    return generate()
 
 
 def karate(root: Path) -> RawData:

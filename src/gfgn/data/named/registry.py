@@ -14,12 +14,22 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
 
+from gfgn.data.columns import sparse_tensor
 from gfgn.data.dataset import NodeDataset
-from gfgn.data.named.cache import DAMAGED, VERSION, Arrays, pack, read_cache, stamp, unpack, write_cache
+from gfgn.data.messages import listed
+from gfgn.data.named.cache import DAMAGED, read_cache, write_cache
 from gfgn.data.named.catalog import DATASETS, Entry
 from gfgn.data.named.download import fetch, verify_files
 from gfgn.data.named.loaders import RawData
+from gfgn.ops.features import row_normalize, sparse_csr
+from gfgn.ops.thread_count import num_threads
+
+VERSION = 1
+SPARSE_FROM = 0.9  # fraction of zeros above which a bag of words is a sparse CSR tensor
 
 
 def load(name: str, root: str | Path | None = None, *, normalize: bool = True, directed: bool = False) -> NodeDataset:
@@ -40,22 +50,18 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
         close = difflib.get_close_matches(name, DATASETS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"name must be one of {', '.join(map(repr, DATASETS))}, got {name!r}{hint}")
-    folder = data_folder(root)
     if directed and not entry.directed:
         known = ", ".join(repr(name) for name, entry in DATASETS.items() if entry.directed)
         only = f"unless name is one of {known}, whose edges are directed"
         raise ValueError(f"directed must be False {only}, got {name!r}")
-    if directed:
-        given = _load_raw(name, entry, folder, directed=True)
-        raw: RawData | NodeDataset = unpack(pack(given, entry.bag_of_words), normalize)._replace(graph=given.graph)
-    elif entry.files:
-        raw = unpack(_load_arrays(name, entry, folder), normalize)
-    elif isinstance(raw := entry.loader(folder), NodeDataset):  # generated
+    folder = data_folder(root)
+    raw = _load_raw(name, entry, folder, directed=True) if directed else _load_cached(name, entry, folder)
+    if isinstance(raw, NodeDataset):  # generated
         return raw
     return NodeDataset(
         name=f"{name} (stand-in)" if entry.standin else name,
         graph=raw.graph,
-        x=raw.x,
+        x=_words(raw.x, normalize) if entry.bag_of_words else raw.x,
         y=raw.y,
         num_classes=raw.y.size(1) if raw.y.dim() == 2 else int(raw.y.max()) + 1,
         metric=entry.metric,
@@ -82,29 +88,35 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or default) / "gfgn"
 
 
-def _load_arrays(name: str, entry: Entry, root: Path) -> Arrays:
-    """The arrays in the cache, which is written first if it is missing, damaged or older than the raw files."""
-    path = root / "gfgn-cache" / f"{name}-v{VERSION}.npz"
-    paths = [root / file for file in entry.files]
+def _words(x: Tensor, normalize: bool) -> Tensor:
+    """A bag of words, sparse if most of it is zero."""
+    with num_threads(1):
+        x = row_normalize(x) if normalize else x
+        if x.values().numel() < (1 - SPARSE_FROM) * x.numel():
+            return x
+        return torch.from_numpy(sparse_tensor(x).toarray())  # faster than `to_dense`
+
+
+def _load_cached(name: str, entry: Entry, root: Path) -> RawData | NodeDataset:
+    """The dataset in the cache, which is written first if it is missing, damaged or older than the raw files."""
+    path, paths = root / "gfgn-cache" / f"{name}-v{VERSION}.npz", [root / file for file in entry.files]
+    if not paths:
+        return _load_raw(name, entry, root)
     with contextlib.suppress(*DAMAGED):
-        arrays = read_cache(path)
-        # The cache remains valid if the raw files are deleted.
-        if not all(file.is_file() for file in paths) or str(arrays["stamp"]) == stamp(paths):
-            return arrays
-    arrays = pack(_load_raw(name, entry, root), entry.bag_of_words)
-    arrays |= {"stamp": np.array(stamp(paths))}
+        return read_cache(path, paths)
+    raw = _load_raw(name, entry, root)
     with contextlib.suppress(OSError):  # a read-only folder has no cache
-        write_cache(path, arrays)
-    return arrays
+        write_cache(path, paths, raw)
+    return raw
 
 
 def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
-    """The result of the loader; missing raw files are downloaded first, and all known ones verified."""
+    """The result of the loader; missing raw files are downloaded first, and all known ones verified. A bag of words is
+    sparse."""
     _fetch_missing(name, entry, root)
     verify_files(root, entry.files)
     try:
         raw: RawData = entry.loader(root, **options)
-        _check_shapes(raw)
     except ImportError:
         raise
     except Exception as error:  # parsers of other packages raise anything on a damaged file
@@ -112,44 +124,31 @@ def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
             f"{name}: the files in {_folders(entry, root)} could not be read ({_reason(error)}); "
             "delete the damaged ones to download them again"
         ) from error
+    if entry.bag_of_words and raw.x.layout == torch.strided:
+        words = scipy.sparse.csr_array(raw.x.numpy())
+        pointers, columns = (torch.from_numpy(part.astype(np.int64)) for part in (words.indptr, words.indices))
+        raw = raw._replace(x=sparse_csr(pointers, columns, torch.from_numpy(words.data), raw.x.shape))
     return raw
 
 
-def _check_shapes(raw: RawData) -> None:
-    """Raises if features, labels or masks do not have one row per node; `NodeDataset` checks their values."""
-    size = raw.graph.num_nodes
-    shapes = {"features": raw.x.shape[:-1], "labels": raw.y.shape[:1]}
-    for k, split in enumerate(raw.splits):
-        shapes |= {f"{part} of split {k}": mask.shape for part, mask in split._asdict().items()}
-    for name, shape in shapes.items():
-        if shape != (size,):
-            raise ValueError(f"{name} must have one row for each of {size} nodes, got shape {list(shape)}")
-
-
 def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
-    missing = _missing(entry, root)
+    cause, reason = None, "it has no download"
+    try:
+        for source in entry.sources if not entry.standin else ():
+            fetch(source, root)
+    except Exception as error:  # connections and archives fail in many ways
+        cause, reason = error, f"the download failed ({_reason(error)})"
+    missing = [(file, source) for source in entry.sources for file in source.files if not (root / file).is_file()]
     if not missing:
         return
-    cause, reason = None, "it has no download"
-    if entry.remote:
-        try:
-            fetch(entry.remote, root, missing)
-            return
-        except Exception as error:  # connections and archives fail in many ways
-            cause, reason = error, f"the download failed ({_reason(error)})"
-        missing = _missing(entry, root)
-    names = [Path(file).name for file in missing]
-    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    urls = [source.url for source in entry.remote if missing[0] in source.files]
-    address = f" ({urls[0]}{', …' if len(entry.remote) > 1 else ''})" if urls else ""
+    names = listed([Path(file).name for file, _ in missing], 3)
+    first = missing[0][1]
+    url = first.archive or first.url
+    address = f" ({url})" if url else ""
     raise FileNotFoundError(
-        f"{name} needs {listed}, but {reason}. Get the raw files from {entry.source}{address} and put them into "
+        f"{name} needs {names}, but {reason}. Get the raw files from {entry.source}{address} and put them into "
         f"{_folders(entry, root)}; set GFGN_DATA or the argument root to use another folder than {root}"
     ) from cause
-
-
-def _missing(entry: Entry, root: Path) -> list[str]:
-    return [file for file in entry.files if not (root / file).is_file()]
 
 
 def _folders(entry: Entry, root: Path) -> str:
