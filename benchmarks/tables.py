@@ -279,7 +279,7 @@ def pyg_models() -> str:
 
 
 def noise_verdicts() -> str:
-    """Wrong verdicts of `advise` on noise, with the exact interval of their share, and right ones where there is truth."""
+    """Wrong verdicts of `advise` on noise, with the exact interval of their share; right ones where there is truth."""
     rows = [row for _, problem in problems("noise_verdicts") for row in problem["rows"]]
     wrong, found = [], {}
     for row in rows:
