@@ -78,9 +78,12 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-def layer() -> str:
+def layer(titles: tuple[str, ...] = ()) -> str:
+    """Each level in its fastest form and the best peer, for all problems or those of the titles in float32."""
     rows = []
     for machine, problem in problems("layer"):
+        if titles and (problem["title"] not in titles or problem["dtype"] != "float32"):
+            continue
         cells = [f"{machine}, {size(problem)}, {problem['dtype']}"]
         peer = fastest(problem["rows"], ours=False)
         for level in LEVELS:
@@ -314,6 +317,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "epoch": epoch,
     "large": large,
     "layer": layer,
+    "layer-main": lambda: layer(("BlogCatalog", "ogbn-arxiv structure")),
     "layer-forms": layer_forms,
     "layerwise": layerwise,
     "attention": attention,
