@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gfgn import GFGNClassifier, Nodes
+from gfgn import GFGNClassifier, GraphNodes
 from gfgn.data import load
 
 data = load("digits")  # 1,797 images of 64 pixels; edges join similar images
@@ -14,7 +14,7 @@ clf = GFGNClassifier("graph", replicas=3, max_epochs=60, random_state=0)
 clf.fit(X, y, edge_index=edges)
 print(clf)
 
-nodes = Nodes(X, edges)  # features and edges together; selecting nodes keeps the graph
+nodes = GraphNodes(X, edges)  # features and edges together; selecting nodes keeps the graph
 p = clf.predict_proba(nodes[hidden])
 sure = p.max(1) > 0.9
 print(f"pixels that the network takes from neighbors most: {np.argsort(-clf.smoothing_scores_)[:5]}")

@@ -9,7 +9,7 @@ from gfgn.lazy import lazy_names
 
 if TYPE_CHECKING:
     from gfgn import data, estimator, nn, ops, report, runs, sampling, train
-    from gfgn.estimator import GFGNClassifier, Nodes
+    from gfgn.estimator import GFGNClassifier, GraphNodes
     from gfgn.graph import Graph
     from gfgn.nn import GFGN, GFGNConv
 
@@ -19,7 +19,7 @@ __all__ = [
     "GFGNClassifier",
     "GFGNConv",
     "Graph",
-    "Nodes",
+    "GraphNodes",
     "__version__",
     "data",
     "estimator",
@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 _find = lazy_names(
-    __name__, {"gfgn.graph": "Graph", "gfgn.nn": "GFGN GFGNConv", "gfgn.estimator": "GFGNClassifier Nodes"}
+    __name__,
+    {"gfgn.graph": "Graph", "gfgn.nn": "GFGN GFGNConv", "gfgn.estimator": "GFGNClassifier GraphNodes"},
+    deprecated={"Nodes": "GraphNodes"},
 )
 
 

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score
 from torch_geometric.data import Data
 from typer.testing import CliRunner
 
-from gfgn import GFGNClassifier, Nodes
+from gfgn import GFGNClassifier, GraphNodes
 from gfgn.cli import app
 from gfgn.estimator import members
 
@@ -92,8 +92,8 @@ def test_the_whole_of_a_graph_and_its_edges(p: Any) -> None:
     order = np.random.default_rng(0).permutation(np.flatnonzero(KNOWN))
     train = torch.from_numpy(KNOWN)
     for clf in (
-        fit(Nodes(X, EDGES), edges=None),
-        fit(Nodes(X, EDGES)[order], LABELS[order], None),
+        fit(GraphNodes(X, EDGES), edges=None),
+        fit(GraphNodes(X, EDGES)[order], LABELS[order], None),
         fit(data(y=torch.from_numpy(LABELS)), None, None),
         fit(data(y=torch.from_numpy(Y), train_mask=train), None, None),
     ):
@@ -149,8 +149,8 @@ def test_some_nodes_of_a_graph(fitted: GFGNClassifier, p: Any) -> None:
         pd.Series(mask),
         slice(None, None, 3),
     ):
-        np.testing.assert_array_equal(fitted.predict_proba(Nodes(X, EDGES)[key]), p[mask])
-    some = Nodes(X, EDGES)[mask]
+        np.testing.assert_array_equal(fitted.predict_proba(GraphNodes(X, EDGES)[key]), p[mask])
+    some = GraphNodes(X, EDGES)[mask]
     np.testing.assert_array_equal(fitted.predict_uncertainty(some), fitted.predict_uncertainty(X, EDGES)[mask])
     np.testing.assert_array_equal(fitted.transform(some), fitted.transform(X, EDGES)[mask])
     np.testing.assert_array_equal(fitted.predict_proba(data()), p)
@@ -191,7 +191,7 @@ def test_score_is_the_accuracy_on_known_labels(fitted: GFGNClassifier) -> None:
     for kind in ("list", "column", "float", "tensor", "Series", "Int64", "DataFrame"):
         assert fitted.score(X, LABELS_AS[kind], edge_index=EDGES) == pytest.approx(expected), kind
     assert fitted.score(X, np.where(KNOWN, Y, None), edge_index=EDGES) == pytest.approx(expected)
-    assert fitted.score(Nodes(X, EDGES)[KNOWN], Y[KNOWN]) == pytest.approx(expected)
+    assert fitted.score(GraphNodes(X, EDGES)[KNOWN], Y[KNOWN]) == pytest.approx(expected)
     assert fitted.score(data(y=torch.from_numpy(LABELS))) == pytest.approx(expected)
     weighted = accuracy_score(Y[KNOWN], fitted.predict(X, EDGES)[KNOWN], sample_weight=weight[KNOWN])
     assert fitted.score(X, LABELS, weight, edge_index=EDGES) == pytest.approx(weighted)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 from torch_geometric.edge_index import EdgeIndex
 
-from gfgn import GFGNClassifier, GFGNConv, Graph, Nodes
+from gfgn import GFGNClassifier, GFGNConv, Graph, GraphNodes
 from gfgn.data import ReadOptions, pack_tables, read
-from gfgn.estimator.inputs import build_graph
+from gfgn.estimator.edges import build_graph
 
 N = 30  # the last two nodes have no edges
 random = np.random.default_rng(0)
@@ -219,8 +219,8 @@ FORMS: dict[str, Form] = {
         None,
     ),
     "Graph from Data": lambda *case: (X, Graph.from_data(data_form(*case)[0]), None),
-    "Nodes": lambda *case: (Nodes(*graph_form(*case)), None, None),
-    "Nodes with a frame": lambda *case: (Nodes(*FORMS["frame, strings as ids"](*case)), None, None),
+    "Nodes": lambda *case: (GraphNodes(*graph_form(*case)), None, None),
+    "Nodes with a frame": lambda *case: (GraphNodes(*FORMS["frame, strings as ids"](*case)), None, None),
 }
 ONE_WAY = ("Graph of NetworkX", "Graph of NetworkX, strings as ids", "MultiGraph")  # undirected by themselves
 

@@ -9,7 +9,6 @@ from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -18,12 +17,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from gfgn import GFGNClassifier
-from gfgn.cli.reading import ReadOptions
-from gfgn.cli.train import _finish
 from gfgn.data import NodeDataset, contextual_sbm, random_splits
-from gfgn.estimator.classifier import LEVELS, as_input
 from gfgn.estimator.evaluation import Evaluation
+from gfgn.estimator.training import LEVELS
 from gfgn.report import write_report
+from gfgn.report.model import write_model
 from gfgn.report.terminal import print_comparisons
 from gfgn.runs import Store, compare, explain, read_comparisons
 from gfgn.runs.comparison import comparison_study, describe_training
@@ -37,7 +35,7 @@ QUICK: dict[str, Any] = {"max_epochs": 5, "hidden_channels": 8, "heads": 2, "dev
 def graph(metric: str = "accuracy") -> NodeDataset:
     """60 nodes with features whose means are far from 0, so that their gates are far from λ / 2."""
     data = contextual_sbm(60, classes=2, features=6, degree=4, homophily=0.9, signal=3.0, splits=1, seed=3)
-    return as_input(replace(data, metric=metric))
+    return replace(data, metric=metric, class_names=["a", "b"])
 
 
 class Trained(NamedTuple):
@@ -53,8 +51,7 @@ class Trained(NamedTuple):
 def train(folder: Path, data: NodeDataset | None = None, **parameters: Any) -> Trained:
     data = data or graph()
     classifier = GFGNClassifier(**QUICK | {"metric": data.metric} | parameters)
-    classifier._fit_dataset(data, np.array(["a", "b"]), 0)
-    result, evaluation = _finish(classifier, data, ReadOptions(), folder)
+    result, evaluation = write_model(classifier.fit(data), data, folder)
     card, page = ((folder / name).read_text(encoding="utf-8") for name in ("README.md", "report.html"))
     return Trained(classifier, card, unescape(page), result, evaluation)
 
@@ -200,7 +197,7 @@ def test_scores_of_a_model_are_the_same_everywhere(tmp_path: Path, metric: str) 
     given = f"The level was given; validation {name}: graph {texts[1]}."
     assert given in card
     assert given in page
-    assert f"graph (validation: graph {texts[1]})" in classifier._summary_html()
+    assert f"graph (validation: graph {texts[1]})" in classifier._repr_html_()
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss"])

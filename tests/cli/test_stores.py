@@ -16,7 +16,6 @@ from gfgn import GFGNClassifier
 from gfgn.cli import app
 from gfgn.data import NodeDataset, OnDiskGraph, dimensions, pack
 from gfgn.data.mapped import MappedGraph, is_mapped
-from gfgn.estimator.classifier import as_input
 
 QUICK = ["--level", "pair", "--replicas", "2", "--epochs", "6", "--device", "cpu"]
 SAMPLES = ["--set", "batch_size=64"]
@@ -52,8 +51,7 @@ def folder(data: NodeDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fitted(data: NodeDataset, **options: Any) -> GFGNClassifier:
     """The model of the graph in memory."""
     classifier = GFGNClassifier(level="pair", replicas=2, max_epochs=6, device="cpu", random_state=0, **options)
-    assert data.class_names is not None
-    return classifier._fit_dataset(as_input(data), np.array(data.class_names), 0)
+    return classifier.fit(data)
 
 
 def test_samples_of_a_store_train_the_model_of_the_graph_in_memory(data: NodeDataset, folder: Path) -> None:
@@ -70,10 +68,10 @@ def test_samples_of_a_store_train_the_model_of_the_graph_in_memory(data: NodeDat
 
 def test_predictions_of_a_store_are_those_of_the_graph_in_memory(data: NodeDataset, folder: Path) -> None:
     found, classifier = pd.read_csv(folder / "predictions.csv"), GFGNClassifier.load(folder / "model")
-    expected = classifier._probabilities(data)
+    expected = classifier.predict_proba(data)
     assert found["id"].tolist() == list(range(data.num_nodes))
     np.testing.assert_allclose(found.filter(like="p_").to_numpy(), expected, atol=1e-5)
-    assert found["prediction"].tolist() == classifier._decide(expected).tolist()
+    assert found["prediction"].tolist() == classifier.predict(data).tolist()
 
 
 def test_a_small_store_is_taken_whole(data: NodeDataset, folder: Path, tmp_path: Path) -> None:
@@ -88,7 +86,7 @@ def test_gfgn_plus_reads_the_whole_of_a_store(folder: Path, tmp_path: Path) -> N
     run("train", folder / "store", "--model", "gfgn-plus", "--out", tmp_path / "model", *QUICK)
     run("predict", tmp_path / "model", folder / "store", "--out", tmp_path / "predictions.csv", "--all")
     store = OnDiskGraph.open(folder / "store").dataset()
-    expected = GFGNClassifier.load(tmp_path / "model")._probabilities(replace(store, graph=store.graph.whole))
+    expected = GFGNClassifier.load(tmp_path / "model").predict_proba(replace(store, graph=store.graph.whole))
     found = pd.read_csv(tmp_path / "predictions.csv").filter(like="p_")
     np.testing.assert_allclose(found.to_numpy(), expected, atol=1e-5)
 

@@ -71,7 +71,7 @@ def test_predictions_agree_with_python(folder: Path, tmp_path: Path) -> None:
     run("predict", folder / "model", folder / "own", "--all", "--out", tmp_path / "p.parquet")
     clf = GFGNClassifier.load(folder / "model")
     data = read(folder / "own", encoder=clf.encoder_, class_names=clf.classes_.tolist())
-    expected = clf._probabilities(data)
+    expected = clf.predict_proba(data)
     found = pd.read_parquet(tmp_path / "p.parquet")[["p_basic", "p_family", "p_premium"]].to_numpy()
     np.testing.assert_allclose(found, expected)
     frame = pd.read_csv(folder / "own" / "nodes.csv", index_col="id", parse_dates=["joined"]).drop(columns="label")

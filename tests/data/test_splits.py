@@ -98,7 +98,7 @@ def test_the_ten_random_splits_are_pinned(name: str) -> None:
     ("arguments", "message"),
     [
         ({"count": 0}, "count must be 1 or larger, got 0"),
-        ({"train": 0.7, "val": 0.4}, "sum of at most 1, got 0.7 and 0.4"),
+        ({"train": 0.7, "val": 0.4}, "sum to at most 1, got 0.7 and 0.4"),
         ({"num_nodes": 2}, "num_nodes must be large enough .* got 2"),
         ({"seed": -1}, "seed must be made of non-negative integers"),
         ({"stratify": torch.zeros(49, dtype=torch.int64)}, r"stratify must be \[50\] of int64, got \[49\]"),

@@ -9,7 +9,6 @@ import torch
 from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.estimator import GFGNClassifier, members
-from gfgn.estimator.classifier import as_input
 from gfgn.train import Replica, memory
 
 LINUX = Path("/proc/self/status").exists()
@@ -72,27 +71,25 @@ def test_a_classifier_trains_on_samples_where_memory_is_short(
 ) -> None:
     monkeypatch.setattr(memory, "MEASURED_NODES", 500)
     monkeypatch.setattr(memory, "free_memory", lambda _: 2**20)
-    classes = torch.arange(data.num_classes).numpy()
-    options = {"replicas": 1, "max_epochs": 15, "device": "cpu"}
+    options = {"random_state": 0, "replicas": 1, "max_epochs": 15, "device": "cpu"}
     with caplog.at_level("INFO", "gfgn"):
-        sampled = GFGNClassifier("graph", **options)._fit_dataset(as_input(data), classes, 0)
+        sampled = GFGNClassifier("graph", **options).fit(data)
     assert "steps take samples, as the whole graph does not fit" in caplog.text
     monkeypatch.undo()
-    whole = GFGNClassifier("graph", **options)._fit_dataset(as_input(data), classes, 0)
+    whole = GFGNClassifier("graph", **options).fit(data)
     assert sampled.val_score_ > whole.val_score_ - 0.05
     assert sampled.smoothing_scores_.shape == whole.smoothing_scores_.shape
     for name, value in (("trials", 4), ("class_weights", True)):
         with pytest.raises(ValueError, match=f"{name} must be .* for training on samples, got {value}"):
-            GFGNClassifier("graph", batch_size=64, **{name: value})._fit_dataset(as_input(data), classes, 0)
+            GFGNClassifier("graph", batch_size=64, **{name: value}).fit(data)
 
 
 @pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
 def test_large_graphs_are_predicted_layer_by_layer(
     level: str, data: NodeDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    classes = torch.arange(data.num_classes).numpy()
-    fitted = GFGNClassifier(level, 2, max_epochs=2, device="cpu")._fit_dataset(as_input(data), classes, 0)
-    expected = fitted._probabilities(data)
+    fitted = GFGNClassifier(level, 2, max_epochs=2, device="cpu").fit(data)
+    expected = fitted.predict_proba(data)
     monkeypatch.setattr(members, "LARGE", 5000)
-    torch.testing.assert_close(torch.from_numpy(fitted._probabilities(data)), torch.from_numpy(expected))
-    assert (fitted._probabilities(data) != expected).any()  # another way
+    torch.testing.assert_close(torch.from_numpy(fitted.predict_proba(data)), torch.from_numpy(expected))
+    assert (fitted.predict_proba(data) != expected).any()  # another way

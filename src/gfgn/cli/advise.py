@@ -62,7 +62,7 @@ def advise(
         if write_config is not None:
             options.write_config(context, write_config, given)
             return
-        dataset = open_data(data, reading, console)
+        dataset = open_data(data, reading, console).dataset
         settings |= {"models": suited_models(dataset, names), "seeds": seeds, "trials": trials}
         settings |= {"splits": default_splits(dataset, splits, SPLITS)}
         outcome = train_and_report([dataset], [settings], out, device, console, minutes)

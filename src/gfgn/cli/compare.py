@@ -73,7 +73,7 @@ def compare(
         if write_config is not None:
             options.write_config(context, write_config, given)
             return
-        datasets = [open_data(source, reading, console, check) for source in data or ["dimensions"]]
+        datasets = [open_data(source, reading, console, check).dataset for source in data or ["dimensions"]]
         if check:
             return
         settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}

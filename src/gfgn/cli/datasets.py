@@ -44,7 +44,7 @@ def describe(
     from gfgn.report.terminal import histograms, statistics
 
     with user_errors():
-        description = describe_dataset(open_data(data, reading, Console(stderr=True)))
+        description = describe_dataset(open_data(data, reading, Console(stderr=True)).dataset)
         if png is not None:
             with atomic_write(png) as unfinished:
                 description_figure(description).savefig(unfinished, format="png", dpi=160)
@@ -88,7 +88,7 @@ def pack(
         else:
             from gfgn.data.on_disk import pack as pack_dataset
 
-            dataset = open_data(data, reading, console)
+            dataset = open_data(data, reading, console).dataset
             with console.status(f"writing {folder}"):
                 store = pack_dataset(dataset, folder)
     echo(f"{folder}: {store}")

@@ -55,7 +55,7 @@ def predict(
             raise ValueError(f"--out must end in {' or '.join(FORMATS)}, got {out}")
         classifier = GFGNClassifier.load(model)
         classifier.device = device
-        if classifier._members.multilabel:
+        if classifier.multilabel_:
             raise ValueError(f"MODEL must predict one class per node, got {model}, which predicts several labels")
         options_given = ReadOptions(
             id=id, label=label, source=source, target=target, sep=sep, encoding=encoding, skip_unknown=skip_unknown
@@ -95,7 +95,7 @@ def _open(source: str, classifier: GFGNClassifier, given: dict[str, Any], consol
         dataset = load(source, directed=classifier.directed)
         _check_features(source, dataset.feature_names, classifier.encoder_.feature_names)
         return dataset
-    reading = dict(classifier._facts.get("reading", {})) | given
+    reading = dict(classifier.facts_.get("reading", {})) | given
     with console.status(literal(f"reading {source}")):
         found = read_with_notes(
             source, **reading, undirected=not classifier.directed, encoder=classifier.encoder_, class_names=classes
@@ -128,11 +128,18 @@ def _predict(classifier: GFGNClassifier, dataset: NodeDataset, chosen: Tensor) -
     import numpy as np
     import pandas as pd
 
-    p = classifier._probabilities(dataset, chosen)
+    from gfgn.estimator import GraphNodes
+    from gfgn.estimator.members import entropy
+
+    p = classifier.predict_proba(GraphNodes(dataset)[chosen.numpy()])
     ids = np.arange(dataset.num_nodes) if dataset.node_ids is None else dataset.node_ids
-    columns: dict[str, Any] = {"id": ids[chosen.numpy()], "prediction": classifier._decide(p), "confidence": p.max(1)}
+    columns: dict[str, Any] = {
+        "id": ids[chosen.numpy()],
+        "prediction": classifier.classes_[p.argmax(1)],
+        "confidence": p.max(1),
+    }
     columns |= {f"p_{name}": p[:, k] for k, name in enumerate(classifier.classes_.tolist())}
-    return pd.DataFrame(columns | {"uncertainty": classifier._uncertainty(p)})
+    return pd.DataFrame(columns | {"uncertainty": entropy(p)})
 
 
 def _write(frame: pd.DataFrame, path: Path) -> None:

@@ -16,7 +16,7 @@ from gfgn.cli.app import echo, user_errors
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gfgn.data import NodeDataset
+    from gfgn.data import NodeDataset, Reading
     from gfgn.data.raw import RawGraph
     from gfgn.data.raw import ReadOptions as Options
 
@@ -126,12 +126,12 @@ def open_data(
     check: bool = False,
     num_splits: int = 10,
     fractions: tuple[float, float] = (0.48, 0.32),
-) -> NodeDataset:
+) -> Reading:
     """Loads the dataset of that name or reads the graph at that path; with `check`, prints how it was read.
 
     `num_splits` and `fractions` are those of random splits, which do not matter to a dataset with a name.
     """
-    from gfgn.data import DATASETS, describe_reading
+    from gfgn.data import DATASETS, Reading, describe_reading
     from gfgn.data.assemble import assemble
     from gfgn.data.reading import read_raw
     from gfgn.literal import literal
@@ -140,9 +140,9 @@ def open_data(
     if source.lower() in DATASETS or not path.exists():
         if path.name != source:
             raise ValueError(f"DATA must be the name of a dataset or the path of a graph, got {source!r}: no such file")
-        return _load_named(source, options, check)
+        return Reading(_load_named(source, options, check), [])
     if is_store(path):
-        return _open_store(path, options, check, num_splits, fractions)
+        return Reading(_open_store(path, options, check, num_splits, fractions), [])
     with console.status(literal(f"reading {source}")):
         chosen = replace(options.arguments(), num_splits=num_splits, fractions=fractions)
         early = _early.pop((source, repr(options)), None)
@@ -151,7 +151,7 @@ def open_data(
         echo(describe_reading(reading))
     else:
         print_notes(source, reading.notes, console)
-    return reading.dataset
+    return reading
 
 
 def print_notes(source: str, notes: Sequence[str], console: Console) -> None:

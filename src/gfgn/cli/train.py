@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,7 @@ from gfgn.cli.reading import ReadOptions, open_data, takes_graph
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gfgn.data import NodeDataset
+    from gfgn.data import NodeDataset, Reading
     from gfgn.estimator import GFGNClassifier
     from gfgn.estimator.evaluation import Evaluation
     from gfgn.runs import ProgressCallback, Tracker
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 Level = StrEnum("Level", ["auto", "graph", "neighbor", "pair"])
 Kind = StrEnum("Kind", {"gfgn": "gfgn", "plus": "gfgn-plus"})
 CHECKPOINTS = "checkpoints"  # in the folder of the model, until it is finished
-VALIDATION = 0.2  # of the labelled nodes that are not for testing
 
 
 @app.command()
@@ -54,6 +54,7 @@ def train(
     write_config: options.WriteConfig = None,
     seed: Annotated[int, typer.Option(help="Seed of initial parameters and dropout.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the model, its card and its report.")] = Path("gfgn-model"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that the folder has.")] = False,
     device: Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -78,22 +79,26 @@ def train(
         if write_config is not None:
             options.write_config(context, write_config, given)
             return
-        fractions = ((1 - VALIDATION) * (1 - test), VALIDATION * (1 - test))
-        dataset = open_data(data, reading, console, check, num_splits=1, fractions=fractions)
+        found = open_data(data, reading, console, check, num_splits=1, fractions=(1 - test, 0.0))
         if check:
             return
+        if (out / "model.json").exists() and not overwrite:
+            raise ValueError(f"--out must be a new folder, but {out} has a model: --overwrite replaces it")
         trackers = context.with_resource(options.trackers(track if first else None))  # until all is printed
-        classifier = _train(dataset, parameters, minutes, console, trackers, out / CHECKPOINTS)
+        classifier = _train(found, parameters, minutes, console, trackers, out / CHECKPOINTS)
         if not first:
             return
-        result, evaluation = _finish(classifier, dataset, reading, out)
+        from gfgn.report.model import write_model
+
+        result, evaluation = write_model(classifier, found, out, reading.columns())
+        shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
     seconds = time.perf_counter() - start
     if json:
         options.print_json(result | {"seconds": round(seconds, 3)})
     else:
         _print(result, evaluation, data, seconds)
     if open_:
-        options.open_in_browser(Path(result["files"]["report"]))
+        options.open_in_browser(out / "report.html")
 
 
 def _parameters(given: list[str]) -> dict[str, Any]:
@@ -126,36 +131,27 @@ def _parameters(given: list[str]) -> dict[str, Any]:
 
 
 def _train(
-    dataset: NodeDataset,
+    reading: Reading,
     parameters: dict[str, Any],
     minutes: float | None,
     console: Console,
     trackers: Sequence[Tracker],
     checkpoints: Path,
 ) -> GFGNClassifier:
-    import numpy as np
-
     from gfgn.estimator import GFGNClassifier
-    from gfgn.estimator.classifier import LEVELS, as_input
     from gfgn.runs import CallbackList
     from gfgn.train import keep_freed_memory, processes
 
-    if not dataset.splits:
-        raise ValueError(f"DATA must have labels to train on, {dataset.name!r} has none")
+    if not reading.dataset.splits:
+        raise ValueError(f"DATA must have labels to train on, {reading.dataset.name!r} has none")
     if minutes is not None and parameters["trials"] is not None:
         raise ValueError("--minutes must not be given together with --trials")
-    levels = LEVELS if parameters["level"] == "auto" else (parameters["level"],)
     if minutes is not None:
-        parameters["trials"] = _trials_in_time(dataset, levels, minutes, parameters, console)
+        parameters["trials"] = _trials_in_time(reading.dataset, minutes, parameters, console)
     classifier = GFGNClassifier(**parameters)
-    classes = np.array(dataset.class_names or [str(k) for k in range(dataset.num_classes)])
-    seed = int(parameters["random_state"])
     with processes(parameters["device"]) as own, console.status("training") as spinner, keep_freed_memory():
         callback = CallbackList(_make_progress(console, spinner), *trackers)
-        classifier._fit_dataset(as_input(dataset), classes, seed, callback, own, checkpoints)
-    if own.rank > 0:
-        return classifier
-    classifier.feature_names_in_ = np.array([column.name for column in classifier.encoder_.columns], dtype=object)
+        classifier.fit(reading, callback=callback, checkpoint_dir=checkpoints, processes=own)
     return classifier
 
 
@@ -181,17 +177,19 @@ def _make_progress(console: Console, spinner: Any) -> ProgressCallback:
     return Progress()
 
 
-def _trials_in_time(
-    dataset: NodeDataset, levels: tuple[str, ...], minutes: float, parameters: dict[str, Any], console: Console
-) -> int | None:
+def _trials_in_time(dataset: NodeDataset, minutes: float, parameters: dict[str, Any], console: Console) -> int | None:
     """The number of trials per level that fits."""
-    from gfgn.estimator.classifier import model_name
+    from gfgn.data.splits import labelled_splits
+    from gfgn.estimator.training import LEVELS, model_name
     from gfgn.literal import literal
     from gfgn.runs import Store
     from gfgn.runs.budget import plan_in_time
     from gfgn.runs.text import count
     from gfgn.train.settings import choose_device
 
+    if not dataset.splits[0].val.any():
+        dataset = replace(dataset, splits=labelled_splits(dataset.y, 1, (0.8, 0.2)))
+    levels = LEVELS if parameters["level"] == "auto" else (parameters["level"],)
     models = [model_name(parameters["model"], level) for level in levels]
     request = {"models": models, "splits": 1, "max_epochs": parameters["max_epochs"]}
     with Store(":memory:") as store, console.status("measuring the cost of an epoch of every level"):
@@ -199,32 +197,6 @@ def _trials_in_time(
         _, budget = plan_in_time(store, dataset, minutes, device, seeds=1 + parameters["replicas"], **request)
     console.print(literal(f"{dataset.name}: {count(budget.trials, 'configuration')} per level"))
     return budget.trials if budget.trials > 1 else None
-
-
-def _finish(
-    classifier: GFGNClassifier, dataset: NodeDataset, reading: ReadOptions, out: Path
-) -> tuple[dict[str, Any], Evaluation]:
-    """Scores the classifier on the test nodes, writes all files and returns what `--json` prints."""
-    from gfgn.estimator.card import natural
-    from gfgn.estimator.evaluation import evaluate
-    from gfgn.report.model import write_model_report
-
-    columns = {name: value for name, value in reading.columns().items() if value}
-    evaluation = evaluate(classifier, dataset)
-    classifier._describe(name=dataset.name, reading=columns, **evaluation.facts())
-    classifier.save(out)
-    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
-    report = write_model_report(classifier, dataset, evaluation, out)
-    files = {"model": str(out), "card": str(out / "README.md"), "report": str(report)}
-    result = {
-        "level": classifier.level_,
-        "validation": {level: natural(dataset.metric, score) for level, score in classifier.level_scores_.items()},
-        "metric": dataset.metric,
-        "parameters": classifier.best_params_,
-        **evaluation.facts(),
-        "files": files,
-    }
-    return result, evaluation
 
 
 def _print(result: dict[str, Any], evaluation: Evaluation, data: str, seconds: float) -> None:

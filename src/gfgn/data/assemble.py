@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gfgn.data.columns import KINDS
+from gfgn.data.columns import KINDS, RawFeatures
 from gfgn.data.dataset import NodeDataset, default_metric
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.messages import DataError, counted, listed
@@ -23,10 +23,15 @@ IMBALANCED = 0.8  # fraction of the largest class beyond which accuracy says lit
 
 
 class Reading(NamedTuple):
-    """A dataset, and one sentence per repair or choice."""
+    """A dataset, and one sentence per repair or choice.
+
+    Attributes:
+        raw: The features before they were encoded; `None` if only the dataset is known.
+    """
 
     dataset: NodeDataset
     notes: list[str]
+    raw: RawFeatures | None = None
 
 
 def assemble(raw: RawGraph, options: ReadOptions) -> Reading:
@@ -58,7 +63,7 @@ def assemble(raw: RawGraph, options: ReadOptions) -> Reading:
         node_ids=raw.node_ids,
         encoder=encoder,
     )
-    return Reading(dataset, raw.notes)
+    return Reading(dataset, raw.notes, raw.raw)
 
 
 def _graph(raw: RawGraph, undirected: bool) -> Graph:

@@ -39,8 +39,8 @@ def random_splits(
 ) -> list[Split]:
     """Draws `count` disjoint splits that cover all nodes; nodes in neither `train` nor `val` are test nodes.
 
-    The default fractions are those of the paper; if `train` and `val` sum to 1, there are no test nodes. Split `k`
-    depends on `(seed, k)` only: drawing more splits does not change the first ones.
+    The default fractions are those of the paper; if `train` and `val` sum to 1, there are no test nodes; if `val` is 0,
+    no validation nodes. Split `k` depends on `(seed, k)` only: drawing more splits does not change the first ones.
 
     Args:
         stratify: `[N]`, int64: the class of each node. Every class is then split by these fractions, up to rounding;
@@ -48,8 +48,10 @@ def random_splits(
     """
     if count < 1:
         raise ValueError(f"count must be 1 or larger, got {count}")
-    if not (0 < train < 1 and 0 < val < 1 and train + val < 1 + 1e-9):
-        raise ValueError(f"train and val must be positive fractions with a sum of at most 1, got {train} and {val}")
+    if not (0 < train <= 1 and 0 <= val < 1 and train + val < 1 + 1e-9):
+        raise ValueError(
+            f"train and val must be fractions, train above 0, that sum to at most 1, got {train} and {val}"
+        )
     bounds = train, min(train + val, 1.0)
     if stratify is not None:
         if stratify.shape != (num_nodes,) or stratify.dtype != torch.int64:
@@ -60,7 +62,7 @@ def random_splits(
             raise ValueError(f"stratify must hold classes from 0, or −1 if unknown, got {y.min()}")
         return [_stratified(y, Stream(seed, k), bounds) for k in range(count)]
     first, second = (round(bound * num_nodes) for bound in bounds)
-    if not (0 < first < second and (second < num_nodes or bounds[1] > 1 - 1e-9)):
+    if not (first > 0 and (first < second or not val) and (second < num_nodes or bounds[1] > 1 - 1e-9)):
         raise ValueError(
             f"num_nodes must be large enough for non-empty parts, got {num_nodes} with train={train}, val={val}"
         )
@@ -99,6 +101,7 @@ def _stratified(y: NDArray[np.int64], stream: Stream, bounds: tuple[float, float
     rank = np.arange(order.size) - (np.cumsum(sizes) - sizes)[y[order]]
     part = sum(((rank >= np.round(bound * size)).astype(np.int64) for bound in bounds), np.zeros_like(rank))
     split = _split(order, part, y.size)
-    if not all(mask.any() for mask in split[: 2 if bounds[1] > 1 - 1e-9 else 3]):
+    wanted = (True, bounds[0] < bounds[1], bounds[1] <= 1 - 1e-9)
+    if not all(mask.any() for mask, some in zip(split, wanted, strict=True) if some):
         raise ValueError(f"stratify must have a class of 3 nodes or more to fill three parts, got classes of {sizes}")
     return split

@@ -1,6 +1,6 @@
-"""`GFGNClassifier`: a scikit-learn classifier of the nodes of a graph; `Nodes`: features and edges that go together."""
+"""`GFGNClassifier`: a scikit-learn classifier of the nodes of a graph; `GraphNodes`: features with their edges."""
 
 from gfgn.estimator.classifier import GFGNClassifier
-from gfgn.estimator.inputs import Nodes
+from gfgn.estimator.inputs import GraphNodes
 
-__all__ = ["GFGNClassifier", "Nodes"]
+__all__ = ["GFGNClassifier", "GraphNodes"]

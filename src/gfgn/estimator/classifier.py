@@ -2,88 +2,68 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.special import entr
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from gfgn.data.dataset import NodeDataset
-from gfgn.data.encoder import Column, FeatureEncoder, RawFeatures, raw_features
+from gfgn.data.columns import KINDS, Array, RawFeatures, raw_features
+from gfgn.data.dataset import NodeDataset, default_metric
+from gfgn.data.encoder import Column, FeatureEncoder
 from gfgn.data.mapped import is_mapped
+from gfgn.data.messages import listed
 from gfgn.data.splits import Split
 from gfgn.estimator import files
-from gfgn.estimator.card import FIRST, in_unit, natural
-from gfgn.estimator.inputs import Inputs, build_graph, to_numpy, unpack
-from gfgn.estimator.labels import draw_validation, is_missing, read_labels, read_validation
-from gfgn.estimator.members import SMALLEST, Members, fit_confidence, fit_temperature, map_confidence, temper
+from gfgn.estimator.card import in_unit, natural
+from gfgn.estimator.edges import build_graph
+from gfgn.estimator.inputs import Inputs, Labels, to_numpy, unpack
+from gfgn.estimator.labels import as_target, draw_validation, is_missing, read_labels, read_validation
+from gfgn.estimator.members import (
+    SMALLEST,
+    Floats,
+    Members,
+    entropy,
+    fit_confidence,
+    fit_temperature,
+    map_confidence,
+    temper,
+)
+from gfgn.estimator.training import LEVELS, Trained, Training
 from gfgn.graph import Graph
-from gfgn.nn.registry import MODELS
 from gfgn.ops.features import take_rows
-from gfgn.runs.comparison import own_configurations
-from gfgn.runs.engine import ProgressCallback, keep_rows, successive_halving
 from gfgn.runs.gates import gates_by_dimension
-from gfgn.runs.grid import Configuration, make_replica
-from gfgn.runs.record import DatasetRecord, RunRecord
-from gfgn.runs.search import SPACE, sample
 from gfgn.runs.store import Store
 from gfgn.sampling.neighbors import NeighborSampler
-from gfgn.train.config import TrainConfig
-from gfgn.train.distributed import Processes, train_distributed
-from gfgn.train.loop import train_replicas
-from gfgn.train.memory import SamplingChoice, choose_sampling
-from gfgn.train.replica import Replica, Run
+from gfgn.train.distributed import Processes
 from gfgn.train.settings import choose_device
 from gfgn.train.task import with_sparse_features
 
-LEVELS = ("graph", "neighbor", "pair")
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from gfgn.estimator.inputs import EdgesLike, FeaturesLike, MaskLike, TargetLike
+    from gfgn.runs.engine import ProgressCallback
+
 GATE_NODES = 2**14  # training nodes that `smoothing_scores_` are from if training is on samples
-BATCH_SIZE = 1024  # of training on samples
-BLOCKS = 4  # of a step on samples, which up to as many processes divide among them
-Nodes = Tensor | slice  # a mask or indices
-_logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """What all training of one call of `fit` shares."""
-
-    dataset: NodeDataset
-    seed: int
-    device: str
-    store: Store
-    callback: ProgressCallback | None
-    own: Processes
-    checkpoint: Path | None
-    batch_size: int | None  # of training on samples
-
-    def reports(self, config: TrainConfig) -> dict[str, Any]:
-        """The callbacks of `train_replicas`; none without a callback, as rows cost a hash of the data."""
-        if self.callback is None:
-            return {}
-        keep, record = keep_rows(self.store, self.callback), DatasetRecord.of(self.dataset)
-        return {
-            "progress": lambda run: keep(RunRecord.of(run, record, config, self.device), run.history),
-            "status": self.callback.on_status,
-        }
 
 
 class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifies the nodes of a graph with Graph Feature Gating Networks.
 
-    Nodes without a label (−1 or NaN in `y`) take part through their features and edges. A part of the labelled nodes
+    Nodes without a label (−1 or NaN in `y`) take part through their features and edges. A part of the labeled nodes
     is for validation: the best epoch, the level, the depth of GFGN+ and, with `trials`, the hyperparameters are chosen
     by it.
 
@@ -106,14 +86,15 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         weight_decay: L2 penalty on all parameters.
         max_epochs: Largest number of epochs.
         patience: Number of epochs without improvement of the validation score after which training ends.
-        metric: Validation score, see `gfgn.metrics.METRICS`; by default accuracy, or micro-F1 for several labels
-            per node.
+        metric: Validation score, see `gfgn.metrics.METRICS`; by default that of the dataset, else ROC AUC for two
+            classes (accuracy if the validation nodes lack one), accuracy for more, micro-F1 for several labels per
+            node.
         class_weights: Whether every class has the same weight in the loss, however many nodes it has.
         scale: `"standard"`: numeric columns are standardized by the mean and standard deviation of the training nodes,
             bags of words and one-hot columns are left alone; `"row"`: rows are divided by the sum of their absolute
             values; `"none"`.
         directed: Whether edges keep their direction; otherwise the opposite of every edge is added.
-        val_fraction: Fraction of the labelled nodes for validation, unless `val_mask` is given.
+        val_fraction: Fraction of the labeled nodes for validation, unless `val_mask` is given.
         batch_size: Training nodes per step, each with a sample of its neighborhood. By default a step takes the whole
             graph while that fits into memory, which is measured, else samples for `BATCH_SIZE` nodes.
         fanout: Neighbors per node and layer of a sample.
@@ -135,7 +116,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         smoothing_scores_: `[F]`: for each feature of `encoder_.feature_names`, how much of it a GFGN at graph level
             takes from the neighbors, from 0 to `lam`.
         encoder_: How features are encoded, see `gfgn.data.FeatureEncoder`.
-        n_features_in_, feature_names_in_: As in scikit-learn; the names only if `X` was a data frame.
+        n_features_in_, feature_names_in_: As in scikit-learn; the names only if `X` was a data frame or a dataset.
 
     Example:
         >>> clf = GFGNClassifier(level="auto", replicas=5, random_state=0)
@@ -173,7 +154,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         fanout: int = 10,
         trials: int | None = None,
         device: str = "auto",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.level = level
         self.replicas = replicas
@@ -200,196 +181,109 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     # --- training ---------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, edge_index: Any = None, edge_weight: Any = None, val_mask: Any = None) -> Self:
+    def fit(
+        self,
+        X: FeaturesLike,
+        y: TargetLike = None,
+        edge_index: EdgesLike = None,
+        edge_weight: ArrayLike | None = None,
+        val_mask: MaskLike = None,
+        *,
+        callback: ProgressCallback | None = None,
+        checkpoint_dir: str | Path | None = None,
+        processes: Processes | None = None,
+    ) -> Self:
         """Trains the networks.
 
         Args:
             X: `[N, F]` features of all nodes: an array, a SciPy sparse matrix, a data frame (numbers, booleans,
-                categories and dates; missing values allowed) or a tensor; or `Nodes`; or a PyG `Data`, which has
-                everything else too.
-            y: `[N]` classes, −1 or NaN for a node without a label; or `[N, L]`, 0 or 1, for several labels per node.
+                categories and dates; missing values allowed) or a tensor; or `GraphNodes`. Or what has edges and labels
+                too: a PyG `Data`; the `Reading` of `gfgn.data.read_with_notes`; or a `NodeDataset`, whose features are
+                taken as they are. Of these two, test nodes of the first split are left out of training.
+            y: `[N]` classes, −1, NaN, `None` or `pd.NA` for a node without a label; or `[N, L]`, 0 or 1, for several
+                labels per node.
             edge_index: `[2, E]` array or tensor of sources and targets, as row numbers; or a sparse adjacency matrix, a
                 PyG `EdgeIndex` or a `Graph`; or a data frame with the columns `source`, `target` and optionally
                 `weight`, or a NetworkX graph, whose nodes are values of the index of `X` if that is a data frame, else
-                row numbers. `None` for a graph without edges.
+                row numbers. For a graph without edges, an empty `[2, 0]` array.
             edge_weight: `[E]`, 0 or larger; an edge of weight 0 is none.
             val_mask: Validation nodes of all networks: `[N]` booleans (or 0 and 1), or distinct indices. By default
-                they are drawn for each network, the same fraction of every class.
+                those of the data, else they are drawn for each network, the same fraction of every class.
+            callback: Is told of the progress of training and of finished runs, see `gfgn.runs.ProgressCallback`.
+            checkpoint_dir: Folder of checkpoints, from which the same training on samples continues after an
+                interruption.
+            processes: This process of several that train together, see `gfgn.train.processes`; the first one alone is
+                fitted in the end.
         """
-        given = unpack(X, edge_index, edge_weight, y, val_mask)
-        raw = self._raw(given.X, reset=True)
-        labels = read_labels(given.y, raw.values.shape[0], given.nodes)
+        start, given = time.perf_counter(), unpack(X, edge_index, edge_weight, y, val_mask)
+        raw = self._features(given)
+        num_nodes = given.edges.num_nodes if raw is None else raw.values.shape[0]
+        labels = given.labels or read_labels(given.y, num_nodes, given.nodes)
         self._check_parameters()
+        if given.edges is None:
+            warnings.warn("no edge_index was given: the networks train on a graph without edges", stacklevel=2)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        dataset = self._dataset(given, raw, labels, seed)
+        processes = processes or Processes(device=choose_device(self.device))
+        folder = None if checkpoint_dir is None else Path(checkpoint_dir)
+        with Store(":memory:") as store:
+            trained = Training(self, dataset, seed, processes, callback, folder, store).run()
+        if processes.rank == 0:
+            self._keep(dataset, labels.classes, trained)
+            self.facts_["seconds"] = round(time.perf_counter() - start, 2)
+        return self
+
+    def _features(self, given: Inputs) -> RawFeatures | None:
+        """The features before they are encoded; `None` for those of a dataset, which are taken as they are."""
+        X = given.X
+        if given.dataset is None:
+            return self._raw(X, reset=True)
+        names = [column.name for column in X.columns] if isinstance(X, RawFeatures) else given.dataset.feature_names
+        self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+        return X if isinstance(X, RawFeatures) else None
+
+    def _dataset(self, given: Inputs, raw: RawFeatures | None, labels: Labels, seed: int) -> NodeDataset:
+        """What the networks train on: one split per network, or a single one with the given validation nodes."""
+        data = given.dataset
         if given.val_mask is None:
             vals = [draw_validation(labels, self.val_fraction, seed + k) for k in range(self.replicas)]
         else:
             vals = [read_validation(given.val_mask, labels)]
         trains = [labels.known & ~val for val in vals]
-        encoder = FeatureEncoder.fit(raw, np.any(trains, axis=0), self.scale)
-        graph, none = self._graph(given, raw.values.shape[0]), np.zeros_like(vals[0])
-        splits = [Split(*map(torch.from_numpy, (train, val, none))) for train, val in zip(trains, vals, strict=True)]
-        default = "micro_f1" if labels.y.dim() == 2 else "accuracy"
-        dataset = NodeDataset(
-            name="X",
-            graph=graph,
-            x=encoder.transform(raw),
-            y=labels.y,
-            num_classes=labels.classes.size,
-            metric=self.metric or default,
-            feature_names=encoder.feature_names,
-            splits=splits,
-            encoder=encoder,
-        )
-        return self._fit_dataset(dataset, labels.classes, seed)
-
-    def _fit_dataset(
-        self,
-        dataset: NodeDataset,
-        classes: NDArray[Any],
-        seed: int,
-        callback: ProgressCallback | None = None,
-        own: Processes | None = None,
-        checkpoint: Path | None = None,
-    ) -> Self:
-        """Trains each network on one of the splits of a dataset, by turns.
-
-        `own` is this process of several; the first one alone is fitted in the end. Training on samples continues from
-        checkpoints in a folder.
-        """
-        self._check_parameters()
-        start, own = time.perf_counter(), own or Processes(device=choose_device(self.device))
-        size = self._choose_batch_size(dataset, own)
-        with Store(":memory:") as store:
-            runs, configuration = self._choose(_Fit(dataset, seed, own.device, store, callback, own, checkpoint, size))
-        if own.rank > 0:
-            return self
-        self._keep(dataset, runs, configuration, classes, sampled=size is not None)
-        self.n_features_in_ = len(self.encoder_.columns)
-        self._fit_params = self.get_params(deep=False)
-        self._facts["seconds"] = round(time.perf_counter() - start, 2)
-        return self
-
-    def _choose_batch_size(self, dataset: NodeDataset, own: Processes) -> int | None:
-        """`batch_size`, or one where the whole graph does not fit into memory; says which was chosen and why."""
-        if self.batch_size is not None:
-            choice = SamplingChoice(
-                True, f"{dataset.name}: steps take samples, as batch_size={self.batch_size} asks for"
-            )
-        elif own.count > 1:
-            choice = SamplingChoice(
-                True, f"{dataset.name}: steps take samples, which {own.count} processes divide among them"
-            )
+        test = np.zeros_like(vals[0])
+        if given.labels is not None and data is not None and data.splits:
+            test = data.splits[0].test.numpy()
+        splits = [Split(*map(torch.from_numpy, (train, val, test))) for train, val in zip(trains, vals, strict=True)]
+        metric = self.metric or (default_metric(labels.y, labels.classes.size) if data is None else data.metric)
+        if self.metric is None and metric == "roc_auc" and any(np.unique(labels.y[val]).size < 2 for val in vals):
+            metric = "accuracy"  # a single class has no ROC curve
+        if raw is not None:
+            encoder = FeatureEncoder.fit(raw, np.any(trains, axis=0), self.scale)
+            x = encoder.transform(raw)
         else:
-            configuration = self._configurations()[-1]  # the deepest
-            together = min(self.replicas, FIRST, torch.get_num_threads()) if own.device == "cpu" else 1
-            model = self._model("pair" if self.level == "auto" else self.level)
-            choice = choose_sampling(model, dataset, make_replica(configuration, 0, 0), own.device, together)
-        if own.rank == 0:
-            _logger.info(choice.reason)
-        if not choice.sampled:
-            return None
-        for name, none in (("trials", None), ("class_weights", False), ("model", "gfgn")):
-            if (value := getattr(self, name)) != none:
-                raise ValueError(f"{name} must be {none!r} for training on samples, got {value!r} ({choice.reason})")
-        return self.batch_size or BATCH_SIZE
+            assert data is not None
+            encoder, x = data.encoder or _unchanged(data), data.x
+        if data is None:
+            graph = self._graph(given, x.size(0))
+            return NodeDataset(
+                "X", graph, x, labels.y, labels.classes.size, metric, encoder.feature_names, splits, encoder=encoder
+            )
+        y = data.y if given.labels is not None else labels.y
+        names = None if given.labels is None else data.class_names
+        return replace(
+            data, x=x, y=y, num_classes=labels.classes.size, metric=metric, feature_names=encoder.feature_names,
+            splits=splits, class_names=names, encoder=encoder,
+        )  # fmt: skip
 
-    def _choose(self, fit: _Fit) -> tuple[list[Run], Configuration]:
-        """Trains the first networks of every level and the others of the best one: its networks and configuration."""
-        best = -np.inf
-        self.level_scores_: dict[str, float] = {}
-        first = range(min(self.replicas, FIRST))
-        levels, callback = LEVELS if self.level == "auto" else (self.level,), fit.callback or ProgressCallback()
-        for level in levels:
-            configurations = self._tune(fit, level)
-            callback.on_model_begin(fit.dataset.name, self._model(level), len(first) * len(configurations), 0)
-            for configuration in configurations:
-                runs = self._train(fit, level, configuration, first, self.max_epochs)
-                score = float(np.mean([run.val for run in runs]))
-                # A lower loss decides between equal scores, which are frequent with few validation nodes.
-                rank = score - 1e-6 * float(np.mean([run.history["val_loss"][run.epoch] for run in runs]))
-                self.level_scores_[level] = max(score, self.level_scores_.get(level, score))
-                if rank > best:
-                    best, self.level_, chosen, found = rank, level, configuration, runs
-        rest = range(first.stop, self.replicas)
-        epochs = max(run.epoch for run in found) + 1
-        runs = [*found, *self._train(fit, self.level_, chosen, rest, epochs)]
-        for level in levels:
-            callback.on_model_end(fit.dataset.name, self._model(level))
-        return runs, chosen
-
-    def _train(
-        self, fit: _Fit, level: str, configuration: Configuration, networks: Sequence[int], max_epochs: int
-    ) -> list[Run]:
-        splits = len(fit.dataset.splits)
-        replicas = [make_replica(configuration, k % splits, fit.seed + k) for k in networks]
-        config = TrainConfig(max_epochs, self.patience, class_weights=self.class_weights)
-        if fit.batch_size is None:
-            options = {"keep_state": True, "gates": False, "device": fit.device, **fit.reports(config)}
-            runs = train_replicas(self._model(level), fit.dataset, replicas, **asdict(config), **options)
-        else:
-            runs = [self._train_on_samples(fit, self._model(level), replica, config) for replica in replicas]
-        for run in runs:
-            if run.diverged:
-                raise ValueError(f"training diverged with lr={run.replica.lr}: use a smaller lr, or scale='standard'")
-        return runs
-
-    def _train_on_samples(self, fit: _Fit, model: str, replica: Replica, config: TrainConfig) -> Run:
-        """One network. A step has blocks that several processes divide among them, as many for one process."""
-        assert fit.batch_size is not None
-        blocks, reports = max(BLOCKS, fit.own.count), fit.reports(config)
-        sampling = (("batch_size", -(-fit.batch_size // blocks)), ("fanout", self.fanout))
-        replica = replace(replica, options=tuple(sorted((*replica.options, *sampling))))
-        options: dict[str, Any] = {"blocks_per_step": blocks, "checkpoint": fit.checkpoint}
-        options["status"] = reports.get("status")
-        run = train_distributed(model, fit.dataset, replica, config, fit.own, **options)
-        if "progress" in reports:
-            reports["progress"](run)
-        return run
-
-    def _model(self, level: str) -> str:
-        return model_name(self.model, level)
-
-    def _configurations(self) -> list[Configuration]:
-        """The given hyperparameters with every variant. One that is not the default wins over that of a variant."""
-        values = {"lr": self.lr, "weight_decay": self.weight_decay, "dropout": self.dropout, "lam": self.lam}
-        defaults = inspect.signature(type(self)).parameters
-        given = {name: value for name, value in values.items() if value != defaults[name].default}
-        return [values | variant | given | self._architecture() for variant in self._variants()]
-
-    def _architecture(self) -> Configuration:
-        # A learned bias, because the mean of a standardized feature, which the gates read, is 0.
-        heads = MODELS[self._model("graph")].options["heads"].default if self.heads is None else self.heads
-        return {"hidden": self.hidden_channels, "heads": heads, "gate_bias": 0.0}
-
-    def _variants(self) -> list[Configuration]:
-        """Depths, with what belongs to them; a single one if it is given."""
-        variants = [dict(variant) for variant in MODELS[self._model("graph")].variants] or [{"layers": 2}]
-        if self.num_layers is None:
-            return variants
-        shallower = [each for each in variants if each["layers"] <= self.num_layers] or variants
-        return [shallower[-1] | {"layers": self.num_layers}]
-
-    def _tune(self, fit: _Fit, level: str) -> list[Configuration]:
-        """The given hyperparameters with every variant, or the best of `trials` random ones."""
-        if self.trials is None:
-            return self._configurations()
-        drawn = own_configurations(self._variants(), sample(SPACE, self.trials, fit.seed), {}, drawn=True)
-        configurations = [each | self._architecture() for each in drawn]
-        config = TrainConfig(self.max_epochs, self.patience, class_weights=self.class_weights)
-        splits = range(min(len(fit.dataset.splits), FIRST))
-        search = (fit.store, fit.dataset, self._model(level), configurations, splits, [fit.seed])
-        return [successive_halving(*search, config=config, device=fit.device, callback=fit.callback).best]
-
-    def _keep(
-        self, dataset: NodeDataset, runs: list[Run], configuration: Configuration, classes: NDArray[Any], sampled: bool
-    ) -> None:
+    def _keep(self, dataset: NodeDataset, classes: Array, trained: Trained) -> None:
         """Sets what `fit` has learned."""
+        configuration, runs = trained.configuration, trained.runs
         states = [run.state for run in runs if run.state is not None]
         names = ("hidden", "layers", "heads", "gate_bias")
         kept = ("layers",) if self.model == "gfgn-plus" else ()
+        self.level_, self.level_scores_, self.classes_ = trained.level, trained.level_scores, classes
         self._members = Members(
-            model=self._model(self.level_),
+            model=trained.model,
             in_channels=dataset.num_features,
             out_channels=dataset.num_classes,
             settings={name: configuration[name] for name in names},
@@ -397,21 +291,22 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             states={name: torch.stack([state[name] for state in states]) for name in states[0]},
             multilabel=dataset.multilabel,
         )
-        self.classes_ = classes
         assert dataset.encoder is not None
         self.encoder_ = dataset.encoder
         self.best_params_ = {name: value for name, value in configuration.items() if name not in names or name in kept}
         self.history_ = [run.history for run in runs]
         self.val_score_ = float(np.mean([run.val for run in runs]))
-        read = sampled_neighbors(dataset, self.fanout) if sampled else dataset
+        read = sampled_neighbors(dataset, self.fanout) if trained.sampled else dataset
         self.smoothing_scores_ = gates_by_dimension(read, "graph", lam=self._members.lam).cpu().numpy()
         self._calibrate(dataset)
-        parts = {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()}
-        self._facts: dict[str, Any] = {
+        self._splits = dataset.splits
+        self._fit_params = self.get_params(deep=False)
+        self.facts_: dict[str, Any] = {
+            "name": dataset.name,
             "nodes": dataset.num_nodes,
             "edges": dataset.graph.num_edges,
-            "labelled": parts,
             "splits": len(dataset.splits),  # of training and validation nodes: one, or one for each network
+            "labelled": {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()},
             "metric": dataset.metric,
             "best_epochs": [run.epoch for run in runs],
         }
@@ -427,6 +322,8 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self.temperature_ = fit_temperature(mean, dataset.y[known], dataset.multilabel)
         tempered = temper(mean, self.temperature_, dataset.multilabel)
         self.confidence_ = None if dataset.multilabel else fit_confidence(tempered, dataset.y[known])
+        # What `evaluate` reads where there are no test nodes.
+        self._validated = known, tempered if self.confidence_ is None else map_confidence(tempered, self.confidence_)
 
     def _check_parameters(self) -> None:
         if self.level not in ("auto", *LEVELS):
@@ -442,94 +339,90 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     # --- input ------------------------------------------------------------------------------------
 
-    def _raw(self, X: Any, reset: bool) -> RawFeatures:
+    def _raw(self, X: object, reset: bool) -> RawFeatures:
         """Features as the encoder takes them, after scikit-learn's checks."""
         X = X if isinstance(X, Tensor) and X.layout != torch.strided else to_numpy(X)
-        if not reset and hasattr(X, "iloc") and hasattr(self, "feature_names_in_"):
+        if not reset and isinstance(X, pd.DataFrame) and hasattr(self, "feature_names_in_"):
             same = len(X.columns) == len(self.feature_names_in_) and set(X.columns) == set(self.feature_names_in_)
             X = X[list(self.feature_names_in_)] if same else X  # matched by name, as tables are
-        if isinstance(X, Tensor) or hasattr(X, "iloc"):
+        if isinstance(X, Tensor | pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
             X = validate_data(self, X, reset=reset, accept_sparse="csr", ensure_all_finite="allow-nan")
         return raw_features(X, None if reset else self.encoder_.columns)
 
     def _graph(self, given: Inputs, num_nodes: int) -> Graph:
-        names = given.X.index if hasattr(given.X, "iloc") else None
+        names = given.X.index if isinstance(given.X, pd.DataFrame) else None
         return build_graph(given.edges, given.weight, num_nodes, names, self.directed)
 
-    def _encode(self, X: Any, edge_index: Any, edge_weight: Any) -> tuple[NodeDataset, NDArray[np.int64] | slice]:
-        """The nodes to predict as an unlabelled dataset, and which of them are asked for."""
+    def encode(
+        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
+    ) -> NodeDataset:
+        """The graph as the networks see it: a dataset with encoded features, and with the labels and splits that `X`
+        had, if any. Arguments as for `fit`."""
         check_is_fitted(self)
+        return self._encode(unpack(X, edge_index, edge_weight))
+
+    def _encode(self, given: Inputs) -> NodeDataset:
+        data, raw, encoder = given.dataset, given.X, self.encoder_
+        if data is not None:
+            if data.encoder in (None, encoder) and data.feature_names == encoder.feature_names:
+                return data
+            if isinstance(raw, RawFeatures) and _what_is_held(raw.columns) == _what_is_held(encoder.columns):
+                return replace(data, x=encoder.transform(raw), feature_names=encoder.feature_names, encoder=encoder)
+            got, known = (
+                f"{len(names):,}, such as {listed(names, 3)}" for names in (data.feature_names, encoder.feature_names)
+            )
+            hint = "; read tables with encoder=clf.encoder_ and class_names" if data.encoder else ""
+            raise ValueError(f"X must have the features of the model ({known}), got {data.name!r} with {got}{hint}")
         if self.directed != (fitted := self._fit_params["directed"]):
             raise ValueError(f"directed must be {fitted}, as in fit, got {self.directed}: fit again to change it")
-        given = unpack(X, edge_index, edge_weight)
-        if given.edges is None and self._facts["edges"]:
+        if given.edges is None and self.facts_["edges"]:
             raise ValueError(
                 "edge_index must be given, because the model was trained on a graph with edges; "
                 "for nodes without edges, pass an empty [2, 0] array"
             )
-        raw = self._raw(given.X, reset=False)
-        graph = self._graph(given, raw.values.shape[0])
-        dataset = self._unlabelled(self.encoder_.transform(raw), graph)
-        return dataset, slice(None) if given.nodes is None else given.nodes
-
-    def _unlabelled(self, x: Tensor, graph: Graph) -> NodeDataset:
-        """A dataset of encoded features without labels."""
-        y = torch.full((graph.num_nodes,), -1)
-        names = self.encoder_.feature_names
+        x = encoder.transform(self._raw(raw, reset=False))
+        graph = self._graph(given, x.size(0))
+        y, names = torch.full((graph.num_nodes,), -1), self.encoder_.feature_names
         return NodeDataset("X", graph, x, y, max(2, len(self.classes_)), "accuracy", names, [], encoder=self.encoder_)
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def _member_probabilities(self, dataset: NodeDataset, nodes: Nodes = slice(None)) -> Tensor:
-        """`[R, nodes, C]`: the uncalibrated probabilities of each network for nodes of an encoded dataset."""
-        device = "cpu" if is_mapped(dataset.graph) else choose_device(self.device)
-        data = with_sparse_features(dataset.to(device))
-        return self._members.probabilities(self._members.logits(data.x, data.graph, nodes)).cpu()
-
-    def _joint_probabilities(self, members: Tensor) -> NDArray[np.float64]:
-        """`[N, C]`: the calibrated mean of `[R, N, C]` probabilities."""
-        p = temper(members.mean(0), self.temperature_, self._members.multilabel)
-        return (p if self.confidence_ is None else map_confidence(p, self.confidence_)).numpy()
-
-    def predict_proba(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
+    def predict_proba(
+        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
+    ) -> Floats:
         """`[N, C]`: the calibrated probability of each class; or `[N, L]`, of each label.
 
-        The graph may be another one than in `fit`, or the same with new nodes; arguments as for `fit`.
+        The graph may be another one than in `fit`, or the same with new nodes; arguments as for `fit`. A `NodeDataset`
+        or a `Reading` must have the features of the model: `read(path, encoder=clf.encoder_, class_names=…)`.
         """
-        dataset, nodes = self._encode(X, edge_index, edge_weight)
-        return self._probabilities(dataset)[nodes]
+        check_is_fitted(self)
+        given = unpack(X, edge_index, edge_weight)
+        device = "cpu" if given.dataset is not None and is_mapped(given.dataset.graph) else choose_device(self.device)
+        dataset = with_sparse_features(self._encode(given).to(device))
+        nodes = slice(None) if given.nodes is None else torch.from_numpy(given.nodes)
+        p = self._members.probabilities(self._members.logits(dataset.x, dataset.graph, nodes)).cpu().mean(0)
+        p = temper(p, self.temperature_, self._members.multilabel)
+        return (p if self.confidence_ is None else map_confidence(p, self.confidence_)).numpy()
 
-    def _probabilities(self, dataset: NodeDataset, nodes: Nodes = slice(None)) -> NDArray[np.float64]:
-        """The probabilities for nodes of an encoded dataset."""
-        return self._joint_probabilities(self._member_probabilities(dataset, nodes))
-
-    def predict_uncertainty(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
+    def predict_uncertainty(
+        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
+    ) -> Floats:
         """`[N]`: the entropy of the calibrated probabilities, from 0, where one class is certain, to 1, where all are
         equally probable; for several labels per node, the mean over the labels."""
-        return self._uncertainty(self.predict_proba(X, edge_index, edge_weight))
+        return entropy(self.predict_proba(X, edge_index, edge_weight), self._members.multilabel)
 
-    def _uncertainty(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-        """`[N]`: the uncertainty that goes with probabilities, see `predict_uncertainty`."""
-        p = probabilities
-        if self._members.multilabel:
-            entropy = (entr(p) + entr(1 - p)).mean(1) / np.log(2)
-        else:
-            entropy = entr(p).sum(1) / np.log(p.shape[1])
-        return np.asarray(np.minimum(entropy, 1.0))  # which rounding may exceed
-
-    def predict(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[Any]:
+    def predict(self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None) -> Array:
         """`[N]`: the most probable class; or `[N, L]`, 0 or 1: the labels whose probability is above one half."""
-        return self._decide(self.predict_proba(X, edge_index, edge_weight))
-
-    def _decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
-        """The predictions that go with probabilities."""
+        p = self.predict_proba(X, edge_index, edge_weight)
         if self._members.multilabel:
-            return (probabilities > 0.5).astype(np.int64)
-        return np.asarray(self.classes_[probabilities.argmax(1)])
+            return (p > 0.5).astype(np.int64)
+        return np.asarray(self.classes_[p.argmax(1)])
 
-    def decision_function(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float64]:
+    def decision_function(
+        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
+    ) -> Floats:
         """Log-odds: `[N]` of the second of two classes, `[N, L]` of several labels; for more classes, `[N, C]`
         logarithms of the probabilities."""
         p = np.clip(self.predict_proba(X, edge_index, edge_weight), SMALLEST, 1.0)
@@ -537,14 +430,23 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             return np.log(p) - np.log(np.clip(1 - p, SMALLEST, 1.0))
         return np.log(p[:, 1]) - np.log(p[:, 0]) if p.shape[1] == 2 else np.log(p)
 
-    def transform(self, X: Any, edge_index: Any = None, edge_weight: Any = None) -> NDArray[np.float32]:
+    def transform(
+        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
         """`[N, replicas * hidden_channels]`: node embeddings, the input of the last layer of every network."""
-        dataset, nodes = self._encode(X, edge_index, edge_weight)
-        data = with_sparse_features(dataset.to(choose_device(self.device)))
-        return self._members.embeddings(data.x, data.graph).cpu().numpy()[nodes]
+        check_is_fitted(self)
+        given = unpack(X, edge_index, edge_weight)
+        data = with_sparse_features(self._encode(given).to(choose_device(self.device)))
+        embeddings = self._members.embeddings(data.x, data.graph).cpu().numpy()
+        return embeddings if given.nodes is None else embeddings[given.nodes]
 
     def fit_transform(
-        self, X: Any, y: Any = None, edge_index: Any = None, edge_weight: Any = None, val_mask: Any = None
+        self,
+        X: FeaturesLike,
+        y: TargetLike = None,
+        edge_index: EdgesLike = None,
+        edge_weight: ArrayLike | None = None,
+        val_mask: MaskLike = None,
     ) -> NDArray[np.float32]:
         """`fit`, then `transform`."""
         return self.fit(X, y, edge_index, edge_weight, val_mask).transform(X, edge_index, edge_weight)
@@ -554,23 +456,21 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return self._members.count * int(self._members.settings["hidden"])
 
     def score(
-        self, X: Any, y: Any = None, sample_weight: Any = None, edge_index: Any = None, edge_weight: Any = None
+        self,
+        X: FeaturesLike,
+        y: TargetLike = None,
+        sample_weight: ArrayLike | None = None,
+        edge_index: EdgesLike = None,
+        edge_weight: ArrayLike | None = None,
     ) -> float:
         """Accuracy on the nodes that have a label; for several labels per node, the fraction of nodes without error."""
-        from sklearn.metrics import accuracy_score
-
-        true = np.asarray(to_numpy(unpack(X, edge_index, edge_weight, y).y))
-        true = true[:, 0] if true.ndim == 2 and true.shape[1] == 1 else true
+        true = as_target(unpack(X, edge_index, edge_weight, y).y)
         known = ~is_missing(true)
         true, predicted = true[known], self.predict(X, edge_index, edge_weight)[known]
         if true.dtype.kind == "O":  # because of the missing ones
             true = np.array(true.tolist())
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
         return float(accuracy_score(true, predicted, sample_weight=weight))
-
-    def _describe(self, **facts: Any) -> None:
-        """Adds facts, such as scores on test nodes, to what `save` writes and the model card shows."""
-        self._facts |= facts
 
     # --- files and display ------------------------------------------------------------------------
 
@@ -585,6 +485,11 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         """Loads a classifier that `save` has written."""
         loaded: Self = files.load(Path(path), cls)
         return loaded
+
+    @property
+    def multilabel_(self) -> bool:
+        """Whether nodes have several labels."""
+        return self._members.multilabel
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_members")
@@ -603,13 +508,13 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _summary_html(self) -> str:
         """What was learned, as a small table: level, scores, classes, and the features with extreme gates."""
         names, order = self.encoder_.feature_names, np.argsort(self.smoothing_scores_)
-        metric = self._facts["metric"]
+        metric = self.facts_["metric"]
         rows = {
             "level": f"{self.level_} (validation: "
             + ", ".join(f"{level} {in_unit(metric, natural(metric, x))}" for level, x in self.level_scores_.items())
             + ")",
-            "networks": f"{self._members.count}, trained on {self._facts['nodes']:,} nodes "
-            f"and {self._facts['edges']:,} edges",
+            "networks": f"{self._members.count}, trained on {self.facts_['nodes']:,} nodes "
+            f"and {self.facts_['edges']:,} edges",
             "classes": ", ".join(map(str, self.classes_[:10].tolist())) + (" …" if len(self.classes_) > 10 else ""),
             "most from neighbors": ", ".join(f"{names[k]} ({self.smoothing_scores_[k]:.2f})" for k in order[:-6:-1]),
             "least from neighbors": ", ".join(f"{names[k]} ({self.smoothing_scores_[k]:.2f})" for k in order[:5]),
@@ -622,18 +527,16 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return f"<table>{cells}</table>"
 
 
-def model_name(model: str, level: str) -> str:
-    """The name in the registry of `"gfgn"` or `"gfgn-plus"` with a level."""
-    return "gfgn-plus" if (model, level) == ("gfgn-plus", "neighbor") else f"{model}-{level}"
+def _what_is_held(columns: Sequence[Column]) -> list[tuple[str, str]]:
+    """Names of columns, and whether they hold numbers, dates or text."""
+    return [(column.name, KINDS[column.kind].holds) for column in columns]
 
 
-def as_input(dataset: NodeDataset) -> NodeDataset:
-    """The dataset with an encoder, which changes nothing if it has none of its own."""
-    if dataset.encoder is not None:
-        return dataset
-    columns = tuple(Column(name) for name in dataset.feature_names)
-    zeros, ones, sparse = (0,) * len(columns), (1.0,) * len(columns), dataset.x.layout == torch.sparse_csr
-    return replace(dataset, encoder=FeatureEncoder(columns, "none", zeros, ones, zeros, dataset.num_nodes, sparse))
+def _unchanged(data: NodeDataset) -> FeatureEncoder:
+    """An encoder that leaves the features of a dataset as they are."""
+    columns = tuple(Column(name) for name in data.feature_names)
+    zeros, ones, sparse = (0,) * len(columns), (1.0,) * len(columns), data.x.layout == torch.sparse_csr
+    return FeatureEncoder(columns, "none", zeros, ones, zeros, data.num_nodes, sparse)
 
 
 def sampled_neighbors(dataset: NodeDataset, fanout: int) -> NodeDataset:

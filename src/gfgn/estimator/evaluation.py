@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.estimator.card import TITLES, caveat, in_unit
+from gfgn.estimator.inputs import GraphNodes
 from gfgn.estimator.members import SMALLEST
 from gfgn.metrics import METRICS, metrics_for
 from gfgn.nn.registry import MODELS
@@ -19,6 +20,7 @@ from gfgn.train.evaluation import ClassReport, evaluate_classes
 from gfgn.train.task import make_task, with_sparse_features
 
 if TYPE_CHECKING:
+    from gfgn.data import Reading
     from gfgn.estimator.classifier import GFGNClassifier
 
 
@@ -55,10 +57,14 @@ class Evaluation:
 
 
 def evaluate(classifier: GFGNClassifier, dataset: NodeDataset) -> Evaluation:
-    """Evaluates on the test nodes of the first split, once; on the validation nodes if there are none."""
-    split, metric = dataset.splits[0], dataset.metric
-    part, mask = ("test", split.test) if split.test.any() else ("validation", split.val)
-    probabilities, y = torch.from_numpy(classifier._probabilities(dataset, mask)), dataset.y[mask]
+    """Evaluates on the test nodes of the first split, once; without any on the validation nodes, each predicted by the
+    networks that have it for validation."""
+    part, mask, metric = "test", dataset.splits[0].test, dataset.metric
+    if mask.any():
+        probabilities = torch.from_numpy(classifier.predict_proba(GraphNodes(dataset)[mask.numpy()]))
+    else:
+        part, (mask, probabilities) = "validation", classifier._validated
+    y = dataset.y[mask]
     logits, every = probabilities.clamp(min=SMALLEST).log()[None], torch.ones(1, len(y), dtype=torch.bool)
     found = {name: float(METRICS[name].score(logits, y, every)) for name in metrics_for(multilabel=False)}
     scores = {name: -value if name == "log_loss" else value for name, value in found.items() if math.isfinite(value)}
@@ -74,7 +80,12 @@ def evaluate(classifier: GFGNClassifier, dataset: NodeDataset) -> Evaluation:
         headline += f", {TITLES[metric]} {in_unit(metric, scores[metric])}"
     headline += f", expected calibration error {100 * report.calibration_error:.1f}%.{caveat(part)}"
     ends = (float(interval.low), float(interval.high))
-    return Evaluation(part, len(y), scores, ends, report, headline, classifier._facts["best_epochs"])
+    return Evaluation(part, len(y), scores, ends, report, headline, classifier.facts_["best_epochs"])
+
+
+def as_trained(classifier: GFGNClassifier, data: NodeDataset | Reading) -> NodeDataset:
+    """The data that a classifier was fitted to as its networks see them, with the splits of the networks."""
+    return replace(classifier.encode(data), splits=classifier._splits, metric=classifier.facts_["metric"])
 
 
 def first_network(classifier: GFGNClassifier, dataset: NodeDataset) -> TrainedModel:

@@ -70,7 +70,7 @@ def save(classifier: BaseEstimator, folder: Path) -> Path:
         "classes": {"dtype": classifier.classes_.dtype.kind, "values": classifier.classes_.tolist()},
         "encoder": classifier.encoder_.to_json(),
         "network": {name: _plain(getattr(members, name)) for name in network},
-        "facts": classifier._facts,
+        "facts": classifier.facts_,
         "made": {"date": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions()},
         "sha256": hashlib.sha256(tensors).hexdigest(),
     }
@@ -104,7 +104,7 @@ def load(folder: Path, kind: type[Any]) -> Any:
         classifier.smoothing_scores_ = np.array(classifier.smoothing_scores_, dtype=np.float32)
         classifier.classes_ = _classes(content["classes"])
         classifier.encoder_ = FeatureEncoder.from_json(content["encoder"])
-        classifier._facts = content["facts"]
+        classifier.facts_ = content["facts"]
         classifier._members = Members(**content["network"], states=load_tensors(data))
         _check_tensors(classifier._members)
     return classifier

@@ -2,100 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from sklearn.utils import column_or_1d
 
+from gfgn.data.columns import Array
 from gfgn.data.splits import is_mask
 from gfgn.data.streams import Stream
-from gfgn.estimator.inputs import to_numpy
+from gfgn.estimator.inputs import Indices, Labels, Mask, to_numpy
 
-Mask = NDArray[np.bool_]
-
-
-class Labels(NamedTuple):
-    """Labels of all nodes.
-
-    Attributes:
-        y: `[N]`, int64, the index of the class, −1 if unknown; or `[N, L]`, bool, for several labels per node.
-        classes: The classes in sorted order; the numbers of the labels for several labels per node.
-        known: `[N]`, bool: which nodes have a label.
-    """
-
-    y: Tensor
-    classes: NDArray[Any]
-    known: Mask
+if TYPE_CHECKING:
+    from gfgn.estimator.inputs import MaskLike, TargetLike
 
 
-def read_labels(y: Any, num_nodes: int, nodes: NDArray[np.int64] | None = None) -> Labels:
-    """Reads the labels of all nodes, or of `nodes` only; −1, NaN and `None` mark a node without a label."""
-    from sklearn.utils import column_or_1d
-
+def read_labels(y: TargetLike, num_nodes: int, nodes: Indices | None = None) -> Labels:
+    """Reads the labels of all nodes, or of `nodes` only; −1, NaN, `None` and `pd.NA` mark a node without a label."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None; X has no labels of its own either")
-    values = np.asarray(to_numpy(y))
-    if values.ndim == 2 and values.shape[1] > 1:
-        return _multilabel(values, num_nodes, nodes)
-    values = column_or_1d(values, warn=True)
-    position = np.arange(num_nodes) if nodes is None else nodes
-    if values.size != position.size:
-        raise ValueError(f"y must have one value per node, {position.size:,}, got {values.size:,}")
+    values, position = as_target(y), np.arange(num_nodes) if nodes is None else nodes
+    if len(values) != position.size:
+        raise ValueError(f"y must have one value per node, {position.size:,}, got {len(values):,}")
     present = ~is_missing(values)
-    if values.dtype.kind == "f" and (np.floor(values[present]) != values[present]).any():
-        got = values[present][np.floor(values[present]) != values[present]][0]
+    known = np.zeros(num_nodes, dtype=bool)
+    known[position[present]] = True
+    if values.ndim == 2:
+        if not np.isin(values[present].astype(np.float64), (0, 1)).all():
+            raise ValueError("y must hold 0 and 1 where it has several columns, one per label, got other values")
+        labels = np.zeros((num_nodes, values.shape[1]), dtype=bool)
+        labels[position[present]] = values[present].astype(np.float64) == 1
+        return Labels(torch.from_numpy(labels), np.arange(values.shape[1]), known)
+    values = values[present]
+    if values.dtype.kind == "f" and (np.floor(values) != values).any():
+        got = values[np.floor(values) != values][0]
         raise ValueError(f"y must hold classes, got the fraction {got}. Unknown label type: continuous")
-    classes, codes = np.unique(values[present], return_inverse=True)
-    if values.dtype.kind == "f" and classes.size:
-        classes = classes.astype(np.int64) if not present.all() else classes  # NaN made floats of integers
+    if values.dtype.kind == "f" and not present.all():
+        values = values.astype(np.int64)  # NaN made floats of integers
+    if values.dtype.kind == "O":  # because of the missing ones
+        kinds = {type(value) for value in values.tolist()}
+        values = values.astype(bool if kinds == {bool} else np.int64 if kinds == {int} else object)
+    classes, codes = np.unique(values, return_inverse=True)
     if classes.size < 2:
         got = f"one class ({classes[0]!r})" if classes.size else "no label"
         raise ValueError(f"y must hold at least two classes, got {got}: classifier can't train on one class")
     all_codes = np.full(num_nodes, -1, dtype=np.int64)
     all_codes[position[present]] = codes
-    return Labels(torch.from_numpy(all_codes), classes, all_codes >= 0)
+    return Labels(torch.from_numpy(all_codes), classes, known)
 
 
-def is_missing(values: NDArray[Any]) -> Mask:
+def as_target(y: TargetLike) -> Array:
+    """Labels as an array: `[N]`, or `[N, L]` for several labels per node."""
+    values = np.asarray(to_numpy(y))
+    if values.ndim == 2 and values.shape[1] > 1:
+        return values
+    column: Array = column_or_1d(values, warn=True)
+    return column
+
+
+def is_missing(values: Array) -> Mask:
     """Which nodes have no label; of several labels per node, which lack one of them."""
-    if values.ndim == 2:
-        numbers = values.astype(np.float64)
-        return np.asarray((np.isnan(numbers) | (numbers == -1)).any(1))
-    if values.dtype.kind == "f":
-        if np.isinf(values).any():
-            raise ValueError("y must hold classes, got infinity")
-        return np.asarray(np.isnan(values) | (values == -1))
-    if values.dtype.kind == "O":
-        return np.array([value is None or value != value or value == -1 for value in values.tolist()], dtype=bool)
-    if values.dtype.kind == "i":
-        return np.asarray(values == -1)
     if values.dtype.kind == "c":
         raise ValueError("Complex data not supported: y must hold classes")
-    return np.zeros(values.shape, dtype=bool)
-
-
-def _multilabel(values: NDArray[Any], num_nodes: int, nodes: NDArray[np.int64] | None) -> Labels:
-    position = np.arange(num_nodes) if nodes is None else nodes
-    if len(values) != position.size:
-        raise ValueError(f"y must have one row per node, {position.size:,}, got {len(values):,}")
-    numbers, present = values.astype(np.float64), ~is_missing(values)
-    if not np.isin(numbers[present], (0, 1)).all():
-        raise ValueError("y must hold 0 and 1 where it has several columns, one per label, got other values")
-    known = np.zeros(num_nodes, dtype=bool)
-    known[position[present]] = True
-    labels = np.zeros((num_nodes, values.shape[1]), dtype=bool)
-    labels[position[present]] = numbers[present] == 1
-    return Labels(torch.from_numpy(labels), np.arange(values.shape[1]), known)
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        raise ValueError("y must hold classes, got infinity")
+    missing: Mask = np.array(pd.isna(values))
+    missing[~missing] = values[~missing] == -1
+    return np.asarray(missing.any(1)) if values.ndim == 2 else missing
 
 
 def draw_validation(labels: Labels, fraction: float, seed: int) -> Mask:
-    """Draws validation nodes from the labelled ones, the same fraction of every class, at least one node in all."""
+    """Draws validation nodes from the labeled ones, the same fraction of every class, at least one node in all."""
     nodes = np.flatnonzero(labels.known)
     if nodes.size < 2:
         raise ValueError(
-            f"y must have at least 2 labelled nodes, to train and to validate on, got n_samples={nodes.size}"
+            f"y must have at least 2 labeled nodes, to train and to validate on, got n_samples={nodes.size}"
         )
     order = nodes[Stream(seed, 7).permutation(nodes.size)]
     chosen = np.zeros(labels.known.size, dtype=bool)
@@ -109,7 +91,7 @@ def draw_validation(labels: Labels, fraction: float, seed: int) -> Mask:
     return chosen
 
 
-def read_validation(mask: Any, labels: Labels) -> Mask:
+def read_validation(mask: MaskLike, labels: Labels) -> Mask:
     """The given validation nodes, as a mask or as indices; those without a label are left out."""
     array = np.asarray(to_numpy(mask))
     size, kind = labels.known.size, array.dtype.kind
@@ -128,7 +110,7 @@ def read_validation(mask: Any, labels: Labels) -> Mask:
             raise ValueError(f"val_mask must be [{size}] booleans or distinct indices, 0 to {size - 1}, got {got}")
         array = np.isin(np.arange(size), array)
     chosen = array & labels.known
-    for name, part in (("labelled nodes inside", chosen), ("labelled nodes outside", labels.known & ~chosen)):
+    for name, part in (("labeled nodes inside", chosen), ("labeled nodes outside", labels.known & ~chosen)):
         if not part.any():
             raise ValueError(f"val_mask must leave {name} of it, got none")
     return chosen

@@ -12,6 +12,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import entr
+from sklearn.isotonic import IsotonicRegression
 from torch import Tensor, nn
 
 from gfgn.data.mapped import is_mapped
@@ -111,6 +114,13 @@ def _on(device: torch.device, network: nn.Module) -> nn.Module:
     return network if device.type == "cpu" else copy.deepcopy(network).to(device)
 
 
+def entropy(probabilities: Floats, multilabel: bool = False) -> Floats:
+    """`[N]`: the entropy of probabilities, from 0 to 1; of several labels, the mean over these."""
+    p = probabilities
+    values = (entr(p) + entr(1 - p)).mean(1) / np.log(2) if multilabel else entr(p).sum(1) / np.log(p.shape[1])
+    return np.asarray(np.minimum(values, 1.0))  # which rounding may exceed
+
+
 def temper(probabilities: Tensor, temperature: float, multilabel: bool) -> Tensor:
     """Probabilities raised to the power `1 / temperature` and normalized again."""
     if temperature == 1.0:
@@ -127,8 +137,6 @@ def fit_temperature(probabilities: Tensor, y: Tensor, multilabel: bool) -> float
     As in Platt's scaling, a label counts as `1 − 1/(n + 2)` for `n` nodes instead of 1: a few nodes that are all right
     do not prove that probabilities are 1.
     """
-    from scipy.optimize import minimize_scalar
-
     target = y.double() if multilabel else torch.nn.functional.one_hot(y, probabilities.size(-1)).double()
     doubt, others = 1 / (len(y) + 2), 1 if multilabel else probabilities.size(-1) - 1
     target = target * (1 - doubt) + (1 - target) * doubt / others
@@ -148,8 +156,6 @@ def fit_confidence(probabilities: Tensor, y: Tensor) -> list[list[float]] | None
     which it would follow too closely."""
     if len(y) < ENOUGH:
         return None
-    from sklearn.isotonic import IsotonicRegression
-
     confidence, predicted = probabilities.max(1)
     doubt = 1 / (len(y) + 2)
     curve = IsotonicRegression(y_min=doubt, y_max=1 - doubt).fit(confidence.numpy(), (predicted == y).numpy())

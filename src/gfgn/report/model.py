@@ -1,18 +1,20 @@
-"""`write_model_report`: a trained classifier as an HTML page."""
+"""`write_model`: what `gfgn train` writes: a trained classifier, its model card and its HTML page."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from gfgn import __version__
+from gfgn.data.assemble import Reading
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.files import replace_text
 from gfgn.data.mapped import is_mapped
-from gfgn.estimator.card import TITLES, caveat, in_unit, labeled_in_words, level_sentence
+from gfgn.estimator.card import TITLES, caveat, in_unit, labeled_in_words, level_sentence, natural
 from gfgn.estimator.classifier import GFGNClassifier
-from gfgn.estimator.evaluation import Evaluation, first_network
+from gfgn.estimator.evaluation import Evaluation, as_trained, evaluate, first_network
 from gfgn.pages import render
 from gfgn.report.files import check_page, write_features
 from gfgn.report.panels import Panel, classes, curves, extremes, features
@@ -20,6 +22,35 @@ from gfgn.runs.comparison import in_words
 from gfgn.runs.explanation import LOCAL, explain_features, find_extremes, thinned
 from gfgn.runs.text import count, edges_in_words
 from gfgn.train.settings import threads_for
+
+
+def write_model(
+    classifier: GFGNClassifier, data: NodeDataset | Reading, folder: Path, reading: Mapping[str, object] | None = None
+) -> tuple[dict[str, object], Evaluation]:
+    """Evaluates a classifier on the test nodes of the data that it was fitted to, and writes it with its report.
+
+    Args:
+        reading: How the data were read, for those that the model predicts later.
+
+    Returns:
+        What `gfgn train --json` prints, and the evaluation.
+    """
+    dataset = as_trained(classifier, data)
+    evaluation = evaluate(classifier, dataset)
+    classifier.facts_ |= {"reading": {name: value for name, value in (reading or {}).items() if value}}
+    classifier.facts_ |= evaluation.facts()
+    classifier.save(folder)
+    report = write_model_report(classifier, dataset, evaluation, folder)
+    scores = {level: natural(dataset.metric, score) for level, score in classifier.level_scores_.items()}
+    result: dict[str, object] = {
+        "level": classifier.level_,
+        "validation": scores,
+        "metric": dataset.metric,
+        "parameters": classifier.best_params_,
+        **evaluation.facts(),
+        "files": {"model": str(folder), "card": str(folder / "README.md"), "report": str(report)},
+    }
+    return result, evaluation
 
 
 def write_model_report(classifier: GFGNClassifier, dataset: NodeDataset, evaluation: Evaluation, folder: Path) -> Path:
