@@ -109,10 +109,6 @@ def test_a_model_and_its_predictions(graph: Path, tmp_path: Path) -> None:
     assert pd.read_parquet(tmp_path / "p.parquet")["id"][1] == "@SUM(1)1"
     counts = json.loads(run("predict", model, graph, "--all", "--json", "--quiet", "--out", tmp_path / "p.csv"))
     assert set(counts["predictions"]) <= set(CLASSES)
-    settings = json.loads((model / "model.json").read_text("utf-8"))
-    changed = json.dumps(settings).replace("[/x]", f"[/y]{SCRIPT}")
-    (model / "model.json").write_text(changed, encoding="utf-8")
-    assert f"[/y]{SCRIPT}" in run("predict", model, graph, "--out", tmp_path / "p.csv", code=2)
 
 
 def test_a_picture_of_a_graph(tmp_path: Path, graph: Path) -> None:

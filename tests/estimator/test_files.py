@@ -1,5 +1,7 @@
 """Saved models: what is written, and what is refused when read."""
 
+import functools
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -48,14 +50,17 @@ def test_classes_keep_their_type(classes: list[Any], tmp_path: Path) -> None:
     assert (again.predict(X, EDGES) == clf.predict(X, EDGES)).all()
 
 
-def edit(name: str, value: Any) -> Callable[[Path], None]:
+def edit(name: str, value: Any, signed: bool = True) -> Callable[[Path], None]:
+    """Changes an entry of `model.json`, by default with a digest to match."""
+
     def change(folder: Path) -> None:
         content = json.loads((folder / "model.json").read_text())
-        target = content
         *path, last = name.split(".")
-        for part in path:
-            target = target[part]
-        target[last] = value
+        functools.reduce(lambda part, key: part[key], path, content)[last] = value
+        if signed:
+            known = json.dumps({key: each for key, each in content.items() if key != "sha256"}, sort_keys=True)
+            tensors = (folder / "model.safetensors").read_bytes()
+            content["sha256"] = hashlib.sha256(known.encode() + tensors).hexdigest()
         (folder / "model.json").write_text(json.dumps(content))
 
     return change
@@ -67,20 +72,22 @@ def other_tensors(folder: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no tensors": (lambda folder: (folder / "model.safetensors").unlink(), "got none with model.safetensors"),
-    "no settings": (lambda folder: (folder / "model.json").unlink(), "got none with model.json"),
-    "not JSON": (lambda folder: (folder / "model.json").write_text("{"), "must be JSON"),
-    "other format": (edit("format", "other"), "must have the format 'gfgn-classifier'"),
-    "newer": (edit("version", 2), "must be of version 1, got version 2; update gfgn to read it"),
-    "no version": (edit("version", None), "must be of version 1, got version None"),
-    "unknown entry": (edit("extra", 1), "differs in: extra"),
-    "unknown parameter": (edit("parameters.depth", 1), "does not understand.*depth"),
-    "unknown model": (edit("network.model", "gfgn-edge"), "must name a model of gfgn, got.*gfgn-edge"),
-    "code as a model": (edit("network.model", "os:system"), "must name a model of gfgn, got.*os:system"),
+    "no tensors": (lambda folder: (folder / "model.safetensors").unlink(), "none with model.safetensors"),
+    "no settings": (lambda folder: (folder / "model.json").unlink(), "none with model.json"),
+    "not JSON": (lambda folder: (folder / "model.json").write_text("{"), "JSON"),
+    "other format": (edit("format", "other"), "format 'gfgn-classifier'"),
+    "newer": (edit("version", 3), "version 2, got version 3; update gfgn"),
+    "older": (edit("version", 1), "version 2, got version 1; train the model again"),
+    "classes in another order": (edit("classes.values", ["c", "b", "a"], signed=False), "was changed or damaged"),
+    "another temperature": (edit("fitted.temperature_", 2.0, signed=False), "was changed or damaged"),
+    "other tensors": (other_tensors, "was changed or damaged"),
+    "cut tensors": (lambda folder: (folder / "model.safetensors").write_bytes(b"123"), "was changed or damaged"),
+    "unknown entry": (edit("extra", 1), "extra"),
+    "unknown parameter": (edit("constructor.depth", 1), "depth"),
+    "code as a model": (edit("network.model", "os:system"), "model of gfgn, got.*os:system"),
     "other width": (edit("network.in_channels", 3), "must hold the parameters"),
-    "bad encoder": (edit("encoder.scale", "max"), "does not understand.*max"),
-    "other tensors": (other_tensors, "does not belong to model.json"),
-    "cut tensors": (lambda folder: (folder / "model.safetensors").write_bytes(b"123"), "does not belong"),
+    "bad encoder": (edit("encoder.scale", "max"), "max"),
+    "calibration": (edit("fitted.confidence_", [1, 2]), "finite calibration"),
 }
 
 

@@ -28,7 +28,7 @@ def model_card(content: Mapping[str, Any], feature_names: Sequence[str]) -> str:
         titles=TITLES,
         metric=metric,
         validation=natural(metric, fitted["val_score_"]),
-        edges=edges_in_words(facts["edges"], content["parameters"].get("directed", True)),
+        edges=edges_in_words(facts["edges"], content["constructor"].get("directed", True)),
         labelled=labeled_in_words(facts["labelled"], facts.get("splits", 1)),
         class_rows=ClassReport.from_json(facts["classes"]).rows() if "classes" in facts else [],
         caveat=caveat(facts.get("part", "")),

@@ -1,7 +1,7 @@
 """A fitted classifier in a folder: `model.json`, `model.safetensors` and `README.md`, the model card.
 
-Parameters are in safetensors' format and everything else is JSON, so that loading a model executes nothing. A file of
-another version or with unknown content is refused.
+Parameters are in safetensors' format and everything else is JSON, so that loading a model executes nothing. A digest of
+both shows whether one of them was changed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from gfgn.data.encoder import FeatureEncoder
@@ -31,9 +29,14 @@ from gfgn.nn.registry import MODELS
 from gfgn.runs.record import versions
 from gfgn.train.program import is_running
 
-FORMAT, VERSION = "gfgn-classifier", 1
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+Json: TypeAlias = Any  # what JSON holds
+
+FORMAT, VERSION = "gfgn-classifier", 2
 SETTINGS, TENSORS, CARD = "model.json", "model.safetensors", "README.md"
-FITTED: dict[str, Any] = {
+FITTED: dict[str, type | tuple[type, ...]] = {
     "level_": str,
     "level_scores_": dict,
     "best_params_": dict,
@@ -42,9 +45,12 @@ FITTED: dict[str, Any] = {
     "temperature_": float,
     "confidence_": (list, type(None)),
     "n_features_in_": int,
+    "smoothing_scores_": list,
+    "feature_names_in_": (list, type(None)),
 }
-KINDS = FITTED | {"smoothing_scores_": list, "feature_names_in_": (list, type(None))}
-CONTENT = {"format", "version", "parameters", "fitted", "classes", "encoder", "network", "facts", "made", "sha256"}
+CONTENT = {"format", "version", "constructor", "fitted", "classes", "encoder", "network", "facts", "made", "sha256"}
+NETWORK = ("model", "in_channels", "out_channels", "settings", "lam", "multilabel")
+DTYPES = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_, "U": np.str_}  # of classes, by kind
 
 
 class ModelError(ValueError):
@@ -57,70 +63,80 @@ def save(classifier: BaseEstimator, folder: Path) -> Path:
         raise ModelError(f"path must be a folder, got the file {folder}")
     members = classifier._members
     tensors = save_tensors({name: value.contiguous() for name, value in members.states.items()})
-    network = ("model", "in_channels", "out_channels", "settings", "lam", "multilabel")
+    arrays = {
+        "smoothing_scores_": classifier.smoothing_scores_.astype(np.float64).tolist(),
+        "feature_names_in_": list(getattr(classifier, "feature_names_in_", [])) or None,
+    }
+    constructor = classifier._fit_params | {"device": classifier.device}
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "parameters": {
-            name: _plain(value) for name, value in (classifier._fit_params | {"device": classifier.device}).items()
-        },
-        "fitted": {name: getattr(classifier, name) for name in FITTED}
-        | {"smoothing_scores_": classifier.smoothing_scores_.astype(np.float64).tolist()}
-        | {"feature_names_in_": list(getattr(classifier, "feature_names_in_", [])) or None},
+        "constructor": {name: _plain(value) for name, value in constructor.items()},
+        "fitted": {name: arrays[name] if name in arrays else getattr(classifier, name) for name in FITTED},
         "classes": {"dtype": classifier.classes_.dtype.kind, "values": classifier.classes_.tolist()},
         "encoder": classifier.encoder_.to_json(),
-        "network": {name: _plain(getattr(members, name)) for name in network},
+        "network": {name: _plain(getattr(members, name)) for name in NETWORK},
         "facts": classifier.facts_,
         "made": {"date": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions()},
-        "sha256": hashlib.sha256(tensors).hexdigest(),
     }
+    content["sha256"] = _digest(json.loads(json.dumps(content, allow_nan=False)), tensors)
     with atomic_write(folder / TENSORS) as path:
         path.write_bytes(tensors)
     with atomic_write(folder / SETTINGS) as path:
-        path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     with atomic_write(folder / CARD) as path:
         path.write_text(model_card(content, classifier.encoder_.feature_names), encoding="utf-8")
     return folder
 
 
-def load(folder: Path, kind: type[Any]) -> Any:
+def load(folder: Path, kind: type[BaseEstimator]) -> BaseEstimator:
     """Reads a classifier of the class `kind`; raises a `ModelError` that names the file and what is wrong with it."""
     for name in (SETTINGS, TENSORS):
         if not (folder / name).is_file():
             raise ModelError(f"{folder} must be a folder with {SETTINGS} and {TENSORS}, got none with {name}")
-    content, data = _read_settings(folder / SETTINGS), (folder / TENSORS).read_bytes()
-    if hashlib.sha256(data).hexdigest() != content["sha256"]:
-        raise ModelError(f"{folder / TENSORS} does not belong to {SETTINGS}: it is damaged or of another model")
+    tensors = (folder / TENSORS).read_bytes()
+    content = _read_settings(folder / SETTINGS, tensors)
     with _explained(folder / SETTINGS):
-        classifier = kind(**content["parameters"])
+        classifier = kind(**content["constructor"])
         classifier._fit_params = classifier.get_params(deep=False)
         _check_fitted(content["fitted"])
         for name, value in content["fitted"].items():
-            setattr(classifier, name, value)
-        if classifier.feature_names_in_ is None:
-            del classifier.feature_names_in_
-        else:
-            classifier.feature_names_in_ = np.array(classifier.feature_names_in_, dtype=object)
+            if name != "feature_names_in_":
+                setattr(classifier, name, value)
+            elif value is not None:
+                classifier.feature_names_in_ = np.array(value, dtype=object)
         classifier.smoothing_scores_ = np.array(classifier.smoothing_scores_, dtype=np.float32)
-        classifier.classes_ = _classes(content["classes"])
+        classes = content["classes"]
+        classifier.classes_ = np.array(classes["values"], dtype=DTYPES.get(classes["dtype"], object))
         classifier.encoder_ = FeatureEncoder.from_json(content["encoder"])
         classifier.facts_ = content["facts"]
-        classifier._members = Members(**content["network"], states=load_tensors(data))
+        classifier._members = Members(**content["network"], states=load_tensors(tensors))
         _check_tensors(classifier._members)
     return classifier
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
+def _digest(content: dict[str, Json], tensors: bytes) -> str:
+    """The digest of both files, but for the digest itself."""
+    known = {name: value for name, value in content.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode() + tensors).hexdigest()
+
+
+def _read_settings(path: Path, tensors: bytes) -> dict[str, Json]:
+    """The content of `model.json` in the form of this version."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} must be JSON, got: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelError(f"{path} must have the format {FORMAT!r}, got something else")
-    if content.get("version") != VERSION:
-        newer = isinstance(content.get("version"), int) and content["version"] > VERSION
-        advice = "; update gfgn to read it" if newer else ""
-        raise ModelError(f"{path} must be of version {VERSION}, got version {content.get('version')!r}{advice}")
+    version = content.get("version")
+    if version != VERSION:
+        newer = isinstance(version, int) and version > VERSION
+        advice = "update gfgn to read it" if newer else "train the model again with this version of gfgn"
+        raise ModelError(f"{path} must be of version {VERSION}, got version {version!r}; {advice}")
+    if content.get("sha256") != _digest(content, tensors):
+        what = f"{TENSORS} or {SETTINGS} was changed or damaged, or they are of two models"
+        raise ModelError(f"{path.parent} does not hold what was saved: {what}; train or copy the model again")
     if content.keys() != CONTENT:
         different = ", ".join(sorted(content.keys() ^ CONTENT))
         raise ModelError(f"{path} must have the entries of version {VERSION}, but it differs in: {different}")
@@ -138,23 +154,15 @@ def _explained(path: Path) -> Iterator[None]:
         raise ModelError(f"{path} holds something this version does not understand: {error}") from error
 
 
-def _check_fitted(fitted: dict[str, Any]) -> None:
-    if fitted.keys() != KINDS.keys():
-        raise ModelError(f"{SETTINGS} must have the fitted {', '.join(KINDS)}, got {', '.join(fitted):.200}")
-    for name, kinds in KINDS.items():
+def _check_fitted(fitted: dict[str, Json]) -> None:
+    if fitted.keys() != FITTED.keys():
+        raise ModelError(f"{SETTINGS} must have the fitted {', '.join(FITTED)}, got {', '.join(fitted):.200}")
+    for name, kinds in FITTED.items():
         if not isinstance(fitted[name], kinds):
             raise ModelError(f"{SETTINGS} must have a valid {name}, got {fitted[name]!r:.100}")
-    confidence = fitted["confidence_"]
-    if not 0 < fitted["temperature_"] < math.inf or (confidence and not np.isfinite(_pairs(confidence)).all()):
+    curve = np.array(fitted["confidence_"] or np.zeros((2, 1)), dtype=np.float64)
+    if not 0 < fitted["temperature_"] < math.inf or curve.ndim != 2 or len(curve) != 2 or not np.isfinite(curve).all():
         raise ModelError(f"{SETTINGS} must have a finite calibration, got something else")
-
-
-def _pairs(curve: list[Any]) -> NDArray[Any]:
-    """The curve of `fit_confidence` as two rows of the same length."""
-    pairs = np.array(curve, dtype=np.float64)
-    if pairs.ndim != 2 or len(pairs) != 2 or not pairs.size:
-        raise ModelError(f"{SETTINGS} must have two lists in confidence_, got something else")
-    return pairs
 
 
 def _check_tensors(members: Members) -> None:
@@ -169,13 +177,8 @@ def _check_tensors(members: Members) -> None:
         raise ModelError(f"{TENSORS} must hold the parameters {expected}, got {got}")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A parameter as JSON has it; a random state other than an integer cannot be kept."""
     if isinstance(value, np.generic):
         return value.item()
     return value if value is None or isinstance(value, bool | int | float | str | dict) else None
-
-
-def _classes(content: dict[str, Any]) -> NDArray[Any]:
-    kinds: dict[str, Any] = {"i": np.int64, "u": np.uint64, "f": np.float64, "b": np.bool_, "U": np.str_, "O": object}
-    return np.array(content["values"], dtype=kinds.get(content["dtype"], object))
