@@ -190,14 +190,14 @@ def _train(
 ) -> tuple[int, int]:
     """Trains what the store lacks, dataset by dataset; the number of runs trained, and of those that were there."""
     from gfgn.literal import literal
-    from gfgn.report.progress import RunProgress, expected_work
+    from gfgn.report.progress import RunProgress
     from gfgn.runs import CallbackList, explain
     from gfgn.runs.comparison import run_comparison
     from gfgn.runs.engine import Job
     from gfgn.train import keep_freed_memory
 
     total = sum(study.plan(cell).count for study in studies for cell in study.all_cells())
-    progress, comparisons = RunProgress(console, total, expected_work(studies, datasets)), []
+    progress, comparisons = RunProgress(console, total), []
     try:
         with progress.bars, keep_freed_memory():
             callback = CallbackList(progress, *trackers)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from gfgn.data import NodeDataset, Reading
     from gfgn.estimator import GFGNClassifier
     from gfgn.estimator.evaluation import Evaluation
-    from gfgn.runs import ProgressCallback, Tracker
-    from gfgn.train import Status
+    from gfgn.runs import Tracker
 
 Level = StrEnum("Level", ["auto", "graph", "neighbor", "pair"])
 Kind = StrEnum("Kind", {"gfgn": "gfgn", "plus": "gfgn-plus"})
@@ -139,6 +138,7 @@ def _train(
     checkpoints: Path,
 ) -> GFGNClassifier:
     from gfgn.estimator import GFGNClassifier
+    from gfgn.report.progress import RunProgress
     from gfgn.runs import CallbackList
     from gfgn.train import keep_freed_memory, processes
 
@@ -149,32 +149,11 @@ def _train(
     if minutes is not None:
         parameters["trials"] = _trials_in_time(reading.dataset, minutes, parameters, console)
     classifier = GFGNClassifier(**parameters)
-    with processes(parameters["device"]) as own, console.status("training") as spinner, keep_freed_memory():
-        callback = CallbackList(_make_progress(console, spinner), *trackers)
+    progress = RunProgress(console)
+    with processes(parameters["device"]) as own, progress.bars, keep_freed_memory():
+        callback = CallbackList(progress, *trackers)
         classifier.fit(reading, callback=callback, checkpoint_dir=checkpoints, processes=own)
     return classifier
-
-
-def _make_progress(console: Console, spinner: Any) -> ProgressCallback:
-    """Shows the progress of training: on a terminal beside the spinner, elsewhere as a line now and then."""
-    from gfgn.literal import literal
-    from gfgn.report.progress import SECONDS_BETWEEN_LINES, describe_status
-    from gfgn.runs import ProgressCallback
-
-    class Progress(ProgressCallback):
-        model, last = "", time.monotonic()
-
-        def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
-            self.model = model
-
-        def on_status(self, status: Status) -> None:
-            text = f"{self.model}: {describe_status(status)}"
-            spinner.update(literal(text))
-            if not console.is_terminal and time.monotonic() - self.last > SECONDS_BETWEEN_LINES:
-                self.last = time.monotonic()
-                console.print(literal(text), soft_wrap=True)
-
-    return Progress()
 
 
 def _trials_in_time(dataset: NodeDataset, minutes: float, parameters: dict[str, Any], console: Console) -> int | None:
