@@ -9,9 +9,9 @@ not told which. With `--out`, the gates are drawn to FOLDER/gates.svg, as in doc
 import argparse
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from gfgn.data import load
-from gfgn.report.figures import gates_by_truth
-from gfgn.report.style import styled
 from gfgn.runs import gates_by_dimension
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -21,13 +21,19 @@ arguments = parser.parse_args()
 
 dataset = load("dimensions")
 smooth = dataset.smooth_dimensions  # which dimensions follow the graph: known for a generated graph
-gates = {}
-for level in ("graph", "neighbor", "pair"):
-    gates[level] = gates_by_dimension(dataset, level, epochs=arguments.epochs)
-    means = f"{gates[level][smooth].mean():.2f} where a dimension follows the graph, {gates[level][~smooth].mean():.2f}"
+figure = Figure(figsize=(6, 3.4), layout="constrained")
+axes = figure.add_subplot(xlabel="mean gate (0: keeps its own value, 1: takes its neighbors')")
+for row, level in enumerate(("graph", "neighbor", "pair")):
+    gates = gates_by_dimension(dataset, level, epochs=arguments.epochs)
+    means = f"{gates[smooth].mean():.2f} where a dimension follows the graph, {gates[~smooth].mean():.2f}"
     print(f"{level:>8} level: mean gate {means} where it does not")
-
+    for mask, color, name, y in (
+        (smooth, "#0072B2", "follows", row - 0.15),
+        (~smooth, "#E69F00", "does not", row + 0.15),
+    ):
+        axes.scatter(gates[mask], [y] * int(mask.sum()), color=color, alpha=0.75, label=None if row else name)
+axes.set_yticks(range(3), ["graph level", "neighbor level", "pair level"])
+figure.legend(loc="outside upper left", ncols=2)
 if arguments.out is not None:
-    with styled():
-        gates_by_truth(gates, smooth.numpy()).savefig(arguments.out / "gates.svg", metadata={"Date": None})
+    figure.savefig(arguments.out / "gates.svg", metadata={"Date": None})
     print("wrote", arguments.out / "gates.svg")
