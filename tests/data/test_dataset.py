@@ -186,18 +186,18 @@ def test_default_metric() -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"metric": "f1"}, "metric must be one of 'accuracy', 'balanced_accuracy', .* 'micro_f1', got 'f1'"),
-    ({"metric": "micro_f1"}, r"metric must not be 'micro_f1' for y of one class per node \(\[N\]\), got 'micro_f1'"),
+    ({"metric": "micro_f1"}, r"metric must be one of .* for y of one class per node \(\[N\]\), got 'micro_f1'"),
     (
         {"y": torch.ones(6, 2, dtype=torch.bool)},
-        r"metric must be one of 'micro_f1', 'macro_f1', 'log_loss' for multi-label y \(\[N, L\]\), got 'accuracy'",
+        r"metric must be one of .* for multi-label y \(\[N, L\]\), got 'accuracy'",
     ),
     (
         {"y": torch.ones(6, 3, dtype=torch.bool), "metric": "micro_f1"},
-        r"y must be \[6, 2\] of bool, with num_classes \(2\) columns, got \[6, 3\] of torch.bool",
+        r"y must be \[6, 2\] of bool, got \[6, 3\] of torch.bool",
     ),
     (
         {"y": torch.ones(6, 2), "metric": "micro_f1"},
-        r"y must be \[6, 2\] of bool, .* got \[6, 2\] of torch.float32",
+        r"y must be \[6, 2\] of bool, got \[6, 2\] of torch.float32",
     ),
     ({"x": torch.randn(5, 3)}, r"x must have shape \[6, F\], one row per node, got \[5, 3\]"),
     ({"x": torch.randn(6, 3).to_sparse_coo()}, "x must be a dense or a sparse CSR tensor"),

@@ -463,15 +463,16 @@ class FrameReader:
             self.notes.append(f"{self.label}: column {name!r}: {missing}")
 
 
-def loose_numbers(series: Series) -> Floats:
-    """The numbers in a column, NaN where a value is missing or none."""
+def loose_numbers(series: Series, formats: Sequence[str] = tuple(NUMBERS)) -> tuple[Floats, str]:
+    """The numbers in a column, NaN where a value is missing or none, and the format that reads most of them."""
     import pandas as pd
 
     plain = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     if not np.isnan(plain).any() or pd.api.types.is_numeric_dtype(series.dtype):
-        return plain
+        return plain, ""
     texts = [str(value).strip() for value in series]
-    return min((_parse(texts, name) for name in NUMBERS), key=lambda values: np.isnan(values).sum())
+    found = [(_parse(texts, name), name) for name in formats]
+    return min(found, key=lambda each: np.isnan(each[0]).sum())
 
 
 def _days(series: Series) -> Floats:

@@ -59,26 +59,49 @@ class NodeDataset:
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(map(repr, METRICS))}, got {self.metric!r}")
+        if self.metric not in (known := metrics_for(self.multilabel)):
+            kind = "multi-label y ([N, L])" if self.multilabel else "y of one class per node ([N])"
+            raise ValueError(f"metric must be one of {', '.join(map(repr, known))} for {kind}, got {self.metric!r}")
         weight = None if is_mapped(self.graph) else self.graph.weight
         if weight is not None and not weight.all():
             raise ValueError(f"graph must have no edge of weight 0, got {int((weight == 0).sum())}: leave them out")
         _check_features(self.x, self.num_nodes)
-        if self.metric not in (known := metrics_for(self.multilabel)):
-            kind = "multi-label y ([N, L])" if self.multilabel else "y of one class per node ([N])"
-            raise ValueError(f"metric must be one of {', '.join(map(repr, known))} for {kind}, got {self.metric!r}")
-        _check_labels(self.y, self.num_nodes, self.num_classes)
-        sizes = {"feature_names": self.num_features, "class_names": self.num_classes, "node_ids": self.num_nodes}
-        for name, size in sizes.items():
-            values = getattr(self, name)
+        self._check_labels()
+        features = None if self.encoder is None else self.encoder.feature_names
+        for name, values, size in (
+            ("feature_names", self.feature_names, self.num_features),
+            ("class_names", self.class_names, self.num_classes),
+            ("node_ids", self.node_ids, self.num_nodes),
+            ("encoder", features, self.num_features),
+        ):
             if values is not None and len(values) != size:
                 raise ValueError(f"{name} must have {size} entries, got {len(values)}")
-        if self.encoder is not None and len(self.encoder.feature_names) != self.num_features:
-            got = len(self.encoder.feature_names)
-            raise ValueError(f"encoder must have {self.num_features} features, got {got}")
         if self.smooth_dimensions is not None:
-            _check_mask("smooth_dimensions", self.smooth_dimensions, self.num_features)
+            _check("smooth_dimensions", self.smooth_dimensions, [self.num_features], torch.bool)
         for k, split in enumerate(self.splits):
-            _check_split(k, split, self.y)
+            self._check_split(f"splits[{k}]", split)
+
+    def _check_labels(self) -> None:
+        y, classes = self.y, self.num_classes
+        if self.multilabel:
+            _check("y", y, [self.num_nodes, classes], torch.bool)
+            return
+        if classes < 2 and classes != 0:  # an unlabelled graph can be described and predicted on
+            raise ValueError(f"num_classes must be 2 or larger, got {classes}")
+        _check("y", y, [self.num_nodes], torch.int64)
+        for node in ((y < -1) | (y >= classes)).nonzero().view(-1)[:1]:
+            raise ValueError(f"y must hold −1 to {classes - 1} ({classes} classes), got {int(y[node])} at node {node}")
+
+    def _check_split(self, name: str, split: Split) -> None:
+        for part, mask in split._asdict().items():
+            _check(f"{name}.{part}", mask, [self.num_nodes], torch.bool)
+            unlabelled = 0 if self.multilabel else int((mask & (self.y < 0)).sum())
+            if unlabelled:
+                raise ValueError(f"{name}.{part} must contain labelled nodes only, got {unlabelled} without a label")
+        train, val, test = split
+        shared = int(((train & val) | (train & test) | (val & test)).sum())
+        if shared:
+            raise ValueError(f"{name} must be disjoint, got {shared} nodes in more than one part")
 
     @property
     def num_nodes(self) -> int:
@@ -123,17 +146,12 @@ class NodeDataset:
         """The dataset on another device; cached properties are kept."""
         if self.x.device == torch.device(device):
             return self
-        smooth = self.smooth_dimensions
-        fields = {
-            "graph": self.graph.to(device),
-            "x": self.x.to(device),
-            "y": self.y.to(device),
-            "splits": [Split(*(mask.to(device) for mask in split)) for split in self.splits],
-            "smooth_dimensions": None if smooth is None else smooth.to(device),
-        }
         moved = copy.copy(self)  # `replace` would validate again
-        for name, value in fields.items():
-            object.__setattr__(moved, name, value)
+        for name in ("graph", "x", "y", "smooth_dimensions"):
+            value = getattr(self, name)
+            object.__setattr__(moved, name, None if value is None else value.to(device))
+        splits = [Split(*(mask.to(device) for mask in split)) for split in self.splits]
+        object.__setattr__(moved, "splits", splits)
         return moved
 
     def __repr__(self) -> str:
@@ -156,39 +174,10 @@ def _check_features(x: Tensor, num_nodes: int) -> None:
         raise ValueError(f"x must be finite, got {int((~values.isfinite()).sum())} values that are NaN or infinite")
 
 
-def _check_labels(y: Tensor, num_nodes: int, num_classes: int) -> None:
-    got = f"got {list(y.shape)} of {y.dtype}"
-    if y.dim() == 2:
-        if y.shape != (num_nodes, num_classes) or num_classes < 1 or y.dtype != torch.bool:
-            expected = f"[{num_nodes}, {num_classes}] of bool, with num_classes ({num_classes}) columns"
-            raise ValueError(f"y must be {expected}, {got}")
-        return
-    if num_classes < 2 and num_classes != 0:  # an unlabelled graph can be described and predicted on
-        raise ValueError(f"num_classes must be 2 or larger, got {num_classes}")
-    if y.shape != (num_nodes,) or y.dtype != torch.int64:
-        raise ValueError(f"y must be [{num_nodes}] of int64, {got}")
-    bad = (y < -1) | (y >= num_classes)
-    if bad.any():
-        node = int(bad.nonzero()[0])
-        expected = f"−1 to {num_classes - 1} ({num_classes} classes)"
-        raise ValueError(f"y must hold {expected}, got {int(y[node])} at node {node}")
-
-
-def _check_mask(name: str, mask: Tensor, size: int) -> None:
-    if mask.shape != (size,) or mask.dtype != torch.bool:
-        raise ValueError(f"{name} must be [{size}] of bool, got {list(mask.shape)} of {mask.dtype}")
-
-
-def _check_split(k: int, split: Split, y: Tensor) -> None:
-    for part, mask in split._asdict().items():
-        _check_mask(f"splits[{k}].{part}", mask, y.size(0))
-        unlabelled = 0 if y.dim() == 2 else int((mask & (y < 0)).sum())
-        if unlabelled:
-            raise ValueError(f"splits[{k}].{part} must contain labelled nodes only, got {unlabelled} without a label")
-    train, val, test = split
-    shared = int(((train & val) | (train & test) | (val & test)).sum())
-    if shared:
-        raise ValueError(f"splits[{k}] must be disjoint, got {shared} nodes in more than one part")
+def _check(name: str, value: Tensor, shape: list[int], dtype: torch.dtype) -> None:
+    if list(value.shape) != shape or value.dtype != dtype:
+        expected = f"{shape} of {str(dtype).removeprefix('torch.')}"
+        raise ValueError(f"{name} must be {expected}, got {list(value.shape)} of {value.dtype}")
 
 
 Dataset = NodeDataset  # its name in gfgn 0.2

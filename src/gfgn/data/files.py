@@ -6,7 +6,6 @@ import errno
 import glob
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,40 +26,24 @@ def atomic_write(path: Path) -> Iterator[Path]:
     power. Missing folders are created, and temporary files that a killed process left behind are removed. A device such
     as `/dev/stdout` is written to, not replaced. An `OSError` names `path`.
     """
-    temporary = None
+    unfinished = None
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder, a file was expected")
-        device = path.exists() and not path.is_file()
-        folder = Path(tempfile.gettempdir()) if device else path.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder, path.name)
-        handle, temporary = _create(folder, path.name)
-        try:
-            yield temporary
-            os.fsync(handle)  # otherwise a loss of power could leave the new name with no content
-            if os.name == "posix":  # under the lock: without it, another writer would take the file for a leftover
-                _move(temporary, path, device)
-        finally:
-            os.close(handle)
-        if os.name != "posix":  # Windows moves no open file
-            _move(temporary, path, device)
+        if path.exists() and not path.is_file():
+            with tempfile.TemporaryDirectory() as folder:
+                yield (unfinished := Path(folder, path.name))
+                with unfinished.open("rb") as source, path.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+            return
+        with _replacement(path, folder=False) as unfinished:
+            yield unfinished
+            with unfinished.open("rb+") as file:
+                os.fsync(file.fileno())  # otherwise a loss of power could leave the new name with no content
     except OSError as error:
-        if error.filename not in (None, str(temporary), temporary):
+        if error.filename not in (None, str(unfinished), unfinished):
             raise
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _move(temporary: Path, path: Path, device: bool) -> None:
-    if device:
-        with temporary.open("rb") as source, path.open("wb") as target:
-            shutil.copyfileobj(source, target)
-    else:
-        temporary.chmod(0o644)
-        temporary.replace(path)
 
 
 @contextmanager
@@ -70,52 +53,65 @@ def atomic_folder(folder: Path | str) -> Iterator[Path]:
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists, expected a new or an empty folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.part"):
-        with suppress(OSError), (left / "lock").open("rb") as file:
-            if os.name == "posix":
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-    unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
-    try:
-        with (unfinished / "lock").open("wb") as file:
-            if os.name == "posix":
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield unfinished
-        (unfinished / "lock").unlink()
-        unfinished.chmod(0o755)
+    with _replacement(folder, folder=True) as unfinished:
+        yield unfinished
         if folder.exists():
             folder.rmdir()
-        unfinished.replace(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _create(folder: Path, name: str) -> tuple[int, Path]:
-    """A new temporary file for `name`, locked as long as its handle is open."""
+@contextmanager
+def _replacement(path: Path, folder: bool) -> Iterator[Path]:
+    """A new temporary file or folder, which replaces `path` at the end of the block. This process holds a lock on it;
+    those that nobody holds were left behind and are removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        with suppress(OSError), _locked(left, wait=False):
+            _remove(left)
+    prefix, suffix = f".{path.name}.", ".part"
     while True:
-        handle, created = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".part")
-        if os.name == "posix":
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
-        if Path(created).exists():  # nobody took it for a leftover before it was locked
-            return handle, Path(created)
+        if folder:
+            unfinished = Path(tempfile.mkdtemp(suffix, prefix, path.parent))
+        else:
+            handle, name = tempfile.mkstemp(suffix, prefix, path.parent)
+            os.close(handle)
+            unfinished = Path(name)
+        with _locked(unfinished, wait=True):
+            if not unfinished.exists():  # another process took it for left behind before it was locked
+                continue
+            try:
+                yield unfinished
+                unfinished.chmod(0o755 if folder else 0o644)
+                unfinished.replace(path)
+            finally:
+                _remove(unfinished)
+            return
+
+
+@contextmanager
+def _locked(path: Path, wait: bool) -> Iterator[None]:
+    """Locks a file or a folder; an `OSError` if another process holds it. Windows has no such locks."""
+    if os.name != "posix":
+        if not wait:
+            raise BlockingIOError
+        yield
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if not wait:
+                raise  # otherwise a file system without locks
+        yield
+    finally:
         os.close(handle)
 
 
-def _remove_leftovers(folder: Path, name: str) -> None:
-    """Removes temporary files for `name` whose process has ended: nobody holds their lock."""
-    if os.name != "posix":
-        return
-    for entry in os.scandir(folder):
-        if not (entry.name.startswith(f".{name}.") and entry.name.endswith(".part")):
-            continue
-        with suppress(OSError):  # held by its process, gone already, or somebody else's
-            if not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
-                continue
-            with Path(entry.path).open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                Path(entry.path).unlink()
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def replace_text(path: Path, text: str) -> Path:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -62,23 +63,14 @@ def _add(state: hashlib.blake2b, name: str, value: Tensor | Array) -> None:
 def _nonzero(x: Tensor) -> Iterator[tuple[Array, Array]]:
     """The mask and the values of the non-zero entries, a block of rows at a time; the same for both layouts."""
     rows = max(1, VALUES // max(1, x.size(1)))
+    if x.layout == torch.sparse_csr:
+        parts = (x.values().double(), x.col_indices(), x.crow_indices())
+        matrix = scipy.sparse.csr_array(
+            tuple(part.detach().cpu().numpy() for part in parts), shape=(x.size(0), x.size(1))
+        )
     for low in range(0, x.size(0), rows):
         if x.layout == torch.sparse_csr:
-            yield _sparse_rows(x, low, min(low + rows, x.size(0)))
+            block = matrix[low : low + rows].toarray()
         else:
             block = x[low : low + rows].detach().cpu().double().numpy()
-            yield block != 0, block[block != 0]
-
-
-def _sparse_rows(x: Tensor, low: int, high: int) -> tuple[Array, Array]:
-    pointers = x.crow_indices()[low : high + 1].cpu().numpy()
-    stored = slice(int(pointers[0]), int(pointers[-1]))
-    column, value = x.col_indices()[stored].cpu().numpy(), x.values()[stored].detach().cpu().double().numpy()
-    position = np.repeat(np.arange(high - low), np.diff(pointers)) * x.size(1) + column
-    position, value = position[value != 0], value[value != 0]
-    if (position[1:] < position[:-1]).any():  # the columns of a row may be stored in any order
-        order = np.argsort(position)
-        position, value = position[order], value[order]
-    present = np.zeros((high - low, x.size(1)), dtype=bool)
-    present.reshape(-1)[position] = True
-    return present, value
+        yield block != 0, block[block != 0]

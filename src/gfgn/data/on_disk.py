@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +17,12 @@ from gfgn.data.dataset import NodeDataset
 from gfgn.data.files import atomic_folder, replace_text
 from gfgn.data.mapped import MappedGraph, mapped
 from gfgn.data.messages import DataError
-from gfgn.data.splits import Split
+from gfgn.data.splits import Split, split_masks
+from gfgn.ops.features import take_rows
 
 FORMAT, FACTS = 1, "store.json"
 ROWS = 2**16  # rows that are written at a time
-ARRAYS = {  # the kinds of values that each array may have, and its number of dimensions
+ARRAYS = {  # the kinds of values that each array may have, and its numbers of dimensions
     "ptr": ("i8", (1,)),
     "idx": ("i4", (1,)),
     "weight": ("f4", (1,)),
@@ -30,8 +30,6 @@ ARRAYS = {  # the kinds of values that each array may have, and its number of di
     "y": ("i8 b1", (1, 2)),
     "parts": ("i1", (2,)),
 }
-_FACTS = {"name": str, "num_classes": int, "metric": str, "feature_names": list, "class_names": list, "weighted": bool}
-TYPES = (_FACTS, _FACTS | {"class_names": type(None)})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,16 +63,31 @@ class OnDiskGraph:
         folder = Path(folder)
         try:
             facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{folder} is not a graph store, expected a folder with {FACTS}: {error}") from None
-        if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
-            raise DataError(f"{folder / FACTS} has another format, expected {FORMAT}")
-        if {name: type(value) for name, value in facts.items()} not in TYPES:
-            raise DataError(f"{folder / FACTS} is damaged, expected {', '.join(TYPES[0])}, got {', '.join(facts)}")
-        names = ARRAYS if facts.pop("weighted") else {name: ARRAYS[name] for name in ARRAYS if name != "weight"}
-        arrays: dict[str, Any] = {"weight": None} | {name: _open(folder, name) for name in names}
-        _check(folder, arrays)
-        return OnDiskGraph(**facts, **arrays)
+            if facts.pop("format") != FORMAT:
+                raise DataError(f"{folder / FACTS} has another format, expected {FORMAT}")
+            arrays = {name: _open(folder, name) for name in ARRAYS if facts["weighted"] or name != "weight"}
+            del facts["weighted"]
+            store = OnDiskGraph(**{"weight": None} | facts | arrays)
+        except DataError:
+            raise
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise DataError(f"{folder} is not a graph store, expected a folder with {FACTS}: {error!r}") from None
+        store._check(folder)
+        return store
+
+    def _check(self, folder: Path) -> None:
+        """Compiled code reads the edges without looking: offsets and sources outside of the graph are refused."""
+        ptr, idx, nodes = self.ptr, self.idx, self.num_nodes
+        if nodes < 0 or ptr[0] != 0 or ptr[-1] != idx.size or any((np.diff(part) < 0).any() for part in _blocks(ptr)):
+            raise DataError(f"{folder}/ptr.npy must ascend from 0 to {idx.size}, the number of edges")
+        if any(part.min() < 0 or part.max() >= nodes for part in _blocks(idx)):
+            raise DataError(f"{folder}/idx.npy must have sources from 0 to {nodes - 1}")
+        sizes = {"x": len(self.x), "y": len(self.y), "parts": self.parts.shape[1]}
+        for name, size in sizes.items():
+            if size != nodes:
+                raise DataError(f"{folder}/{name}.npy is of {size} nodes, expected {nodes}")
+        if self.weight is not None and self.weight.size != idx.size:
+            raise DataError(f"{folder}/weight.npy has {self.weight.size} entries, expected {idx.size}")
 
     @property
     def num_nodes(self) -> int:
@@ -91,7 +104,7 @@ class OnDiskGraph:
     @property
     def splits(self) -> list[Split]:
         """Boolean masks as in `NodeDataset.splits`."""
-        return [Split(*(torch.from_numpy(part == k) for k in range(3))) for part in self.parts]
+        return split_masks(self.parts)
 
     def dataset(self, splits: list[Split] | None = None) -> NodeDataset:
         """The store as a dataset: features and edges stay in files as long as nothing needs all of them.
@@ -121,32 +134,23 @@ def pack(data: NodeDataset, folder: Path | str) -> OnDiskGraph:
     """Writes a dataset of one graph into a folder, which must be new or empty, and opens it."""
     if data.graph.batch is not None:
         raise ValueError(f"data must be one graph, got {data.graph.num_graphs} graphs")
-    rows = data.graph.by_target
-    arrays = {"ptr": rows.ptr, "idx": rows.idx, "y": data.y}
-    if data.graph.weight is not None:
-        arrays["weight"] = data.graph.weight.float()
+    edges, weight = data.graph.by_target, data.graph.weight
+    arrays = {"ptr": edges.ptr, "idx": edges.idx, "y": data.y} | ({} if weight is None else {"weight": weight.float()})
     with atomic_folder(folder) as unfinished:
         for name, values in arrays.items():
             np.save(unfinished / f"{name}.npy", values.cpu().numpy())
         with create(unfinished, "x", (data.num_nodes, data.num_features), np.float32) as x:
             for low in range(0, data.num_nodes, ROWS):
-                x[low : low + ROWS] = _dense(data.x, low).cpu().numpy()
-        with create(unfinished, "parts", (len(data.splits), data.num_nodes), np.int8) as parts:
-            for part, split in zip(parts, data.splits, strict=True):
-                part[:] = -1
-                for code, mask in enumerate(split):
-                    part[mask.cpu().numpy()] = code
+                rows = torch.arange(low, min(low + ROWS, data.num_nodes), device=data.x.device)
+                x[low : low + ROWS] = take_rows(data.x, rows).to_dense().cpu().numpy()
+        parts = np.full((len(data.splits), data.num_nodes), -1, dtype=np.int8)
+        for part, split in zip(parts, data.splits, strict=True):
+            for code, mask in enumerate(split):
+                part[mask.cpu().numpy()] = code
+        np.save(unfinished / "parts.npy", parts)
         names = data.feature_names, data.class_names
-        write_facts(unfinished, data.name, data.num_classes, data.metric, *names, data.graph.weight is not None)
+        write_facts(unfinished, data.name, data.num_classes, data.metric, *names, weight is not None)
     return OnDiskGraph.open(folder)
-
-
-def _dense(x: torch.Tensor, low: int) -> torch.Tensor:
-    if x.layout == torch.strided:
-        return x[low : low + ROWS]
-    from gfgn.ops.features import take_rows
-
-    return take_rows(x, torch.arange(low, min(low + ROWS, x.size(0)))).to_dense()
 
 
 @contextmanager
@@ -180,49 +184,25 @@ def write_facts(
     weighted: bool,
 ) -> None:
     """Writes the last file of a store, without which it cannot be opened."""
-    facts = {
-        "format": FORMAT,
-        "name": name,
-        "num_classes": num_classes,
-        "metric": metric,
-        "feature_names": list(feature_names),
-        "class_names": None if class_names is None else list(class_names),
-        "weighted": weighted,
-    }
-    replace_text(folder / FACTS, json.dumps(facts) + "\n")
+    facts = {"format": FORMAT, "name": name, "num_classes": num_classes, "metric": metric, "weighted": weighted}
+    names = {"feature_names": list(feature_names), "class_names": class_names and list(class_names)}
+    replace_text(folder / FACTS, json.dumps(facts | names) + "\n")
 
 
-def _check(folder: Path, arrays: Mapping[str, Any]) -> None:
-    """Compiled code reads the edges without looking: offsets and sources outside of the graph must not get there."""
-    for name, (kinds, dimensions) in ARRAYS.items():
-        array = arrays[name]
-        if array is not None and (array.dtype.str[1:] not in kinds.split() or array.ndim not in dimensions):
-            raise DataError(f"{folder}/{name}.npy has another type, {array.dtype} with {array.ndim} dimensions")
-    ptr, idx, nodes = arrays["ptr"], arrays["idx"], arrays["ptr"].size - 1
-    if nodes < 0 or ptr[0] != 0 or ptr[-1] != idx.size or any(np.any(np.diff(part) < 0) for part in _blocks(ptr, 1)):
-        raise DataError(f"{folder}/ptr.npy must ascend from 0 to {idx.size}, the number of edges")
-    if any(part.min() < 0 or part.max() >= nodes for part in _blocks(idx)):
-        raise DataError(f"{folder}/idx.npy must have sources from 0 to {nodes - 1}")
-    sizes = {"x": nodes, "y": nodes, "weight": idx.size}
-    for name, size in sizes.items():
-        if arrays[name] is not None and arrays[name].shape[0] != size:
-            raise DataError(f"{folder}/{name}.npy has {arrays[name].shape[0]} rows, expected {size}")
-    if arrays["parts"].shape[1] != nodes:
-        raise DataError(f"{folder}/parts.npy has {arrays['parts'].shape[1]} columns, expected {nodes}")
-
-
-def _blocks(array: Array, overlap: int = 0) -> Iterator[Array]:
-    for low in range(0, array.size, 64 * ROWS):
-        yield array[low : low + 64 * ROWS + overlap]
+def _blocks(array: Array) -> Iterator[Array]:
+    """Parts that overlap by one value."""
+    return (array[low : low + 64 * ROWS + 1] for low in range(0, array.size, 64 * ROWS))
 
 
 def _open(folder: Path, name: str) -> Array:
-    path = folder / f"{name}.npy"
+    path, (kinds, dimensions) = folder / f"{name}.npy", ARRAYS[name]
     try:
         try:
-            values: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+            array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         except ValueError:  # an array of no values cannot be mapped
-            values = np.load(path, allow_pickle=False)
+            array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
-    return values
+    if array.dtype.str[1:] not in kinds.split() or array.ndim not in dimensions:
+        raise DataError(f"{path} has another type, {array.dtype} with {array.ndim} dimensions")
+    return array

@@ -6,17 +6,17 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
-from numpy.typing import NDArray
 
 from gfgn.data.assemble import KEEP, edge_notes, sort_classes
-from gfgn.data.columns import Array, loose_numbers, to_float32
+from gfgn.data.columns import Array, to_float32
 from gfgn.data.dataset import default_metric
 from gfgn.data.files import atomic_folder
 from gfgn.data.messages import DataError
@@ -25,11 +25,6 @@ from gfgn.data.raw import ReadOptions
 from gfgn.data.reading import open_tables
 from gfgn.data.tables import EdgeReader, Ids, Roles, Table, label_codes, shown_value, split_codes
 from gfgn.graph import TwoWeights
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from gfgn.data.columns import Series
 
 Progress: TypeAlias = Callable[[int], object]
 
@@ -57,14 +52,15 @@ def pack_tables(
         progress: Called with the number of edges that have been read.
         notes: One sentence is appended per guess and repair.
     """
-    _require_duckdb()
+    if find_spec("duckdb") is None:
+        raise ImportError("sorting edges on disk needs DuckDB: pip install 'gfgn[large]'")
     options, notes = options or ReadOptions(), [] if notes is None else notes
     nodes, roles, edges, ends = open_tables(Path(source), str(source), "", options, notes)
     if edges is None:
         raise DataError(f"{source} has no table of edges, expected one to sort")
     ids = Ids(nodes.frame([roles.id], [roles.id])[roles.id], nodes.label, roles.id)
     with atomic_folder(folder) as unfinished:
-        class_names, num_classes = _pack_nodes(nodes, roles, len(ids), unfinished)
+        class_names = _pack_nodes(nodes, roles, len(ids), unfinished)
         reader, counts = EdgeReader(edges, ids, ends, options.skip_unknown), Counter[str]()
         batches = _batches(reader, edges, counts, progress)
         with tempfile.TemporaryDirectory(dir=unfinished) as scratch:
@@ -78,28 +74,29 @@ def pack_tables(
             rows.close()
         notes += reader.notes()
         notes += edge_notes(counts["loops"], counts["zero"], counts["given"] - merged, added, reader.weighted)
-        metric = options.metric or default_metric(torch.empty(0, dtype=torch.int64), num_classes)
+        metric = options.metric or default_metric(torch.empty(0), len(class_names))
         name = Path(source).resolve().name
-        write_facts(unfinished, name, num_classes, metric, roles.features, class_names, reader.weighted)
+        write_facts(unfinished, name, len(class_names), metric, roles.features, class_names, reader.weighted)
     return OnDiskGraph.open(folder)
 
 
-def _require_duckdb() -> None:
-    try:
-        import duckdb  # noqa: F401
-    except ImportError:
-        raise ImportError("sorting edges on disk needs DuckDB: pip install 'gfgn[large]'") from None
+def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> list[str]:
+    """Writes features, labels and split; returns the names of the classes."""
+    import pandas as pd
 
-
-def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> tuple[list[str] | None, int]:
-    """Writes features, labels and split; returns the names and the number of the classes."""
     if not roles.features:
         raise DataError(f"{table.label} has no feature column, expected one or more besides id, label and split")
     with create(folder, "x", (num_nodes, len(roles.features)), np.float32) as x:
         row = 0
         for frame in table.chunks(roles.features):
-            block = [_finite(frame[name], table.label, name, row) for name in roles.features]
-            x[row : row + len(frame)] = np.stack(block, axis=1)  # the file is written row by row
+            numbers = [pd.to_numeric(frame[name], errors="coerce") for name in roles.features]
+            block = to_float32(np.stack([each.to_numpy(np.float64, na_value=np.nan) for each in numbers], axis=1))
+            for bad, column in np.argwhere(~np.isfinite(block))[:1]:
+                name = roles.features[column]
+                got = f"row {row + bad + 1}: column {name!r} holds {shown_value(frame[name], bad)}"
+                cure = f"leave the column out (--drop {name}), or read the graph without --stream"
+                raise DataError(f"{table.label} {got}, expected a finite number in single precision; {cure}")
+            x[row : row + len(frame)] = block  # the file is written row by row
             release(x)
             row += len(frame)
     special = [name for name in (roles.label, roles.split) if name]
@@ -112,17 +109,7 @@ def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> tup
         parts = split_codes(known[roles.split], table.label, roles.split)[None].astype(np.int8)
     np.save(folder / "y.npy", y)
     np.save(folder / "parts.npy", parts)
-    return names, len(names)
-
-
-def _finite(column: Series, label: str, name: str, row: int) -> NDArray[np.float32]:
-    values = to_float32(loose_numbers(column))
-    bad = np.flatnonzero(~np.isfinite(values))
-    if bad.size:
-        got = f"row {row + int(bad[0]) + 1}: column {name!r} holds {shown_value(column, int(bad[0]))}"
-        cure = f"leave the column out (--drop {name}), or read the graph without --stream"
-        raise DataError(f"{label} {got}, expected a finite number in single precision; {cure}")
-    return values
+    return names
 
 
 def _batches(reader: EdgeReader, table: Table, counts: Counter[str], progress: Progress | None) -> Iterator[pa.Table]:
@@ -156,26 +143,22 @@ def _sort_edges(
             database.register("batch", batch)
             database.execute("INSERT INTO given SELECT * FROM batch")
         weight = "sum(weight::DOUBLE)::FLOAT" if weighted else "1::FLOAT"
-        database.execute(
-            f"CREATE TABLE once AS SELECT source, target, {weight} AS weight FROM given GROUP BY source, target"
-        )
-        opposite = "UNION ALL SELECT target, source, weight FROM once" if undirected else ""
-        database.execute(
-            "CREATE VIEW edge AS SELECT source, target, min(weight) AS low, max(weight) AS weight "
-            f"FROM (SELECT * FROM once {opposite}) GROUP BY source, target"
-        )
-        two = "SELECT source, target FROM edge WHERE low < (1 - 1e-5) * weight ORDER BY target, source LIMIT 1"
-        for source, target in database.execute(two).fetchall():
-            raise TwoWeights(source, target, _weight(database, source, target), _weight(database, target, source))
-        chosen = "SELECT source, target, weight FROM edge ORDER BY target, source"
-        database.execute(f"COPY ({chosen}) TO '{(scratch / 'sorted.parquet').as_posix()}' (FORMAT parquet)")
-        ((merged,),) = database.execute("SELECT count(*) FROM once").fetchall()
-    return pyarrow.parquet.ParquetFile(scratch / "sorted.parquet"), int(merged)
-
-
-def _weight(database: DuckDBPyConnection, source: int, target: int) -> float:
-    query = "SELECT weight FROM once WHERE source = ? AND target = ?"
-    return float(database.execute(query, [source, target]).fetchall()[0][0])
+        database.execute(f"CREATE TABLE edge AS SELECT source, target, {weight} AS weight FROM given GROUP BY ALL")
+        ((merged,),) = database.execute("SELECT count(*) FROM edge").fetchall()
+        chosen = "SELECT source, target, weight FROM edge"
+        if undirected:
+            opposite = "SELECT target, source, weight FROM edge"
+            chosen = f"SELECT source, target, max(weight) AS weight FROM ({chosen} UNION ALL {opposite}) GROUP BY ALL"
+            two = (
+                "SELECT a.source, a.target, a.weight, b.weight FROM edge a JOIN edge b ON a.source = b.target AND "
+                "a.target = b.source WHERE least(a.weight, b.weight) < (1 - 1e-5) * greatest(a.weight, b.weight) "
+                "ORDER BY a.target, a.source LIMIT 1"
+            )
+            for found in database.execute(two).fetchall() if weighted else ():
+                raise TwoWeights(*found)
+        path = scratch / "sorted.parquet"
+        database.execute(f"COPY ({chosen} ORDER BY target, source) TO '{path.as_posix()}' (FORMAT parquet)")
+    return pyarrow.parquet.ParquetFile(path), int(merged)
 
 
 def _copy_sorted(edges: pyarrow.parquet.ParquetFile, num_nodes: int, folder: Path, weighted: bool) -> None:

@@ -20,7 +20,7 @@ import pyarrow.csv  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from gfgn.data.columns import MISSING, Array, loose_numbers, refuse_repeated, to_float32
+from gfgn.data.columns import MISSING, NUMBERS, Array, loose_numbers, refuse_repeated, to_float32
 from gfgn.data.messages import DataError, counted, listed, reading
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ class EdgeReader:
         self.weighted = "weight" in table.names and "weight" not in ends
         self.columns = [*ends, *(["weight"] if self.weighted else [])]
         self._ignored = [name for name in table.names if name not in (*ends, "weight")]
-        self._row, self._skipped, self._example = 0, 0, ""
+        self._row, self._skipped, self._example, self._formats = 0, 0, "", tuple(NUMBERS)
         if (ids.find([pa.array(list(ends), pa.string())]) >= 0).all():
             first = f"its first row, {', '.join(ends)}, is an edge"
             raise DataError(f"{self.label} has no header: {first}; expected source, target")
@@ -370,7 +370,8 @@ class EdgeReader:
         index = self.ids.find(ends).astype(np.int32)
         weight = None
         if self.weighted:
-            weight = to_float32(loose_numbers(frame["weight"]))
+            numbers, format = loose_numbers(frame["weight"], self._formats)
+            weight, self._formats = to_float32(numbers), (format,)
             bad = bad_weight(weight)
             if bad is not None:
                 got = f"{self.label} row {self._row + bad + 1}: weight is {shown_value(frame['weight'], bad)}"
