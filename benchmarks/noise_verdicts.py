@@ -30,8 +30,9 @@ from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.metrics import METRICS, metrics_for
 from gfgn.ops import propagate
 from gfgn.runs.advice import suited_models
-from gfgn.runs.comparison import Comparison, comparison_study
-from gfgn.runs.record import DatasetRecord
+from gfgn.runs.comparison import comparison_study
+from gfgn.runs.record import DatasetRecord, RunRecord
+from gfgn.runs.results import Results
 from gfgn.runs.verdict import headline, judge
 from gfgn.train import Replica, Run, TrainConfig, keep_freed_memory, train_replicas
 from gfgn.train.catalog import CLASSICAL
@@ -113,15 +114,18 @@ def train(data: NodeDataset, model: str, config: TrainConfig) -> list[Tensor]:
         return [functional_call(module, run.state or {}, (data.x, data.graph))[None] for run in runs]
 
 
-def score(data: NodeDataset, logits: list[Tensor], metric: str, model: str) -> list[Run]:
+def score(
+    data: NodeDataset, logits: list[Tensor], record: DatasetRecord, model: str, config: TrainConfig
+) -> list[RunRecord]:
     """The runs of a model, each of its fit with the best validation score."""
     runs = []
     for k, (split, fits) in enumerate(zip(data.splits, logits, strict=True)):
         val, test = (
-            METRICS[metric].score(fits, data.y, mask.expand(len(fits), -1)) for mask in (split.val, split.test)
+            METRICS[record.metric].score(fits, data.y, mask.expand(len(fits), -1)) for mask in (split.val, split.test)
         )
         best = int(val.argmax())
-        runs.append(Run(Replica(k), model, float(val[best]), float(test[best]), 0, 0, {}, 1.0, 0))
+        run = Run(Replica(k), model, float(val[best]), float(test[best]), 0, 0, {}, 1.0, 0)
+        runs.append(RunRecord.of(run, record, config))
     return runs
 
 
@@ -132,10 +136,11 @@ def judgments(data: NodeDataset, epochs: int) -> Iterator[tuple[str, str, str]]:
     few = [model for model in logits if model == "majority" or model not in CLASSICAL]
     for metric in metrics_for(data.multilabel):
         record = DatasetRecord.of(replace(data, metric=metric))
-        rows: dict[str, Any] = {model: score(data, logits[model], metric, model) for model in logits}
-        study = comparison_study(data, tuple(rows), SPLITS, max_epochs=epochs, patience=epochs)
-        verdict = judge(Comparison(study, record, rows))
-        yield metric, verdict.kind, headline(Comparison(study, record, {model: rows[model][:FEW] for model in few}))
+        runs = [run for model in logits for run in score(data, logits[model], record, model, config)]
+        whole = comparison_study(data, tuple(logits), SPLITS, max_epochs=epochs, patience=epochs)
+        part = comparison_study(data, tuple(few), FEW, max_epochs=epochs, patience=epochs)
+        records = {record.name: record}
+        yield metric, judge(Results(whole, runs, records)).kind, headline(Results(part, runs, records))
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------

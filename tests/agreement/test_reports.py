@@ -24,9 +24,9 @@ from gfgn.report import write_report
 from gfgn.report.model import write_model
 from gfgn.report.terminal import print_comparisons
 from gfgn.runs import Store, compare, explain, read_comparisons
-from gfgn.runs.comparison import comparison_study, describe_training
+from gfgn.runs.comparison import comparison_study
 from gfgn.runs.gates import gates_by_dimension
-from gfgn.runs.text import score
+from gfgn.runs.text import describe_training, score
 from gfgn.runs.verdict import headline as compared
 
 QUICK: dict[str, Any] = {"max_epochs": 5, "hidden_channels": 8, "heads": 2, "device": "cpu", "random_state": 0}

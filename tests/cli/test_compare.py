@@ -16,7 +16,7 @@ from gfgn.cli import app
 from gfgn.data import NodeDataset, dimensions, load
 from gfgn.report.progress import RunProgress
 from gfgn.runs import Store
-from gfgn.runs.comparison import _keep_study, comparison_study
+from gfgn.runs.comparison import comparison_study, keep_study
 from gfgn.runs.record import DatasetRecord
 
 QUICK = ["--splits", "2", "--epochs", "3"]
@@ -219,7 +219,7 @@ def test_report_names_what_is_missing(tmp_path: Path) -> None:
         assert result.stderr.count("\n") == 1
     with Store(tmp_path / "runs.sqlite") as store:
         karate = load("karate")
-        _keep_study(store, comparison_study(karate, ["mlp"], 2), DatasetRecord.of(karate))
+        keep_study(store, comparison_study(karate, ["mlp"], 2), DatasetRecord.of(karate))
     assert "left out: mlp on karate, which has 0 of 2 runs so far" in report(str(tmp_path)).stdout
 
 

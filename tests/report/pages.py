@@ -89,7 +89,7 @@ def write(folder: Path, *comparisons: Comparison) -> str:
 def with_record(comparison: Comparison, **changes: Any) -> Comparison:
     """The comparison with another record of the dataset."""
     record = dataclasses.replace(comparison.dataset, **changes)
-    return dataclasses.replace(comparison, dataset=record)
+    return dataclasses.replace(comparison, records={comparison.study.datasets[0]: record})
 
 
 def with_explanation(comparison: Comparison, **changes: Any) -> Comparison:

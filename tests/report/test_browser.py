@@ -172,7 +172,7 @@ def test_without_a_script_the_page_shows_both_ends(browser: Browser, wide: Path)
 
 def test_several_datasets(browser: Browser, comparison: Comparison, tmp_path: Path) -> None:
     record = dataclasses.replace(comparison.dataset, name="other")
-    other = dataclasses.replace(comparison, dataset=record)
+    other = dataclasses.replace(comparison, records={comparison.dataset.name: record})
     browser.open(write_report([comparison, other], tmp_path / "report.html"))
     assert browser.run("document.querySelectorAll('.explorer').length") == 2
     assert browser.run("document.documentElement.scrollWidth") <= 390

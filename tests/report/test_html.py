@@ -255,10 +255,16 @@ def test_the_log_loss_is_no_percentage(tmp_path: Path) -> None:
     assert "log loss, %" not in page
 
 
+def without(comparison: Comparison, *keys: str) -> Comparison:
+    """The comparison without some runs."""
+    runs = [row for row in comparison.runs if row.key not in keys]
+    return dataclasses.replace(comparison, runs=runs, explanation=None)
+
+
 def test_missing_parts_are_named(comparison: Comparison, tmp_path: Path) -> None:
-    changed = dataclasses.replace(comparison, explanation=None, incomplete={"gcn": (1, 2)})
+    changed = without(comparison, comparison.rows["gfgn-graph"][0].key)
     page = write(tmp_path, with_record(changed, standin=True))
-    assert "gcn, 1 of 2 runs" in page
+    assert "gfgn-graph, 1 of 2 runs" in page
     assert "This is a stand-in" in page
     assert 'class="explorer"' not in page
     assert Page(page).wrong == []
@@ -266,8 +272,8 @@ def test_missing_parts_are_named(comparison: Comparison, tmp_path: Path) -> None
 
 
 def test_a_comparison_without_finished_models(comparison: Comparison, tmp_path: Path) -> None:
-    incomplete = {"mlp": (0, 2), "gfgn-graph": (1, 2)}
-    empty = dataclasses.replace(comparison, rows={}, explanation=None, incomplete=incomplete)
+    left = comparison.rows["gfgn-graph"][1].key
+    empty = without(comparison, *(row.key for row in comparison.runs if row.key != left))
     assert "mlp, 0 of 2 runs; gfgn-graph, 1 of 2 runs" in write(tmp_path, empty)
     assert "<h1>2 models on 2 datasets</h1>" in write(tmp_path, empty, comparison)
     with pytest.raises(ValueError, match="comparisons must not be empty, got none"):
@@ -279,10 +285,9 @@ def test_a_comparison_without_finished_models(comparison: Comparison, tmp_path: 
 
 def test_gates_of_trained_models(comparison: Comparison, tmp_path: Path) -> None:
     gates = [{"min": 0.1, "mean": mean, "max": 1.5, "std": 0.2, "below_055": 0.641} for mean in (0.2, 0.4)]
-    rows = [
-        dataclasses.replace(row, gates=each) for row, each in zip(comparison.rows["gfgn-graph"], gates, strict=True)
-    ]
-    known = dataclasses.replace(comparison, rows=comparison.rows | {"gfgn-graph": rows})
+    learned = {row.key: each for row, each in zip(comparison.rows["gfgn-graph"], gates, strict=True)}
+    rows = [dataclasses.replace(row, gates=learned.get(row.key, row.gates)) for row in comparison.runs]
+    known = dataclasses.replace(comparison, runs=rows)
     section = write(tmp_path, known).split("What the gates learned</h2>")[1]
     assert rows_of(section, "gfgn-graph")[0] == ["0.10", "0.30", "1.50", "0.20", "64"]
 

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from runs.stores import Recorder
+from scipy.special import stdtr
 from scipy.stats import ttest_rel
 
 from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.nn import MODELS
 from gfgn.runs import Choice, Store, compare, explain, grid, read_comparisons
-from gfgn.runs.comparison import _keep_study, comparison_study, rank_models, run_comparison
+from gfgn.runs.comparison import comparison_study, keep_study, run_comparison
 from gfgn.runs.record import DatasetRecord
+from gfgn.runs.results import rank_models
 from gfgn.train import Replica, difference, summarize
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
@@ -34,7 +36,7 @@ def test_gfgn_outperforms_mlp_and_gcn_by_more_than_the_spread() -> None:
         for baseline in ("mlp", "gcn"):
             spread = max(summary[model].std, summary[baseline].std)
             assert summary[model].mean - summary[baseline].mean > spread
-        gain = comparison.gain(model)
+        gain = comparison.gap_to_baseline(model)
         assert gain is not None
         assert gain.mean > 0
 
@@ -42,13 +44,12 @@ def test_gfgn_outperforms_mlp_and_gcn_by_more_than_the_spread() -> None:
 def test_baseline_gain_and_settings(data: NodeDataset) -> None:
     comparison = compare(data, ["gcn", "mlp", "gfgn-graph"], splits=3, seeds=2, **QUICK)
     summary = comparison.summary()
-    best = comparison.best_baseline
+    best = comparison.baseline
     assert best is not None
     assert summary[best].mean == max(summary["mlp"].mean, summary["gcn"].mean)
-    gain, tested = comparison.gain("gfgn-graph"), comparison.significance("gfgn-graph")
+    gain = comparison.gap_to_baseline("gfgn-graph")
     assert gain is not None
-    assert tested is not None
-    assert gain.mean == tested.mean == pytest.approx(summary["gfgn-graph"].mean - summary[best].mean)
+    assert gain.mean == pytest.approx(summary["gfgn-graph"].mean - summary[best].mean)
     ours, theirs = (
         [sum(row.test for row in comparison.rows[model] if row.replica.split == split) / 2 for split in range(3)]
         for model in ("gfgn-graph", best)
@@ -57,13 +58,14 @@ def test_baseline_gain_and_settings(data: NodeDataset) -> None:
     assert share == 0.25
     gaps = np.subtract(ours, theirs)
     left = min(1, gaps.var() / (np.var(ours) + np.var(theirs)))
-    assert tested.t == pytest.approx(ttest_rel(ours, theirs).statistic / math.sqrt(1 + 3 * left * share))
+    t = ttest_rel(ours, theirs).statistic / math.sqrt(1 + 3 * left * share)
+    assert gain.p == pytest.approx(2 * stdtr(2, -abs(t)))
     assert (gain.low, gain.high) == pytest.approx(difference(*(comparison.rows[m] for m in ("gfgn-graph", best)))[2:4])
     assert summary["mlp"] == summarize(comparison.rows["mlp"], share)
-    assert comparison.gain("mlp") is None
+    assert comparison.gap_to_baseline("mlp") is None
     assert "learning rate 0.02, weight decay 0.0005, dropout 0.5, λ 1" in comparison.settings
     assert "at most 4 epochs" in comparison.settings
-    assert compare(data, ["gfgn-graph"], splits=1, **QUICK).gain("gfgn-graph") is None
+    assert compare(data, ["gfgn-graph"], splits=1, **QUICK).gap_to_baseline("gfgn-graph") is None
 
 
 def test_no_run_is_trained_twice(data: NodeDataset) -> None:
@@ -185,7 +187,7 @@ def test_how_trials_are_drawn(data: NodeDataset) -> None:
 def test_a_comparison_is_read_as_it_was_kept(settings: dict[str, Any], data: NodeDataset) -> None:
     study = comparison_study(data, ["mlp", "gcn"], 2, **settings, **QUICK)
     with Store(":memory:") as store:
-        _keep_study(store, study, DatasetRecord.of(data))
+        keep_study(store, study, DatasetRecord.of(data))
         (comparison,) = read_comparisons(store)
     assert (comparison.study, comparison.dataset) == (study, DatasetRecord.of(data))
     assert list(comparison.study.models) == ["mlp", "gcn"]

@@ -44,11 +44,8 @@ def note(data: NodeDataset, store: Store, comparison: Comparison) -> Explanation
 
 def pretend(comparison: Comparison, **val: float) -> Comparison:
     """The comparison with other validation scores."""
-    rows = {
-        model: [dataclasses.replace(row, val=val.get(model.replace("-", "_"), 0.0)) for row in runs]
-        for model, runs in comparison.rows.items()
-    }
-    return dataclasses.replace(comparison, rows=rows)
+    runs = [dataclasses.replace(row, val=val.get(row.model.replace("-", "_"), 0.0)) for row in comparison.runs]
+    return dataclasses.replace(comparison, runs=runs)
 
 
 def test_the_run_is_chosen_by_validation_score(comparison: Comparison) -> None:

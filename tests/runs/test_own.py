@@ -10,12 +10,12 @@ from runs.small_studies import read_csv, run, write_study
 from gfgn.data import NodeDataset, dimensions
 from gfgn.nn import find_model
 from gfgn.runs import SPACE, Store, grid, random_search, read_comparisons
-from gfgn.runs.comparison import compare, in_words
+from gfgn.runs.comparison import compare
 from gfgn.runs.engine import ProgressCallback
 from gfgn.runs.grid import make_replicas
 from gfgn.runs.study import StudyError
 from gfgn.runs.study_file import read_study
-from gfgn.runs.text import short_names
+from gfgn.runs.text import in_words, short_names
 from gfgn.train import TrainConfig
 
 

@@ -176,12 +176,12 @@ def test_runs_that_another_search_stopped_do_not_count(done: Path, tmp_path: Pat
     """With one more configuration it is another search; completed runs are taken over, stopped ones are not."""
     path, copied = write(tmp_path, changed("search/configurations", 5)), copy_study(done, tmp_path / "copy")
     results = results_of(path, copied)
-    assert len(results.rows) == ALL_RUNS - STOPPED
+    assert len(results.runs) == ALL_RUNS - STOPPED
     assert len(results.missing()) == 3
     assert not run(path, copied).missing
     again = results_of(path, copied)
     assert again.missing() == []
-    assert sum(each.dropped for each in again.rows) == 3 * 2 * 3
+    assert sum(each.dropped for each in again.runs) == 3 * 2 * 3
 
 
 def test_the_identity_of_earlier_runs_has_not_changed() -> None:

@@ -32,7 +32,8 @@ def made_up(splits: int = 5, metric: str = "accuracy", guess: float | None = Non
         rows[model] = [row(k, model=model, val=val + noise[k], test=test + noise[k]) for k in range(splits)]
     guesses = () if guess is None else (guess,) * len(RECORD.split_fingerprints)
     record = replace(RECORD, num_classes=4, metric=metric, guesses=guesses)
-    return Comparison(made_study(rows, splits, TrainConfig(5, 5)), record, rows)
+    runs = [each for of_model in rows.values() for each in of_model]
+    return Comparison(made_study(rows, splits, TrainConfig(5, 5)), runs, {record.name: record})
 
 
 def test_what_models_read() -> None:
@@ -135,10 +136,9 @@ def test_a_guess_that_beats_the_majority_class_is_the_floor(metric: str, name: s
 
 def test_a_verdict_tests_what_it_names() -> None:
     """Graph models beat guessing; features alone do not, and are not shown to be worse: neither can be named."""
-    comparison = made_up(majority=0.3, mlp=0.6, gcn=(0.8, 0.62))
-    for k, shift in enumerate((0.4, -0.4, 0.4, -0.4, 0.0)):
-        comparison.rows["mlp"][k] = replace(comparison.rows["mlp"][k], test=0.5 + shift)
-    verdict = judge(comparison)
+    comparison, shifts = made_up(majority=0.3, mlp=0.6, gcn=(0.8, 0.62)), (0.4, -0.4, 0.4, -0.4, 0.0)
+    runs = [replace(run, test=0.5 + shifts[run.split]) if run.model == "mlp" else run for run in comparison.runs]
+    verdict = judge(replace(comparison, runs=runs))
     assert verdict.kind == "undecided"
     assert verdict.gaps["graph − guessing"].low > 0
     assert verdict.gaps["features − guessing"].low < 0 > verdict.gaps["graph − features"].low

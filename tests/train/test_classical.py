@@ -197,5 +197,5 @@ def test_in_a_comparison() -> None:
             "label-propagation": 4,
         }
         assert list(comparison.selections) == ["mlp"]
-        assert comparison.gain("majority") is None
+        assert comparison.gap_to_baseline("majority") is None
         assert len(store.rows(model="majority")) == 4

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from gfgn.data.dataset import NodeDataset
 from gfgn.estimator.card import FIRST
 from gfgn.nn.registry import MODELS
-from gfgn.runs.comparison import own_configurations
+from gfgn.runs.comparison import variant_configurations
 from gfgn.runs.engine import ProgressCallback, keep_rows, successive_halving
 from gfgn.runs.grid import Configuration, make_replica
 from gfgn.runs.record import DatasetRecord, RunRecord
@@ -125,7 +125,7 @@ class Training:
         given = self.classifier
         if given.trials is None:
             return configurations(given)
-        drawn = own_configurations(_depths(given), sample(SPACE, given.trials, self.seed), {}, drawn=True)
+        drawn = variant_configurations(_depths(given), sample(SPACE, given.trials, self.seed), {}, drawn=True)
         tried = [each | _architecture(given) for each in drawn]
         splits, seeds = range(min(len(self.dataset.splits), FIRST)), [self.seed]
         found = successive_halving(

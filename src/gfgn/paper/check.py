@@ -92,7 +92,7 @@ def check(
     if not (out / RUNS).is_file():
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     cells, results = select_cells(study, models, datasets), Results(study, read_runs(out / RUNS))
-    log(f"{out}: making tables and figures of {count(len(results.rows), 'run')} again")
+    log(f"{out}: making tables and figures of {count(len(results.runs), 'run')} again")
     checked.add(f"tables and figures of {out}", check_files(results, out))
     if str(name) in study_names() and (out.parent / "claims").is_dir():
         log(f"{out.parent / 'claims'}: judging the claims again")
@@ -105,7 +105,7 @@ def check(
             checked.problems += missing if full or datasets else []
             checked.summary.append(f"not trained again: {'; '.join(missing)}")
         picks = draw_sample(results, cells, data, seed, full)
-        reruns = train_again(picks, results.rows, data, device, log)
+        reruns = train_again(picks, results.runs, data, device, log)
         what = f"{count(len(reruns), 'run')} on {count(len({pick.dataset for pick in picks}), 'graph')} trained again"
         equal = f"{sum(rerun.has_same_bits for rerun in reruns):,} equal bit for bit"
         checked.add(f"{what} (sample {seed}), {equal}", compare(reruns))
@@ -191,7 +191,7 @@ class Rerun(NamedTuple):
 
 def load_data(results: Results, cells: Sequence[Cell], root: Path | None) -> tuple[dict[str, NodeDataset], list[str]]:
     """The data of cells that have runs, by name; and for what cannot be loaded or is other data, why."""
-    study, recorded = results.study, {row.dataset: row.dataset_fingerprint for row in results.rows}
+    study, recorded = results.study, {row.dataset: row.dataset_fingerprint for row in results.runs}
     data, missing = dict[str, NodeDataset](), list[str]()
     views = {
         name: (cell.dataset, view)
@@ -218,7 +218,7 @@ def draw_sample(
     `FULL_RUNS` of every model."""
     generator, picks, study = random.Random(seed), dict[str, RunRecord](), results.study
     wanted = {(name, cell.model) for cell in cells for name in study.data_names(cell)}
-    rows = [row for row in results.rows if not row.dropped and (row.dataset, row.model) in wanted]
+    rows = [row for row in results.runs if not row.dropped and (row.dataset, row.model) in wanted]
     for name, dataset in data.items():
         size = dataset.graph.num_edges + int(dataset.x.to_dense().count_nonzero())
         pools = {model: [row for row in rows if (row.dataset, row.model) == (name, model)] for model in study.models}

@@ -111,7 +111,7 @@ def draw_variants(results: Results, cells: Sequence[Cell]) -> Figure:
         if cell.at == first and mean is not None and published is not None:
             gaps[PUBLISHED, cell.dataset, cell.model] = (published - mean,)
         elif cell.at != first and (change := results.change(cell)) is not None:
-            gaps[str(cell.at), cell.dataset, cell.model] = tuple(x for x in change[:3] if x is not None)
+            gaps[str(cell.at), cell.dataset, cell.model] = tuple(x for x in change.points[:3] if not math.isnan(x))
     rows = [at for at in (PUBLISHED, *map(str, study.variants)) if any(at == key[0] for key in gaps)]
     datasets = [name for name in study.datasets if any(name == key[1] for key in gaps)]
     step, wide = 0.7 / max(1, len(models)), max(abs(gap[0]) for gap in gaps.values()) > 2 * CHANGES[-1]

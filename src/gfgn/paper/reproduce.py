@@ -96,4 +96,4 @@ def write_derived(results: Results, out: Path, ended: bool = True) -> list[Path]
 def _write(results: Results, out: Path, ended: bool) -> list[Path]:
     """Writes the files of a study while it runs, and when it has ended."""
     times = [out / TIMES] * (out / TIMES).is_file()
-    return [write_runs(out / RUNS, results.rows), *times, *write_derived(results, out, ended)]
+    return [write_runs(out / RUNS, results.runs), *times, *write_derived(results, out, ended)]

@@ -7,50 +7,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import NamedTuple
 
 from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.registry import find_model
 from gfgn.paper.pages import number, read_csv, render, signed, span
-from gfgn.runs.comparison import in_words
 from gfgn.runs.grid import Configuration
 from gfgn.runs.record import RunRecord, is_gfgn, is_standin
-from gfgn.runs.results import Change, Results
+from gfgn.runs.results import Gap, Results, best_baseline
 from gfgn.runs.search import Choice, LogUniform, Space
 from gfgn.runs.study import AXES, MEASURES, At, Cell
 from gfgn.runs.study_files import Time
-from gfgn.runs.text import NONE, count, interval, mean_and_std, p_value
-from gfgn.train.statistics import average_ranks, difference, holm, paired_test, rank_intervals
+from gfgn.runs.text import NONE, count, in_words, interval, mean_and_std, p_value
+from gfgn.train.statistics import average_ranks, holm, rank_intervals
 
 SIGNIFICANT = 0.05  # the p-value below which a change is counted
 PUBLISHED = Path(__file__).with_name("published.csv")  # scores of other papers, with their sources
 PUBLISHED_BESIDE = "table1-open"  # the study whose page shows them
 
 
-class Gap(NamedTuple):
-    """The test score of a model minus that of the best baseline of its dataset, in points, with its 95% interval over
-    splits and the p-value of the paired test after Holm's correction for all gaps of the study."""
-
-    baseline: str
-    mean: float
-    low: float
-    high: float
-    p: float
-
-
 def gaps_to_best_baseline(results: Results, datasets: Sequence[str]) -> dict[Cell, Gap]:
-    """The gap of every model with a score to the best baseline: the model other than GFGN with the best mean score. It
-    is chosen by test scores, which favors the baseline."""
+    """The gap of every model to the best baseline, in points, with p-values after Holm's correction for all gaps of the
+    study. The baseline is chosen by test scores, which favors it."""
     gaps: dict[Cell, Gap] = {}
     for name in datasets:
         scores = known_means(results, name)
-        baselines = [model for model in scores if not is_gfgn(model)]
-        best = max(baselines, key=lambda model: scores[model], default="")
-        for model in (model for model in scores if best and model != best):
-            cell, base = Cell(name, model), Cell(name, best)
-            runs, others, share = results[cell].rows, results[base].rows, results.test_share(cell)
-            gap, test = difference(runs, others, share), paired_test(runs, others, share)
-            gaps[cell] = Gap(best, 100 * gap.mean, 100 * gap.low, 100 * gap.high, test.t_p)
+        best = best_baseline(scores)
+        for model in (model for model in scores if model != best):
+            if best and (gap := results.gap(Cell(name, model), Cell(name, best))):
+                gaps[Cell(name, model)] = gap.points
     tested = [cell for cell, gap in gaps.items() if not math.isnan(gap.p)]
     corrected = holm([gaps[cell].p for cell in tested])
     return gaps | {cell: gaps[cell]._replace(p=p) for cell, p in zip(tested, corrected, strict=True)}
@@ -75,7 +59,7 @@ class StudyPage:
         self.models, self.search, self.rows, self.times = (
             list(self.study.models),
             self.study.search,
-            results.rows,
+            results.runs,
             times,
         )
         self.axis = self.study.vary.name if self.study.vary else ""
@@ -87,7 +71,7 @@ class StudyPage:
         self.standins = {name: DATASETS[name].description for name in standins}
         self.shows_published = self.search is None or bool(self.published.scores)
         varied = [cell for cell in self.study.all_cells() if self.axis == "variant" and cell.at != self.values[0]]
-        self.changes = {cell: change for cell in varied if (change := results.change(cell)) is not None}
+        self.changes = {cell: change.points for cell in varied if (change := results.change(cell)) is not None}
         self.tested = _p_values(self.changes.values())
         self.ranked = [name for name in self.real if f"{name}-corrected" not in self.real]
         self.gaps = gaps_to_best_baseline(results, self.real) if self.search is not None else {}
@@ -232,7 +216,7 @@ class StudyPage:
         change = self.changes.get(cell)
         if change is None:
             return " | ".join([NONE] * 3)
-        ends = NONE if change.low is None or change.high is None else span(change.low, change.high)
+        ends = NONE if math.isnan(change.low) else span(change.low, change.high)
         return f"{signed(change.mean)} | {ends} | {p_value(change.p) or NONE}"
 
     def at(self, at: At | None) -> str:
@@ -324,9 +308,9 @@ class StudyPage:
         return rows
 
 
-def _p_values(changes: Iterable[Change]) -> list[float]:
+def _p_values(changes: Iterable[Gap]) -> list[float]:
     """The p-values of the changes that have one."""
-    return [change.p for change in changes if change.p is not None and not math.isnan(change.p)]
+    return [change.p for change in changes if not math.isnan(change.p)]
 
 
 def _average_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -12,9 +12,10 @@ from gfgn.data.files import replace_text
 from gfgn.pages import render
 from gfgn.report.files import ForeignFileError, check_page, write_features
 from gfgn.report.panels import Panel, comparison_panels
-from gfgn.runs.comparison import Comparison, rank_models
+from gfgn.runs.comparison import Comparison
 from gfgn.runs.explanation import Explanation
 from gfgn.runs.record import DatasetRecord, is_gfgn
+from gfgn.runs.results import rank_models
 from gfgn.runs.text import count, divergence, edges_in_words, percent, short_names
 from gfgn.runs.verdict import headline
 

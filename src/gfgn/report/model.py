@@ -18,9 +18,8 @@ from gfgn.estimator.evaluation import Evaluation, as_trained, evaluate, first_ne
 from gfgn.pages import render
 from gfgn.report.files import check_page, write_features
 from gfgn.report.panels import Panel, classes, curves, extremes, features
-from gfgn.runs.comparison import in_words
 from gfgn.runs.explanation import LOCAL, explain_features, find_extremes, thinned
-from gfgn.runs.text import count, edges_in_words
+from gfgn.runs.text import count, edges_in_words, in_words
 from gfgn.train.settings import threads_for
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from gfgn.metrics import METRICS
 from gfgn.pages import render
 from gfgn.report.charts import Chart, Dot, Label, Segment, padded, stack
-from gfgn.runs.comparison import Comparison, in_words
+from gfgn.runs.comparison import Comparison
 from gfgn.runs.explanation import Explanation, Extremes, Features, Values
 from gfgn.runs.record import is_gfgn
 from gfgn.runs.text import (
@@ -59,17 +59,23 @@ class Panel:
 
 def results(comparison: Comparison) -> Panel | None:
     """Test scores by model, and differences from the best baseline."""
-    metric, baseline, names = comparison.dataset.metric, comparison.best_baseline, short_names(comparison.models)
-    paired = baseline is not None and any(map(is_gfgn, comparison.models))
+    metric, baseline, names = comparison.dataset.metric, comparison.baseline, short_names(comparison.models)
+    paired = any(comparison.gap_to_baseline(model) is not None for model in comparison.models)
     rows = []
     for model, summary in comparison.summary().items():
         runs, cells = comparison.rows[model], [percent(summary, metric), interval(summary, metric)]
-        difference, test = comparison.gain(model), comparison.significance(model)
+        difference = comparison.gap_to_baseline(model)
         if paired:
-            cells += [gain(difference, metric), p_value(test.t_p)] if difference and test else ["", ""]
+            cells += [gain(difference, metric), p_value(difference.p)] if difference else ["", ""]
         cells += [f"{runs[0].num_parameters:,}", f"{fmean(run.seconds for run in runs):.2f}"]
         rows.append((names[model], cells, is_gfgn(model)))
-    content = {"metric": heading(metric), "baseline": names[baseline] if baseline and paired else "", "rows": rows}
+    chosen = comparison.study.baseline == baseline
+    content = {
+        "metric": heading(metric),
+        "chosen": chosen,
+        "baseline": names[baseline] if baseline and paired else "",
+        "rows": rows,
+    }
     return Panel("results", "Results", content) if rows else None
 
 

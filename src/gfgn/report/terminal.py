@@ -14,9 +14,9 @@ from gfgn.data.named.catalog import Entry
 from gfgn.literal import literal
 from gfgn.runs import Comparison
 from gfgn.runs.advice import Advice
-from gfgn.runs.comparison import in_words, rank_models
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.text import divergence, gain, heading, interval, percent, score, short_names, unit
+from gfgn.runs.results import rank_models
+from gfgn.runs.text import divergence, gain, heading, in_words, interval, percent, score, short_names, unit
 from gfgn.runs.verdict import headline
 
 
@@ -52,7 +52,7 @@ def _print_comparison(
     console: Console, comparison: Comparison, with_settings: bool, with_headline: bool = True
 ) -> None:
     data, names = comparison.dataset, short_names(comparison.models)
-    baseline = comparison.best_baseline
+    baseline = comparison.baseline
     metric = data.metric
     standin = " (a stand-in: not comparable with published scores)" if data.standin else ""
     _print(console, f"{data.name}: {data.description}{standin}")
@@ -63,7 +63,7 @@ def _print_comparison(
     for title in (f"test {heading(metric)}", "95% interval", *([f"against {names[baseline]}"] if baseline else [])):
         table.add_column(literal(title), justify="right")
     for model, summary in comparison.summary().items():
-        difference = comparison.gain(model)
+        difference = comparison.gap_to_baseline(model)
         cells = [
             names[model],
             percent(summary, metric),

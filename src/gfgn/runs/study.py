@@ -129,6 +129,7 @@ class Study:
     view: View = field(default_factory=View)  # of all datasets, unless a variant has another
     draws: int = 1  # of the random edges of a noisy view
     baseline: str | None = None  # the model that the others are compared with
+    at: At | None = None  # of a part of a study: the value of what is varied
     shared: tuple[Configuration, ...] = ()  # of a comparison: what the configurations of all models begin with
 
     def load(self, dataset: str, view: View, root: Path | None = None) -> NodeDataset:
@@ -169,6 +170,26 @@ class Study:
     def data_names(self, cell: Cell) -> list[str]:
         """The names of a cell's data in its runs, one per draw."""
         return [data_name(cell.dataset, view) for view in self.views(cell)]
+
+    def part(self, dataset: str, at: At | None = None) -> Study:
+        """The study of one dataset and one value of what is varied."""
+        cells = [cell for model in self.models for cell in self.cells(dataset, model) if cell.at in (None, at)]
+        if not cells:
+            return replace(self, datasets=(), models={})
+        variant = self.variant(Cell(dataset, cells[0].model, at))
+        title = data_name(dataset, variant.view)
+        return replace(
+            self,
+            title=title if self.vary is None or self.vary.name == "noise" else f"{title}, {AXES[self.vary.name]} {at}",
+            datasets=(dataset,),
+            models={cell.model: variant.models[cell.model] for cell in cells},
+            config=variant.config,
+            vary=None,
+            at=at,
+            variants={},
+            only={},
+            view=variant.view,
+        )
 
     def plan(self, cell: Cell) -> Plan:
         """The runs of a cell."""

@@ -30,7 +30,7 @@ class Time(NamedTuple):
 
 def write_study_files(results: Results, out: Path) -> list[Path]:
     """Writes the runs and the chosen configurations of a study and returns the paths of its files."""
-    paths = [write_runs(out / RUNS, results.rows), out / CHOSEN]
+    paths = [write_runs(out / RUNS, results.runs), out / CHOSEN]
     replace_text(paths[1], chosen_csv(results))
     return paths + [out / TIMES] * (out / TIMES).is_file()
 

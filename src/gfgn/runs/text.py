@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gfgn.metrics import METRICS
+from gfgn.nn.registry import known_model
+from gfgn.runs.grid import Configuration
+from gfgn.runs.record import further_settings
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.statistics import Summary
 
+if TYPE_CHECKING:
+    from gfgn.runs.results import Gap
+    from gfgn.runs.study import Study
+
+WORDS = {"lr": "learning rate", "weight_decay": "weight decay", "dropout": "dropout", "lam": "λ"}
+WORDS |= {"input_dropout": "input dropout", "gate_decay": "decay of gates"}
 NONE = "–"  # where there is no value
 
 
@@ -56,15 +68,18 @@ def bounds(summary: Summary, metric: str) -> tuple[float, float]:
 
 
 def interval(summary: Summary, metric: str, digits: int | None = None) -> str:
-    """The 95% interval of a mean score; a dash if there is none, with a single split."""
+    """The 95% interval of a mean score; a dash if there is none, with a single split or equal scores on all."""
     low, high = (score(bound, metric, digits) for bound in bounds(summary, metric))
-    return NONE if math.isnan(summary.low) else f"[{low}, {high}]"
+    return NONE if math.isnan(summary.low) or summary.low == summary.high else f"[{low}, {high}]"
 
 
-def gain(difference: Summary, metric: str) -> str:
-    """A difference in percentage points, or of the log loss, with its 95% interval if there is one."""
+def gain(difference: Summary | Gap, metric: str) -> str:
+    """A difference in percentage points, or of the log loss, with its 95% interval if there is one; `equal` if the
+    scores are the same on every split."""
+    if difference.mean == difference.low == difference.high == 0:
+        return "equal"
     mean, low, high = (score(value, metric, sign="+") for value in (difference.mean, difference.low, difference.high))
-    return mean if math.isnan(difference.low) else f"{mean} [{low}, {high}]"
+    return mean if math.isnan(difference.low) or difference.low == difference.high else f"{mean} [{low}, {high}]"
 
 
 def p_value(value: float | None) -> str:
@@ -101,3 +116,95 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+# --- how runs were trained --------------------------------------------------------------------------------------------
+
+
+def in_words(configuration: Configuration, model: str | None = None) -> str:
+    """A configuration as text, without what the model ignores."""
+    entry = known_model(model) if model else None
+    names = [name for name in _ordered(configuration) if entry is None or name not in entry.ignored]
+    return ", ".join(f"{WORDS.get(name, name)} {_short(configuration[name])}" for name in names)
+
+
+def describe_training(study: Study) -> str:
+    """How the runs of a study of one dataset are trained, as text."""
+    config, networks = study.config, [model for model in study.models if model not in CLASSICAL]
+    length = f"at most {config.max_epochs} epochs, early stopping after {config.patience} epochs"
+    if config.best == "last":
+        length = f"{config.max_epochs} epochs, the last of which counts"
+    further = further_settings(replace(config, best="score") if config.best == "last" else config)
+    length += "".join(f", {name} {_short(value)}" for name, value in further.items())
+    details = "".join(_differences(model, study) for model in networks)
+    shared, sizes = study.shared, _sizes(study, networks)
+    if len(shared) == 1:
+        return f"{sizes}, Adam with {in_words(shared[0])}, {length}{details}"
+    names = _ordered({name for configuration in shared for name in configuration})
+    if study.search is not None:
+        drawn = ", ".join(WORDS.get(name, name) for name in names or study.search.space)
+        count = f"{study.search.configurations} random ones ({drawn})"
+        halved = study.search.rungs != ()
+        source = f"{count}, the worse ones stopped early by successive halving" if halved else count
+    elif shared:
+        source = f"a grid of {len(shared)} ({_listed({name: [each.get(name) for each in shared] for name in names})})"
+    else:
+        source = "its grid (" + ", ".join(f"{model}: {len(study.models[model])}" for model in networks) + ")"
+    return (
+        f"{sizes}, Adam, {length}; its configuration is the one with the best mean validation score of {source}"
+        f"{details}"
+    )
+
+
+def _sizes(study: Study, networks: Iterable[str]) -> str:
+    """`2 layers and 64 hidden units (sgc: no hidden layers)`: what most networks have, and the exceptions."""
+    models: dict[str, list[str]] = {}
+    for model in networks:
+        entry, words = known_model(model), list[str]()
+        for name, noun in (("layers", "layers"), ("hidden", "hidden units")):
+            if entry is not None and name in entry.parameters:
+                default = entry.parameters[name].default
+                values = dict.fromkeys(_short(each.get(name, default)) for each in study.models[model])
+                words.append(f"{' or '.join(values)} {noun}")
+        custom = entry is None or entry.custom
+        models.setdefault("the sizes it sets" if custom else " and ".join(words) or "no sizes to set", []).append(model)
+    if not models:
+        return "no networks"
+    common = max(models, key=lambda words: len(models[words]))
+    names = short_names(model for group in models.values() for model in group)
+    others = [
+        f"{', '.join(map(names.__getitem__, group))}: {words}" for words, group in models.items() if words != common
+    ]
+    return f"{common} ({'; '.join(others)})" if others else common
+
+
+def _differences(model: str, study: Study) -> str:
+    """What the configurations of a model have beside those of all models."""
+    if not study.shared:
+        return ""
+    given = {name: dict.fromkeys(each.get(name) for each in study.models[model]) for name in study.models[model][0]}
+    same = {name: dict.fromkeys(each[name] for each in study.shared if name in each) for name in given}
+    differ = {name: list(values) for name, values in given.items() if values != same[name]}
+    text = ""
+    if fixed := {name: values[0] for name, values in differ.items() if len(values) == 1}:
+        text += f"; {model} with {in_words(fixed, model)}"
+    if varied := {name: values for name, values in differ.items() if len(values) > 1 and name not in WORDS}:
+        text += f"; {model} with the best {_listed(varied)} on validation"
+    return text
+
+
+def _listed(values: Mapping[str, Iterable[object]]) -> str:
+    """Hyperparameters and options with their values, as text: `dropout 0.5 or 0.8; layers 1 or 12`."""
+    return "; ".join(
+        f"{WORDS.get(name, name)} {' or '.join(dict.fromkeys(map(_short, each)))}" for name, each in values.items()
+    )
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    """The hyperparameters that every model has, then the options of models in alphabetical order."""
+    names = set(names)
+    return [name for name in WORDS if name in names] + sorted(names - WORDS.keys())
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
