@@ -23,6 +23,7 @@ from gfgn.runs.text import (
     bounds,
     gain,
     heading,
+    in_words,
     interval,
     mean_and_std,
     p_value,
@@ -69,11 +70,10 @@ def results(comparison: Comparison) -> Panel | None:
             cells += [gain(difference, metric), p_value(difference.p)] if difference else ["", ""]
         cells += [f"{runs[0].num_parameters:,}", f"{fmean(run.seconds for run in runs):.2f}"]
         rows.append((names[model], cells, is_gfgn(model)))
-    chosen = comparison.study.baseline == baseline
     content = {
         "metric": heading(metric),
-        "chosen": chosen,
         "baseline": names[baseline] if baseline and paired else "",
+        "chosen": "" if comparison.study.baseline == baseline else " with the best test score",
         "rows": rows,
     }
     return Panel("results", "Results", content) if rows else None
