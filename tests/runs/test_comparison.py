@@ -225,7 +225,7 @@ def test_changed_data_is_other_data(data: NodeDataset) -> None:
         ({"splits": 4}, "splits must be 1 to 3 for 'dimensions', got 4"),
         ({"splits": 1, "seeds": 0}, "seeds must be 1 or larger, got 0"),
         ({"splits": 1, "grid": []}, "grid must hold at least one configuration, got none"),
-        ({"splits": 1, "trials": 0}, "trials must be 1 or larger, got 0"),
+        ({"splits": 1, "trials": 0}, "trials must be 1 to 10,000, got 0"),
         ({"splits": 1, "trials": 2, "grid": [{}]}, "trials must not be given together with grid, got 2"),
         ({"splits": 1, "max_epochs": 0}, "max_epochs must be 1 or larger, got 0"),
         ({"splits": 1, "lr": -1.0}, "lr must be a finite number above 0, got -1"),
