@@ -5,13 +5,30 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --constraint constraints.txt
 
-.PHONY: demo test stress lint format docs bench bench-check clean
+.PHONY: demo test minimum coverage stress lint format docs bench bench-check clean
 
 demo: $(VENV)/.installed  ## compare the majority class, MLP, GCN and the three GFGN levels on the embedded graph
 	$(BIN)/gfgn compare
 
 test: $(VENV)/.installed-dev  ## all tests, one process per core, at most four
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
+
+# Overrides a version for a machine that cannot install the oldest one: `make minimum OVERRIDE=torch==2.13.0`.
+MINIMUM := .venv-minimum
+QUICK ?= tests/golden tests/cli tests/estimator tests/data tests/runs tests/nn/test_conv.py tests/train/test_loop.py
+minimum:  ## the quick part of the tests with the oldest versions that pyproject.toml allows, in .venv-minimum
+	$(PYTHON) -m venv $(MINIMUM)
+	$(MINIMUM)/bin/python -m pip install --quiet uv
+	echo "$(OVERRIDE)" > $(MINIMUM)/override.txt
+	$(MINIMUM)/bin/uv pip install --python $(MINIMUM)/bin/python --resolution lowest-direct \
+		--override $(MINIMUM)/override.txt --editable '.[dev]'
+	$(MINIMUM)/bin/python -m pytest --numprocesses auto --maxprocesses 4 $(QUICK) $(ARGS)
+
+coverage: $(VENV)/.installed-dev  ## which lines of src/gfgn the tests run
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest --numprocesses auto --maxprocesses 4 $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered
 
 stress: $(VENV)/.installed-dev  ## the stress suite with 20 times the cases of `make test`
 	GFGN_STRESS=$${GFGN_STRESS:-20} $(BIN)/python -m pytest -m stress --numprocesses auto --maxprocesses 4 $(ARGS)
@@ -35,7 +52,7 @@ bench-check: $(VENV)/.installed-dev  ## compare speed relative to peers with the
 	$(BIN)/python benchmarks/check.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) site build dist gfgn-report
+	rm -rf $(VENV) $(MINIMUM) site build dist gfgn-report
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("gfgn needs Python 3.11 or newer, got " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

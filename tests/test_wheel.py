@@ -1,5 +1,6 @@
-"""The quick start of the README through the installed wheel, in a folder that has nothing but two tables."""
+"""The installed wheel: the quick start of the README in a folder that has nothing but two tables, and every command."""
 
+import json
 import os
 import re
 import shlex
@@ -10,6 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from estimator.tables import CLASSES, write_tables
+from golden import commands
+from golden.test_commands import GOLDEN, assert_same
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,16 +36,23 @@ def quick_start() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines]
 
 
+def run(site: Path, folder: Path, *arguments: str) -> str:
+    """The output of Python with the installed package, in another folder than the checkout."""
+    environment = os.environ | {"PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow
 def test_two_commands_lead_to_predictions_and_a_report(site: Path, tmp_path: Path) -> None:
     truth = write_tables(tmp_path / "my-graph")
     commands = quick_start()
     assert [command[0] for command in commands] == ["train", "predict"]
-    environment = os.environ | {"PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
     for command in commands:
-        arguments = [sys.executable, "-m", "gfgn", *command]
-        done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        run(site, tmp_path, "-m", "gfgn", *command)
     found = pd.read_csv(tmp_path / "predictions.csv")
     unlabelled = truth[truth["label"] == ""]
     assert list(found["id"]) == list(unlabelled["id"])
@@ -51,5 +61,13 @@ def test_two_commands_lead_to_predictions_and_a_report(site: Path, tmp_path: Pat
     page = (tmp_path / "my-model" / "report.html").read_text(encoding="utf-8")
     assert "my-graph" in page
     assert "premium" in page
-    code = f"import gfgn; assert gfgn.__file__.startswith({str(site)!r}), gfgn.__file__"
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
+
+
+@pytest.mark.slow
+def test_every_command_answers_as_in_the_checkout(site: Path, tmp_path: Path) -> None:
+    found = json.loads(run(site, tmp_path, commands.__file__, "karate", "study"))
+    assert Path(found["package"]).is_relative_to(site)
+    for name, answers in found["answers"].items():
+        assert_same(answers, GOLDEN[name], name)
+    assert "karate" in run(site, tmp_path, "-m", "gfgn", "datasets")
+    assert "gfgn-pair" in run(site, tmp_path, "-m", "gfgn", "models")

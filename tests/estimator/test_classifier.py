@@ -124,7 +124,7 @@ def test_every_kind_of_features_gives_the_same_prediction(fitted: GFGNClassifier
 
 def test_data_frames_with_names_categories_and_missing_values() -> None:
     names = [f"n{k}" for k in np.random.default_rng(1).permutation(len(Y))]
-    frame = pd.DataFrame(X, columns=[f"f{k}" for k in range(6)], index=names)
+    frame = pd.DataFrame(X.copy(), columns=[f"f{k}" for k in range(6)], index=names)
     frame["color"] = np.where(Y == 0, "red", "blue")
     frame.loc[names[3], "f1"] = np.nan
     edges = pd.DataFrame({"source": [names[k] for k in EDGES[0]], "target": [names[k] for k in EDGES[1]]})

@@ -1,6 +1,7 @@
 """What each command answers on four small graphs, as numbers: `expected.json` keeps them.
 
-`python tests/golden/commands.py` computes them again and writes the file.
+`python tests/golden/commands.py` computes them again and writes the file; with names of graphs, or `study`, it prints
+their answers and where gfgn was imported from.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -118,7 +120,15 @@ def _value(text: str) -> float | str:
 
 
 if __name__ == "__main__":
+    names = sys.argv[1:] or [*filter(is_available, GRAPHS), "study"]
     with tempfile.TemporaryDirectory() as folder:
-        found = {graph: answers(graph, Path(folder, graph)) for graph in GRAPHS if is_available(graph)}
-        found["study"] = study_answers(Path(folder))
-    EXPECTED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        found = {
+            name: study_answers(Path(folder)) if name == "study" else answers(name, Path(folder, name))
+            for name in names
+        }
+    if sys.argv[1:]:
+        import gfgn
+
+        json.dump({"package": gfgn.__file__, "answers": found}, sys.stdout)
+    else:
+        EXPECTED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

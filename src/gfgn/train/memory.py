@@ -77,8 +77,8 @@ def free_memory(device: str) -> int:
 def _main_memory() -> Iterator[int]:
     """The free memory of the machine, and what its limits leave to this process."""
     machine = _table(Path("/proc/meminfo"))
-    if "MemAvailable" not in machine:  # another system than Linux
-        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    if "MemAvailable" not in machine:  # another system than Linux; Windows does not say
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 if hasattr(os, "sysconf") else 4 << 30
         return
     import resource
 
