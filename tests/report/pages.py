@@ -1,4 +1,4 @@
-"""Comparisons and reports that the tests of the report share, and a parser that checks them."""
+"""Comparisons and reports that the tests of the report share, and a parser that checks pages."""
 
 import dataclasses
 from html.parser import HTMLParser
@@ -9,7 +9,6 @@ from gfgn.report import write_report
 from gfgn.runs import Comparison
 
 VOID = {"meta", "link", "br", "input"}
-CONTROLS = {"input", "select", "button"}
 
 
 class Page(HTMLParser):
@@ -20,8 +19,8 @@ class Page(HTMLParser):
         self.text = text
         self.wrong: list[str] = []
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.headings: list[int] = []
         self.contents: list[list[str]] = []  # text of every element, in the order of `elements`
+        self.rows: list[list[str]] = []  # the cells of every row of a table
         self._open: list[tuple[str, int]] = []
         self.feed(text)
         self.close()
@@ -32,8 +31,8 @@ class Page(HTMLParser):
         self.contents.append([])
         if len(dict(attrs)) < len(attrs):
             self.wrong.append(f"<{tag}> has an attribute twice")
-        if tag in ("td", "th") and not any(each == "tr" for each, _ in self._open):
-            self.wrong.append(f"<{tag}> outside of a row")
+        if tag == "tr":
+            self.rows.append([])
         if tag not in VOID:
             self._open.append((tag, len(self.elements) - 1))
 
@@ -43,8 +42,11 @@ class Page(HTMLParser):
             self._open.pop()
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in VOID or not self._open or self._open.pop()[0] != tag:
+        name, index = self._open.pop() if self._open and tag not in VOID else ("", 0)
+        if name != tag:
             self.wrong.append(f"</{tag}>")
+        if tag in ("td", "th"):
+            self.rows[-1].append(self.content(index))
 
     def handle_data(self, data: str) -> None:
         for _, index in self._open:
@@ -53,20 +55,22 @@ class Page(HTMLParser):
     def content(self, index: int) -> str:
         return "".join(self.contents[index]).strip()
 
+    def row(self, name: str) -> list[str]:
+        """The cells of the first row with that name."""
+        return next(cells[1:] for cells in self.rows if cells[0] == name)
+
     def _check(self) -> None:
         self.wrong += [f"<{tag}> is not closed" for tag, _ in self._open]
         ids = [attributes["id"] for _, attributes in self.elements if "id" in attributes]
         self.wrong += [f"id {each} twice" for each in ids if ids.count(each) > 1]
         level, labels = 0, {a["for"] for tag, a in self.elements if tag == "label"}
         for index, (tag, attributes) in enumerate(self.elements):
-            if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
+            if tag in ("h1", "h2", "h3", "h4"):
                 if int(tag[1]) > level + 1:
                     self.wrong.append(f"<{tag}> after h{level}")
                 level = int(tag[1])
             if tag == "th" and attributes.get("scope") not in ("row", "col", "rowgroup"):
                 self.wrong.append(f"<th> without scope: {self.content(index)}")
-            if tag == "button" and not self.content(index):
-                self.wrong.append("a button without a text")
             if tag in ("input", "select") and attributes.get("id") not in labels:
                 self.wrong.append(f"<{tag}> without a label")
             if tag == "svg" and not (
@@ -75,15 +79,16 @@ class Page(HTMLParser):
                 self.wrong.append("<svg> without an alternative text")
             if attributes.get("href", "#")[:1] != "#" or attributes.get("href", "#")[1:] not in ("", *ids):
                 self.wrong.append(f"link to {attributes['href']}")
-        if [tag for tag, _ in self.elements].count("h1") != 1:
-            self.wrong.append("not one h1")
-        if [tag for tag, _ in self.elements].count("table") != [tag for tag, _ in self.elements].count("caption"):
-            self.wrong.append("a table without a caption")
+        tags = [tag for tag, _ in self.elements]
+        if tags.count("h1") != 1 or tags.count("table") != tags.count("caption"):
+            self.wrong.append("not one h1, or a table without a caption")
 
 
-def write(folder: Path, *comparisons: Comparison) -> str:
-    """The text of the report of some comparisons."""
-    return write_report(comparisons, folder / "deep" / "report.html").read_text(encoding="utf-8")
+def write(folder: Path, *comparisons: Comparison) -> Page:
+    """The report of some comparisons; it must be valid."""
+    page = Page(write_report(comparisons, folder / "deep" / "report.html").read_text(encoding="utf-8"))
+    assert page.wrong == []
+    return page
 
 
 def with_record(comparison: Comparison, **changes: Any) -> Comparison:
@@ -115,14 +120,8 @@ def with_features(comparison: Comparison, names: list[str]) -> Comparison:
 def with_classes(comparison: Comparison, names: list[str]) -> Comparison:
     """The comparison with as many classes as names, 10 test nodes each, 2 of which are taken for the next class."""
     count = len(names)
-    confusion = [[0] * count for _ in range(count)]
-    for k in range(count):
-        confusion[k][k], confusion[k][(k + 1) % count] = 8, 2
+    confusion = [[8 * (i == j) + 2 * (j == (i + 1) % count) for j in range(count)] for i in range(count)]
     assert comparison.explanation is not None
-    classes = comparison.explanation["classes"] | {
-        "class_names": names,
-        "confusion": confusion,
-        "support": [10] * count,
-        **dict.fromkeys(("precision", "recall", "f1"), [0.8] * count),
-    }
-    return with_explanation(comparison, classes=classes)
+    scores = dict.fromkeys(("precision", "recall", "f1"), [0.8] * count)
+    classes = {"class_names": names, "confusion": confusion, "support": [10] * count} | scores
+    return with_explanation(comparison, classes=comparison.explanation["classes"] | classes)
