@@ -68,12 +68,8 @@ def import_factory(name: str) -> Factory:
     try:
         found: Any = importlib.import_module(path)
     except ModuleNotFoundError as error:
-        missing = error.name or path
-        if path == missing or path.startswith(f"{missing}."):
-            where = "installed or in the current folder"
-            raise ValueError(f"model must be in a module that is {where}, got {name!r}: no {missing!r}") from None
         raise ValueError(
-            f"model must be in a module that can be imported, got {name!r}, which needs {missing!r}"
+            f"model must be in a module that is installed or in the current folder, got {name!r}: no {error.name!r}"
         ) from None
     for part in attribute.split("."):
         if not hasattr(found, part):

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 Key = tuple[Any, ...]
+NOT_IN_PLACE = frozenset({"__iter__", "__int__", "__index__", "__invert__"})
 FACTORIES = frozenset({torch.arange, torch.ones, torch.zeros, torch.full, torch.eye})
 PLAIN = (int, float, str, bool, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, type(...))
 
@@ -143,17 +144,9 @@ class Constants(TorchFunctionMode):
 
 def _is_in_place(func: Any, kwargs: Any) -> bool:
     name = getattr(func, "__name__", "")
-    augmented = (
-        name.startswith("__i")
-        and name.endswith("__")
-        and name not in ("__iter__", "__int__", "__index__", "__invert__")
-    )
-    return (
-        (name.endswith("_") and not name.endswith("__"))
-        or augmented
-        or name in ("__setitem__", "__set__")
-        or "out" in kwargs
-    )
+    if name.endswith("__"):
+        return name in ("__setitem__", "__set__") or (name[:3] == "__i" and name not in NOT_IN_PLACE)
+    return name.endswith("_") or "out" in kwargs
 
 
 def _is_kept(result: Any) -> bool:

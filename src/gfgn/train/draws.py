@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from gfgn.train.statistics import LEVEL, Estimate, Scored, Summary, estimate_difference, summarize
+from gfgn.train.statistics import Estimate, Scored, Summary, as_tuple, estimate_difference, quantile, summarize
 
 Draws = Sequence[Sequence[Scored]]  # the runs of each draw: the same splits and seeds
 
@@ -28,8 +27,8 @@ def summarize_draws(draws: Draws, test_share: float | None = None) -> Summary:
     summary, splits = summarize(average, test_share), len({split for split, _, _ in average})
     if splits > 1:
         half = (summary.high - summary.low) / 2
-        error, freedom = _with_draws(half / _quantile(splits - 1), splits - 1, _means(draws))
-        half = _quantile(freedom) * error
+        error, freedom = _with_draws(half / quantile(splits - 1), splits - 1, _means(draws))
+        half = quantile(freedom) * error
         summary = summary._replace(low=summary.mean - half, high=summary.mean + half)
     return summary._replace(std=float(np.std(scores, ddof=1)), runs=len(scores))
 
@@ -53,8 +52,7 @@ def difference_draws(
 
 def _scores(runs: Sequence[Scored]) -> dict[tuple[int, int], float]:
     """The score by split and seed."""
-    tuples = (run if isinstance(run, tuple) else (run.replica.split, run.replica.seed, run.test) for run in runs)
-    return {(split, seed): score for split, seed, score in tuples}
+    return {(split, seed): score for split, seed, score in map(as_tuple, runs)}
 
 
 def _means(draws: Draws) -> NDArray[np.float64]:
@@ -68,10 +66,6 @@ def _average(draws: Draws) -> list[tuple[int, int, float]]:
     if any(table.keys() != tables[0].keys() for table in tables):
         raise ValueError("draws must hold the same splits and seeds, got different ones")
     return [(*key, float(np.mean([table[key] for table in tables]))) for key in tables[0]]
-
-
-def _quantile(freedom: float) -> float:
-    return float(stdtrit(freedom, (1 + LEVEL) / 2))
 
 
 def _with_draws(error: float, freedom: float, means: NDArray[np.float64]) -> tuple[float, float]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,10 +22,10 @@ class Given:
     """
 
     def __init__(self) -> None:
-        self._copies: dict[Any, tuple[Part, tuple[Any, ...]]] = {}
+        self._copies: dict[tuple[int, int, tuple[str, ...]], tuple[Part, tuple[Tensor | Graph, ...]]] = {}
         self._lock = threading.Lock()
 
-    def of(self, part: Part, names: tuple[str, ...]) -> tuple[Any, ...]:
+    def of(self, part: Part, names: tuple[str, ...]) -> tuple[Tensor | Graph, ...]:
         """The arguments for a part; `names` are those after `x`."""
         key = id(part.x), id(part.graph), names  # training, validation and test often share both
         with self._lock:
@@ -38,29 +36,26 @@ class Given:
     def check(self, kind: str) -> None:
         """Raises an error if a module of the class `kind` has changed an argument."""
         for (*_, names), (part, given) in list(self._copies.items()):
-            for name, value, right in zip(("x", *names), given, _arguments(part, names), strict=False):
-                for (field, tensor), (_, expected) in zip(_tensors(name, value), _tensors(name, right), strict=True):
-                    if not torch.equal(tensor, expected):
-                        raise ValueError(
-                            f"forward of {kind} must not change its arguments, got {field} changed in place: "
-                            f"change a copy, such as {field}.clone(), and call functions without inplace=True"
-                        )
+            expected = _tensors(names, _arguments(part, names))
+            for name, tensor in _tensors(names, given).items():
+                if not torch.equal(tensor, expected[name]):
+                    raise ValueError(
+                        f"forward of {kind} must not change its arguments, got {name} changed in place: "
+                        f"change a copy, such as {name}.clone(), and call functions without inplace=True"
+                    )
 
 
-def _arguments(part: Part, names: tuple[str, ...]) -> tuple[Any, ...]:
+def _arguments(part: Part, names: tuple[str, ...]) -> tuple[Tensor | Graph, ...]:
     if names == ("graph",):
         return part.x, part.graph
     weight = part.graph.weight if "edge_weight" in names else None
     return (part.x, part.graph.edge_index) if weight is None else (part.x, part.graph.edge_index, weight)
 
 
-def _tensors(name: str, value: Tensor | Graph) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of an argument, by name."""
-    if isinstance(value, Tensor):
-        yield name, value
-        return
-    for field in dataclasses.fields(value):
-        held = getattr(value, field.name)
-        for each in held if isinstance(held, CSR) else (held,):
-            if isinstance(each, Tensor):
-                yield f"{name}.{field.name}", each
+def _tensors(names: tuple[str, ...], arguments: tuple[Tensor | Graph, ...]) -> dict[str, Tensor]:
+    """The tensors of the arguments by name, `graph.degree` for one."""
+    held: dict[str, object] = dict(zip(("x", *names), arguments, strict=False))
+    if isinstance(graph := held.get("graph"), Graph):
+        held |= {f"graph.{field.name}": getattr(graph, field.name) for field in dataclasses.fields(graph)}
+    held |= {f"{name}.{k}": each for name, rows in held.items() if isinstance(rows, CSR) for k, each in enumerate(rows)}
+    return {name: value for name, value in held.items() if isinstance(value, Tensor)}

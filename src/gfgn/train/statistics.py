@@ -72,7 +72,7 @@ class Estimate(NamedTuple):
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """The interval that contains the truth with probability `level`."""
-        half = _quantile(self.splits, level) * self.error
+        half = quantile(self.splits - 1, level) * self.error
         return self.mean - half, self.mean + half
 
     def p_above(self, value: float = 0.0) -> float:
@@ -104,9 +104,9 @@ def summarize(runs: Sequence[Scored], test_share: float | None = None) -> Summar
 
 
 def _summarize(runs: Sequence[Scored], test_share: float | None, factor: float = 1.0) -> Summary:
-    values = np.array([score for _, _, score in map(_as_tuple, runs)])
+    values = np.array([score for _, _, score in map(as_tuple, runs)])
     means = np.array(list(split_means(runs).values()))
-    half = _quantile(means.size) * standard_error(means, test_share, factor)
+    half = quantile(means.size - 1) * standard_error(means, test_share, factor)
     center, std = float(means.mean()), float(values.std(ddof=1)) if values.size > 1 else 0.0
     return Summary(float(values.mean()), std, center - half, center + half, values.size)
 
@@ -214,14 +214,13 @@ def paired_test(runs: Sequence[Scored], baseline: Sequence[Scored], test_share: 
         baseline: Runs of another model with the same splits and seeds.
         test_share: See `standard_error`.
     """
-    gaps = np.array(list(split_means(_differences(runs, baseline)).values()))
-    mean, count = float(gaps.mean()), gaps.size
-    error = standard_error(gaps, test_share, _uncanceled(runs, baseline))
-    if count < 2:
-        return PairedTest(mean, math.nan, math.nan, count)
-    if not np.abs(gaps).max() > 1e-12:  # rounding errors of equal scores
+    gaps = list(split_means(_differences(runs, baseline)).values())
+    if len(gaps) < 2:
+        return PairedTest(gaps[0], math.nan, math.nan, 1)
+    mean, error, count = estimate_difference(runs, baseline, test_share)
+    if not max(map(abs, gaps)) > 1e-12:  # rounding errors of equal scores
         return PairedTest(mean, 0.0, 1.0, count)
-    statistic = mean / max(error, math.sqrt(np.finfo(np.float64).tiny))
+    statistic = mean / max(error, _SMALLEST)
     return PairedTest(mean, statistic, 2 * float(stdtr(count - 1, -abs(statistic))), count)
 
 
@@ -280,7 +279,7 @@ def rank_intervals(
 def split_means(runs: Sequence[Scored]) -> dict[int, float]:
     """The mean score of each split over its seeds, splits in order."""
     by_split: dict[int, list[float]] = {}
-    for split, _, score in map(_as_tuple, runs):
+    for split, _, score in map(as_tuple, runs):
         by_split.setdefault(split, []).append(score)
     return {split: float(np.mean(by_split[split])) for split in sorted(by_split)}
 
@@ -292,18 +291,19 @@ def _uncanceled(runs: Sequence[Scored], others: Sequence[Scored]) -> float:
     return float(min(1.0, (first - second).var() / total)) if total > 0 else 1.0
 
 
-def _quantile(count: int, level: float = LEVEL) -> float:
-    """The quantile of Student's t for the mean of `count` values; NaN for a single one."""
-    return float(stdtrit(count - 1, (1 + level) / 2)) if count > 1 else math.nan
+def quantile(freedom: float, level: float = LEVEL) -> float:
+    """The quantile of Student's t for a two-sided interval; NaN without a degree of freedom."""
+    return float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else math.nan
 
 
-def _as_tuple(run: Scored) -> tuple[int, int, float]:
+def as_tuple(run: Scored) -> tuple[int, int, float]:
+    """Split, seed and score of a run."""
     return run if isinstance(run, tuple) else (run.replica.split, run.replica.seed, run.test)
 
 
 def _differences(runs: Sequence[Scored], others: Sequence[Scored]) -> list[tuple[int, int, float]]:
     """Split, seed and difference of the scores of each pair of runs."""
-    first, second = ({(split, seed): score for split, seed, score in map(_as_tuple, each)} for each in (runs, others))
+    first, second = ({(split, seed): score for split, seed, score in map(as_tuple, each)} for each in (runs, others))
     if not first or first.keys() != second.keys():
         raise ValueError(
             f"runs and others must be of the same splits and seeds, got {sorted(first)} and {sorted(second)}"
