@@ -33,10 +33,11 @@ coverage: $(VENV)/.installed-dev  ## which lines of src/gfgn the tests run
 stress: $(VENV)/.installed-dev  ## the stress suite with 20 times the cases of `make test`
 	GFGN_STRESS=$${GFGN_STRESS:-20} $(BIN)/python -m pytest -m stress --numprocesses auto --maxprocesses 4 $(ARGS)
 
-lint: $(VENV)/.installed-dev  ## formatting, lint and types
+lint: $(VENV)/.installed-dev  ## formatting, lint, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

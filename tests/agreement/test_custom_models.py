@@ -3,11 +3,9 @@
 # ruff: noqa: NPY002
 
 import copy
-import itertools
 import random
 import re
 import threading
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -63,12 +61,6 @@ class InPlaceReLU(Linear):
         return super().forward(x.relu_(), edge_index)
 
 
-class Scaling(Linear):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x.data.mul_(0.5)
-        return super().forward(x, edge_index)
-
-
 class ThroughNumPy(Linear):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         x.numpy()[0, 0] = 7
@@ -114,7 +106,6 @@ class Late(Linear):
 CHANGING: list[tuple[type[nn.Module], str]] = [
     (InPlaceDropout, "x"),
     (InPlaceReLU, "x"),
-    (Scaling, "x"),
     (ThroughNumPy, "x"),
     (Rewiring, "edge_index"),
     (Clamping, "edge_weight"),
@@ -230,15 +221,6 @@ class RandomFeatures(Linear):
         return super().forward(x + 0.3 * (x @ self.R.to(x.dtype)), edge_index)
 
 
-class InSubmodule(nn.Module):
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.inner = RandomFeatures(in_channels, out_channels)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.inner(x, edge_index)
-
-
 class InContainers(Linear):
     """In a dictionary of lists, and as an array."""
 
@@ -295,7 +277,7 @@ class Rarely(Linear):
         return super().forward(self.scale * x, edge_index)
 
 
-CONSTRUCTORS = [RandomFeatures, InSubmodule, InContainers, Drawing, Unregistered, Listed, Rarely]
+CONSTRUCTORS = [RandomFeatures, InContainers, Drawing, Unregistered, Listed, Rarely]
 
 
 @pytest.mark.parametrize("factory", CONSTRUCTORS)
@@ -324,17 +306,6 @@ class LateSchedule(Schedule):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         self.step += self.training
         return Linear.forward(self, -x if self.step > 12 else x, edge_index)
-
-
-class Generating(Linear):
-    """A schedule that is a generator."""
-
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__(in_channels, out_channels)
-        self.factors = (0.5 if k > 12 else 1.0 for k in itertools.count())
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(x * next(self.factors), edge_index)
 
 
 class Closed(Linear):
@@ -396,14 +367,6 @@ class Anchored(Linear):
         return super().forward(x, edge_index) + x @ self.first.t()
 
 
-class Clipping(Linear):
-    """Keeps its weights small, in place."""
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        self.lin.weight.data = self.lin.weight.data.clamp(-0.2, 0.2)
-        return super().forward(x, edge_index)
-
-
 class ClippingInPlace(Linear):
     """The weights are small enough at first."""
 
@@ -446,8 +409,8 @@ class Freezing(Linear):
         return super().forward(x * torch.cos(self.step / 7), edge_index)
 
 
-REMEMBERING = [Schedule, LateSchedule, Generating, Closed, Running, Remembering, Freezing]
-REMEMBERING += [Anchored, Clipping, ClippingInPlace, Chance, Generators]
+REMEMBERING = [Schedule, LateSchedule, Closed, Running, Remembering, Freezing]
+REMEMBERING += [Anchored, ClippingInPlace, Chance, Generators]
 
 
 @pytest.mark.parametrize("factory", REMEMBERING)
@@ -534,15 +497,6 @@ class Spectral(Linear):
         nn.utils.parametrizations.spectral_norm(self.lin)
 
 
-class OldNorm(Linear):
-    """A norm of weights by a hook before `forward`."""
-
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__(in_channels, out_channels)
-        with warnings.catch_warnings(action="ignore"):
-            nn.utils.weight_norm(self.lin)
-
-
 class NewNorm(Linear):
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(in_channels, out_channels)
@@ -558,7 +512,6 @@ HOOKS = [
     BackwardHook,
     HiddenHook,
     Spectral,
-    OldNorm,
     NewNorm,
 ]
 
@@ -687,12 +640,6 @@ class WithoutGradients(Linear):
         return out
 
 
-class Deterministic(Linear):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        torch.use_deterministic_algorithms(True)
-        return super().forward(x, edge_index)
-
-
 class Threads(Linear):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         torch.set_num_threads(torch.get_num_threads() + 1)
@@ -741,7 +688,6 @@ class InGlobal(Linear):
 SHARING = [
     (Doubling, "settings .*set_default_dtype"),
     (WithoutGradients, "settings .*set_grad_enabled"),
-    (Deterministic, "settings .*use_deterministic_algorithms"),
     (Threads, "settings .*set_num_threads"),
     (Seeding, "must not seed PyTorch, got a call of torch.manual_seed"),
     (Counting, r"must not change Counting.count, which all runs share"),
@@ -799,10 +745,8 @@ class Opaque(Linear):
         (InContainers, "held differs between seeds"),
         (Listed, "shifts may change from step to step"),
         (LateSchedule, "step changes from step to step"),
-        (Generating, "factors may change from step to step"),
         (Closed, "scale changes from step to step"),
         (Running, "forward changes mean in evaluation"),
-        (Clipping, "accessing `data` under vmap"),
         (Chance, "it draws from random or numpy.random"),
         (WeightHook, "it has a hook of lin.weight"),
         (ForwardHook, "it has lin.forward_hooks"),

@@ -306,32 +306,57 @@ def test_a_graph_keeps_its_batch_and_its_self_loops(fitted: GFGNClassifier) -> N
     assert torch.equal(built.batch, graph.batch)  # type: ignore[arg-type]
 
 
-def test_parts_of_a_graph_are_refused(fitted: GFGNClassifier) -> None:
-    edges = torch.tensor([[0, 0], [1, 1]])
-    with pytest.raises(ValueError, match="edge_index must be a Graph of all nodes, got a bipartite one or a sample"):
-        fitted.predict(X, Graph.bipartite(edges, (N - 2, 2)))
-    if not fitted.directed:
-        with pytest.raises(ValueError, match="every edge once, got one built with duplicates='keep'"):
-            fitted.predict(X, Graph.from_edge_index(edges, N, duplicates="keep"))
+EDGES = np.array([[0, 1, 2], [1, 2, 3]])
+TWICE = torch.tensor([[0, 0], [1, 1]])
+HEAVY = nx.DiGraph([(0, 1, {"weight": "heavy"})])
+WEIGHTED = pd.DataFrame({"source": [0], "target": [1], "weight": [2.0]})
+NAMED = nx.relabel_nodes(nx.path_graph(N, nx.DiGraph), dict(enumerate(STRINGS)))
 
 
-def test_nodes_of_networkx_have_one_row(fitted: GFGNClassifier) -> None:
+def weigh(weight: Any) -> Graph:
+    return build_graph(EDGES[:, :2], weight, 3)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "bipartite": (lambda: build_graph(Graph.bipartite(TWICE, (N - 2, 2)), None, N), "a Graph of all nodes"),
+    "duplicates": (lambda: build_graph(Graph.from_edge_index(TWICE, N, duplicates="keep"), None, N), "'keep'"),
+    "names": (lambda: build_graph(NAMED, None, N), "rows of X, 0 to 29.*'n0'"),
+    "names, no ids": (lambda: build_graph(NAMED, None, N, pd.RangeIndex(N)), "index of X.*'n0'"),
+    "from 1": (lambda: build_graph(nx.relabel_nodes(nx.path_graph(N), lambda k: k + 1), None, N), "node 30"),
+    "another order": (lambda: Graph.from_networkx(nx.DiGraph([(2, 0), (0, 1)])), r"nodelist=range\(3\)"),
+    "nodelist": (lambda: Graph.from_networkx(nx.DiGraph([(2, 0)]), nodelist=[0, 1]), "nodelist .*none that is 2"),
+    "nodelist twice": (lambda: Graph.from_networkx(nx.DiGraph([(2, 0)]), nodelist=[0, 2, 2]), "nodelist .*2 in 3"),
+    "ids or rows": (lambda: build_graph(EDGES, None, 4, pd.Index([3, 2, 1, 0])), "0 is the id of row 3"),
+    "ids twice": (lambda: build_graph(WEIGHTED, None, 4, pd.Index([3, 2, 1, 1])), "index of X .*1 more than once"),
+    "weight by name": (lambda: weigh("amount"), "edge_weight .*'amount'"),
+    "texts": (lambda: weigh(list("ab")), "edge_weight .*<U1"),
+    "complex": (lambda: weigh(np.array([1j, 2j])), "edge_weight .*complex128"),
+    "missing": (lambda: weigh(pd.array([1, None], dtype="Int64")), "edge_weight .*finite.*nan"),
+    "tiny": (lambda: weigh([1.0, 1e-60]), "edge_weight .*1.4e-45.*1e-60"),
+    "weights twice": (lambda: build_graph(WEIGHTED, [3.0], 2), "edge_weight .*None.*column weight"),
+    "heavy": (lambda: build_graph(HEAVY, None, 2), "edge_weight .*'heavy'"),
+    "heavy graph": (lambda: Graph.from_networkx(HEAVY), "edge_weight .*'heavy'"),
+    "array": (lambda: GFGNConv(1, 1)(torch.ones(2, 1), TWICE, np.ones(2)), r"edge_weight .*\[E\].*ndarray"),
+    "other size": (lambda: build_graph(EdgeIndex(TWICE, sparse_size=(5, 5)), None, 4), r"4 nodes.*\(5, 5\)"),
+    "too many": (lambda: build_graph([[1, 2], [2, 3]], None, 3), "0 to 2.*got 3.*not from 1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(case: str) -> None:
+    call, message = REFUSED[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def test_nodes_have_one_row() -> None:
     """They are row numbers, or ids of the index of `X`, and never counted in the order in which they come."""
-    network = nx.relabel_nodes(nx.path_graph(N, nx.DiGraph), dict(enumerate(STRINGS)))
-    with pytest.raises(ValueError, match=r"must hold rows of X, 0 to 29, got the node 'n0'; pass X as a data frame"):
-        fitted.predict(X, network)
-    with pytest.raises(ValueError, match="must hold ids of the index of X, got the node 'n0'"):
-        fitted.predict(pd.DataFrame(X, columns=COLUMNS), network)
-    with pytest.raises(ValueError, match="got the node 30"):  # counted from 1
-        fitted.predict(X, nx.relabel_nodes(nx.path_graph(N), lambda k: k + 1))
-    with pytest.raises(ValueError, match=r"nodes 0 to 2 in another order \(2, 0, 1, …\): pass nodelist=range\(3\)"):
-        Graph.from_networkx(nx.DiGraph([(2, 0), (0, 1)]))
     assert Graph.from_networkx(nx.DiGraph([(2, 0)]), nodelist=[0, 1, 2]).edge_index.tolist() == [[2], [0]]
     assert Graph.from_networkx(nx.DiGraph([(2, 0), (0, 1)]), nodelist=[2, 0, 1]).edge_index.tolist() == [[0, 1], [1, 2]]
-    with pytest.raises(ValueError, match="nodelist must hold all nodes of graph, got none that is 2"):
-        Graph.from_networkx(nx.DiGraph([(2, 0)]), nodelist=[0, 1])
-    with pytest.raises(ValueError, match="nodelist must hold every node once, got 2 in 3"):
-        Graph.from_networkx(nx.DiGraph([(2, 0)]), nodelist=[0, 2, 2])
+    for names in (pd.RangeIndex(4), pd.Index([0, 1, 2, 4]), pd.Index(["3", "2", "1", "0"]), pd.Index([3, 2, 1, 1])):
+        assert build_graph(EDGES, None, 4, names).num_edges == 6
+    assert Graph.from_edge_index(EdgeIndex(TWICE, sparse_size=(5, 5))).num_nodes == 5  # without edges at the end
+    assert build_graph([[], []], None, 3).num_edges == 0
 
 
 def test_repeated_entries_of_a_matrix_of_booleans() -> None:
@@ -360,24 +385,6 @@ def test_two_weights_of_an_undirected_edge(fitted: GFGNClassifier, form: str, ro
         fitted.predict_proba(*given)
 
 
-def test_rounding_is_no_second_weight() -> None:
-    weight = np.array([0.1 + 0.2, 0.3, 1e-30, 1.000001e-30])
-    graph = build_graph(np.array([[0, 1, 2, 3], [1, 0, 3, 2]]), weight, N)
-    assert graph.num_edges == 4
-
-
-def test_an_array_holds_no_ids() -> None:
-    """Beside a data frame with integers as ids, nobody knows what the numbers of an array mean, unless one of the two
-    meanings fails."""
-    edges = np.array([[0, 1, 2], [1, 2, 3]])
-    with pytest.raises(ValueError, match=r"row numbers or ids of the index of X, where 0 is the id of row 3: for ids"):
-        build_graph(edges, None, 4, pd.Index([3, 2, 1, 0]))
-    for names in (pd.RangeIndex(4), pd.Index([0, 1, 2, 4]), pd.Index(["3", "2", "1", "0"]), pd.Index([3, 2, 1, 1])):
-        assert build_graph(edges, None, 4, names).num_edges == 6
-    with pytest.raises(ValueError, match="the index of X must hold every id once, got 1 more than once"):
-        build_graph(pd.DataFrame({"source": [3], "target": [2]}), None, 4, pd.Index([3, 2, 1, 1]))
-
-
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float64])
 def test_weights_of_every_type(dtype: torch.dtype) -> None:
     """Weights of 16 bits are added as float32: 3,000 times 0.1 is no 256."""
@@ -390,46 +397,6 @@ def test_weights_of_every_type(dtype: torch.dtype) -> None:
     for graph in (direct, read):
         torch.testing.assert_close(graph.degree[[1, 3]].double(), expected, rtol=1e-3, atol=0)
     assert Graph.from_edge_index(edges, 4, weight).dtype == (dtype if dtype.is_floating_point else torch.float32)
-
-
-WRONG_WEIGHTS: dict[str, tuple[Any, str]] = {
-    "name": ("amount", "edge_weight must be one number per edge, got 'amount'"),
-    "texts": (list("ab"), "edge_weight must be one number per edge, got values of <U1"),
-    "complex": (np.array([1j, 2j]), "edge_weight must be one number per edge, got values of complex128"),
-    "missing": (pd.array([1, None], dtype="Int64"), "edge_weight must hold finite numbers, 0 or larger, got nan"),
-    "tiny": ([1.0, 1e-60], "edge_weight must be 0 or at least 1.4e-45, the smallest number in float32, got 1e-60"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG_WEIGHTS)
-def test_wrong_weights_are_named(case: str) -> None:
-    weight, message = WRONG_WEIGHTS[case]
-    with pytest.raises(ValueError, match=message):
-        build_graph(np.array([[0, 1], [1, 2]]), weight, 3)
-
-
-def test_weights_are_given_once() -> None:
-    frame = pd.DataFrame({"source": [0], "target": [1], "weight": [2.0]})
-    with pytest.raises(
-        ValueError, match="edge_weight must be None together with a data frame that has the column weight"
-    ):
-        build_graph(frame, [3.0], 2)
-    network = nx.DiGraph([(0, 1, {"weight": "heavy"})])
-    for build in (lambda: build_graph(network, None, 2), lambda: Graph.from_networkx(network)):
-        with pytest.raises(ValueError, match="edge_weight must hold numbers, got 'heavy' from the attribute 'weight'"):
-            build()
-    with pytest.raises(TypeError, match=r"edge_weight must be a Tensor of shape \[E\], got ndarray"):
-        GFGNConv(1, 1)(torch.ones(2, 1), torch.tensor([[0], [1]]), np.ones(1))
-
-
-def test_the_number_of_nodes() -> None:
-    edges = EdgeIndex([[0, 1], [1, 2]], sparse_size=(5, 5))
-    assert Graph.from_edge_index(edges).num_nodes == 5  # nodes without edges at the end
-    with pytest.raises(ValueError, match=r"edge_index must have 4 nodes, one per row of X, got \(5, 5\)"):
-        build_graph(edges, None, 4)
-    with pytest.raises(ValueError, match="nodes 0 to 2, one per row of X, got 3; count nodes from 0, not from 1"):
-        build_graph([[1, 2], [2, 3]], None, 3)
-    assert build_graph([[], []], None, 3).num_edges == 0
 
 
 def test_a_data_may_have_a_matrix(fitted: GFGNClassifier) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import io
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -10,11 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loops import layer, random_edges, undirected
-from torch_geometric.edge_index import EdgeIndex
 from torch_geometric.nn import GCNConv
 
 from gfgn import GFGNConv, Graph
-from gfgn.ops import pair_aggregate
 
 LEVELS = ["graph", "neighbor", "pair"]
 every_level = pytest.mark.parametrize("level", LEVELS)
@@ -187,26 +186,6 @@ def test_gate_bias_is_added_inside_the_sigmoid(level: str) -> None:
         torch.testing.assert_close(biased(x, edges), plain(x, edges))
     biased.reset_parameters()
     assert biased.gate_bias.tolist() == [-2.0] * 12
-    with pytest.raises(ValueError, match="gate_bias must be a finite number or None, got inf"):
-        GFGNConv(5, 4, gate_bias=torch.inf)
-
-
-@every_level
-def test_every_way_to_give_the_edges(level: str) -> None:
-    conv = make(level)
-    x, edges = inputs()
-    edges = edges[:, edges[0] != edges[1]].unique(dim=1)
-    out = conv(x, edges)
-    adjacency = torch.zeros(12, 12, dtype=torch.float64).index_put(
-        (edges[1], edges[0]), torch.ones(edges.size(1), dtype=torch.float64)
-    )
-    for other in (
-        EdgeIndex(edges.contiguous(), sparse_size=(12, 12)),
-        Graph.from_edge_index(edges, 12),  # float32: brought to the layer's dtype
-        adjacency.to_sparse_csr(),
-        adjacency.to_sparse_coo(),
-    ):
-        torch.testing.assert_close(conv(x, other), out)
 
 
 @every_level
@@ -219,21 +198,6 @@ def test_sparse_features(level: str) -> None:
     (expected,) = torch.autograd.grad(out.square().sum(), conv.lin.weight)
     (got,) = torch.autograd.grad(sparse.square().sum(), conv.lin.weight)
     torch.testing.assert_close(got, expected)
-
-
-@every_level
-def test_gradients(level: str) -> None:
-    conv = make(level, heads=2)
-    x, edges = inputs(6, 14)
-    weight = torch.rand(14, generator=generator(), dtype=torch.float64) + 0.5
-    names = [name for name, _ in conv.named_parameters()]
-
-    def run(x: torch.Tensor, weight: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-        values = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(conv, values, (x, edges, weight))
-
-    args = [t.detach().clone().requires_grad_() for t in (x, weight, *conv.parameters())]
-    assert torch.autograd.gradcheck(run, args, fast_mode=True)
 
 
 @every_level
@@ -300,35 +264,6 @@ def test_number_of_parameters(level: str, factor: int) -> None:
 
 
 @every_level
-def test_compile_fullgraph(level: str) -> None:
-    torch._dynamo.reset()
-    conv = make(level)
-    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
-    for seed, e in ((0, 40), (1, 25)):  # another number of edges, self-loops and repetitions
-        x, edges = inputs(12, e, seed)
-        graph = Graph.from_edge_index(edges, 12, dtype=torch.float64)
-        for given_edges in (edges, graph):
-            expected, got = conv(x, given_edges), compiled(x, given_edges)
-            torch.testing.assert_close(got, expected)
-            (expected,) = torch.autograd.grad(expected.square().sum(), conv.gate)
-            (got,) = torch.autograd.grad(got.square().sum(), conv.gate)
-            torch.testing.assert_close(got, expected)
-
-
-def test_compile_with_inductor() -> None:
-    """All levels in one program, so that Inductor compiles once."""
-    torch._dynamo.reset()
-    convs = [make(level).float() for level in LEVELS]
-
-    def run(x: torch.Tensor, edges: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        return [conv(x, edges, return_scores=True) for conv in convs]
-
-    x, edges = inputs()
-    with torch.no_grad():
-        torch.testing.assert_close(torch.compile(run, fullgraph=True)(x.float(), edges), run(x.float(), edges))
-
-
-@every_level
 def test_export(level: str) -> None:
     conv = make(level).eval()
     x, edges = inputs()
@@ -379,129 +314,60 @@ def test_vmap_over_stacked_layers(level: str) -> None:
         torch.testing.assert_close(parameters["gate"].grad[k], expected)
 
 
-def test_it_replaces_gcn_conv() -> None:
-    """With the same arguments it has PyG's input and output widths: one head by default."""
-    x, edges = torch.randn(12, 16), inputs()[1]
-    conv = GFGNConv(16, 32)
-    assert conv.heads == 1
-    assert conv(x, edges).shape == GCNConv(16, 32)(x, edges).shape == (12, 32)
-    assert conv(x, edges, torch.rand(edges.size(1))).shape == (12, 32)
-
-
 X, EDGES = torch.ones(3, 5), torch.tensor([[0, 1, 2], [1, 2, 0]])
 conv = GFGNConv(5, 4)
-BAD_INPUT = {
-    "level": (lambda: GFGNConv(5, 4, "edge"), ValueError, "level must be one of 'graph', 'neighbor', 'pair'"),
-    "pool": (
-        lambda: GFGNConv(5, 4, "graph", pool="median"),
-        ValueError,
-        "pool must be one of .* got 'median'",
-    ),
-    "pair pool": (
-        lambda: GFGNConv(5, 4, "pair", pool="max"),
-        ValueError,
-        "pool must be 'mean' at level='pair'.* got 'max'",
-    ),
-    "channels": (lambda: GFGNConv(5, 0), ValueError, "out_channels must be a positive integer, got 0"),
-    "in_channels": (lambda: GFGNConv(0, 4), ValueError, "in_channels must be a positive integer, got 0"),
-    "heads": (lambda: GFGNConv(5, 4, heads=2.0), ValueError, "heads must be a positive integer, got 2.0"),
-    "lam": (lambda: GFGNConv(5, 4, lam=-1.0), ValueError, "lam must be finite, 0 or larger, got -1.0"),
-    "lam nan": (lambda: GFGNConv(5, 4, lam=float("nan")), ValueError, "lam must be finite, 0 or larger, got nan"),
-    "lam numpy": (lambda: GFGNConv(5, 4, lam=np.float32("nan")), ValueError, "lam must be finite"),
-    "lam tensor": (lambda: GFGNConv(5, 4, lam=torch.tensor([1, torch.nan])), ValueError, r"got tensor\(\[1., nan\]\)"),
-    "lam infinite": (lambda: GFGNConv(5, 4, lam=torch.tensor(torch.inf)), ValueError, "lam must be finite"),
-    "lam of an operator": (
-        lambda: pair_aggregate(X, X, X, Graph.from_edge_index(EDGES, 3), float("nan")),
-        ValueError,
-        "lam must be finite, 0 or larger, got nan",
-    ),
-    "x type": (lambda: conv(X.numpy(), EDGES), TypeError, r"Tensor or a pair of Tensors \(x_src, x_dst\), got ndarray"),
-    "x pair": (lambda: conv((X, None), EDGES), TypeError, r"\(x_src, x_dst\), got \(Tensor, NoneType\)"),
-    "x pair width": (lambda: conv((X, X[:, 1:]), EDGES), ValueError, r"x_dst must have shape \[N, 5\], got \[3, 4\]"),
-    "in_channels triple": (lambda: GFGNConv((5, 4, 3), 4), ValueError, r"number or a pair .* got \(5, 4, 3\)"),
-    "in_channels pair": (lambda: GFGNConv((5, 0), 4), ValueError, "in_channels must be a positive integer, got 0"),
-    "size": (lambda: conv((X, X), EDGES, size=(3, 2)), ValueError, r"size must be \(3, 3\), .* got \(3, 2\)"),
-    "size of one set": (lambda: conv(X, EDGES, size=(2, 3)), ValueError, r"size must be \(3, 3\), .* got \(2, 3\)"),
-    "source range": (lambda: conv((X[:2], X), EDGES), ValueError, "the source id 2, expected 0 to 1"),
-    "target range": (lambda: conv((X, X[:2]), EDGES), ValueError, "the target id 2, expected 0 to 1"),
-    "graph of one set": (
-        lambda: conv((X, X), Graph.from_edge_index(EDGES, 6)),
-        TypeError,
-        "Graph must come from Graph.bipartite",
-    ),
-    "bipartite graph of other sizes": (
-        lambda: conv((X, X), Graph.bipartite(EDGES, (4, 3))),
-        ValueError,
-        "x has 3 sources and 3 targets, which the Graph has not: .*num_nodes=7.*num_targets=3",
-    ),
-    "bipartite graph": (
-        lambda: conv(X, Graph.bipartite(EDGES, (3, 3))),
-        ValueError,
-        r"x must be a pair \(x_src, x_dst\) for a bipartite Graph",
-    ),
-    "bipartite matrix": (
-        lambda: conv((X, X[:2]), torch.ones(3, 2).to_sparse_csr()),
-        ValueError,
-        r"must be a \[2, 3\] matrix, got \[3, 2\]",
-    ),
-    "bipartite graph and weight": (
-        lambda: conv((X, X), Graph.bipartite(EDGES, (3, 3)), torch.ones(3)),
-        ValueError,
-        "edge_weight cannot be .* a Graph",
-    ),
-    "x width": (lambda: conv(torch.ones(3, 6), EDGES), ValueError, r"shape \[N, 5\], got \[3, 6\]"),
-    "x width of several heads": (
-        lambda: GFGNConv(4, 3)(GFGNConv(5, 4, heads=8)(X, EDGES), EDGES),
-        ValueError,
-        r"shape \[N, 4\], got \[3, 32\]; a layer with heads=8 and out_channels=4 outputs 32 columns: in_channels of "
-        "the next layer must be 32",
-    ),
-    "x dims": (lambda: conv(torch.ones(5), EDGES), ValueError, r"shape \[N, 5\], got \[5\]"),
-    "x dtype": (lambda: conv(X.long(), EDGES), TypeError, "floating-point features, got torch.int64"),
-    "x layout": (lambda: conv(X.to_sparse_coo(), EDGES), ValueError, "dense or sparse CSR"),
-    "x nan": (
-        lambda: conv(X * torch.nan, EDGES),
-        ValueError,
-        r"x must be finite, got nan at position \[0, 0\]",
-    ),
-    "x inf": (
-        lambda: conv((X * torch.inf).to_sparse_csr(), EDGES),
-        ValueError,
-        r"got inf at stored value \[0\]",
-    ),
-    "edge type": (lambda: conv(X, [[0], [1]]), TypeError, "got list"),
-    "edge device": (lambda: conv(X, EDGES.to("meta")), ValueError, "x is on cpu, but edge_index is on meta"),
-    "edge dtype": (lambda: conv(X, EDGES.float()), TypeError, "int64 or int32"),
-    "edge range": (lambda: conv(X[:2], EDGES), ValueError, r"expected ids from 0 to 1 \(2 nodes\)"),
-    "edge shape": (lambda: conv(X, EDGES.t()[:, :1]), ValueError, r"shape \[2, E\]"),
-    "graph size": (
-        lambda: conv(X, Graph.from_edge_index(EDGES, 4)),
-        ValueError,
-        "3 rows, but the Graph has 4",
-    ),
-    "graph and weight": (
-        lambda: conv(X, Graph.from_edge_index(EDGES, 3), torch.ones(3)),
-        ValueError,
-        "edge_weight cannot be .* a Graph",
-    ),
-    "matrix size": (
-        lambda: conv(X, torch.eye(4).to_sparse_csr()),
-        ValueError,
-        "3 rows, but the sparse matrix has 4",
-    ),
-    "matrix and weight": (
-        lambda: conv(X, torch.eye(3).to_sparse_csr(), torch.ones(3)),
-        ValueError,
-        "edge_weight cannot be .* a sparse matrix",
-    ),
+
+
+BAD_INPUT: dict[str, tuple[Callable[[], object], str]] = {
+    "level": (lambda: GFGNConv(5, 4, "edge"), "level .*'graph', 'neighbor', 'pair'"),
+    "pool": (lambda: GFGNConv(5, 4, "graph", pool="median"), "pool .*'median'"),
+    "pair pool": (lambda: GFGNConv(5, 4, "pair", pool="max"), "pool .*'mean' at level='pair'.*'max'"),
+    "channels": (lambda: GFGNConv(5, 0), "out_channels .*positive.* 0"),
+    "in_channels": (lambda: GFGNConv(0, 4), "in_channels .*positive.* 0"),
+    "in_channels triple": (lambda: GFGNConv((5, 4, 3), 4), r"pair .*\(5, 4, 3\)"),
+    "in_channels pair": (lambda: GFGNConv((5, 0), 4), "in_channels .*positive.* 0"),
+    "heads": (lambda: GFGNConv(5, 4, heads=2.0), "heads .*positive integer.* 2.0"),
+    "lam": (lambda: GFGNConv(5, 4, lam=-1.0), "lam .*0 or larger.* -1.0"),
+    "lam numpy": (lambda: GFGNConv(5, 4, lam=np.float32("nan")), "lam must be finite"),
+    "lam tensor": (lambda: GFGNConv(5, 4, lam=torch.tensor([1, torch.nan])), r"lam .*tensor\(\[1., nan\]\)"),
+    "lam infinite": (lambda: GFGNConv(5, 4, lam=torch.tensor(torch.inf)), "lam must be finite"),
+    "gate_bias": (lambda: GFGNConv(5, 4, gate_bias=torch.inf), "gate_bias .*inf"),
+    "x type": (lambda: conv(X.numpy(), EDGES), r"\(x_src, x_dst\).*ndarray"),
+    "x pair": (lambda: conv((X, None), EDGES), r"\(x_src, x_dst\).*NoneType"),
+    "x pair width": (lambda: conv((X, X[:, 1:]), EDGES), r"x_dst .*\[N, 5\].*\[3, 4\]"),
+    "x width": (lambda: conv(torch.ones(3, 6), EDGES), r"\[N, 5\].*\[3, 6\]"),
+    "x width of heads": (lambda: GFGNConv(4, 3)(GFGNConv(5, 4, heads=8)(X, EDGES), EDGES), "heads=8.*must be 32"),
+    "x dims": (lambda: conv(torch.ones(5), EDGES), r"\[N, 5\].*\[5\]"),
+    "x dtype": (lambda: conv(X.long(), EDGES), "floating-point.*torch.int64"),
+    "x layout": (lambda: conv(X.to_sparse_coo(), EDGES), "dense or sparse CSR"),
+    "x nan": (lambda: conv(X * torch.nan, EDGES), r"x .*finite.*nan .*\[0, 0\]"),
+    "x inf": (lambda: conv((X * torch.inf).to_sparse_csr(), EDGES), r"inf .*\[0\]"),
+    "size": (lambda: conv((X, X), EDGES, size=(3, 2)), r"size .*\(3, 3\).*\(3, 2\)"),
+    "size of one set": (lambda: conv(X, EDGES, size=(2, 3)), r"size .*\(3, 3\).*\(2, 3\)"),
+    "source range": (lambda: conv((X[:2], X), EDGES), "source id 2.*0 to 1"),
+    "target range": (lambda: conv((X, X[:2]), EDGES), "target id 2.*0 to 1"),
+    "edge type": (lambda: conv(X, [[0], [1]]), "got list"),
+    "edge device": (lambda: conv(X, EDGES.to("meta")), "edge_index is on meta"),
+    "edge dtype": (lambda: conv(X, EDGES.float()), "int64 or int32"),
+    "edge range": (lambda: conv(X[:2], EDGES), "ids from 0 to 1"),
+    "edge shape": (lambda: conv(X, EDGES.t()[:, :1]), r"\[2, E\]"),
+    "graph size": (lambda: conv(X, Graph.from_edge_index(EDGES, 4)), "3 rows.*4"),
+    "graph, weight": (lambda: conv(X, Graph.from_edge_index(EDGES, 3), torch.ones(3)), "edge_weight .*a Graph"),
+    "graph of one set": (lambda: conv((X, X), Graph.from_edge_index(EDGES, 6)), "Graph.bipartite"),
+    "bipartite sizes": (lambda: conv((X, X), Graph.bipartite(EDGES, (4, 3))), "num_nodes=7.*num_targets=3"),
+    "bipartite graph": (lambda: conv(X, Graph.bipartite(EDGES, (3, 3))), r"\(x_src, x_dst\)"),
+    "bipartite weight": (lambda: conv((X, X), Graph.bipartite(EDGES, (3, 3)), torch.ones(3)), "edge_weight .*a Graph"),
+    "bipartite matrix": (lambda: conv((X, X[:2]), torch.ones(3, 2).to_sparse_csr()), r"\[2, 3\].*\[3, 2\]"),
+    "matrix size": (lambda: conv(X, torch.eye(4).to_sparse_csr()), "3 rows.*4"),
+    "matrix, weight": (lambda: conv(X, torch.eye(3).to_sparse_csr(), torch.ones(3)), "edge_weight .*a sparse matrix"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
 def test_bad_input_is_named(case: str) -> None:
-    build, error, message = BAD_INPUT[case]
-    with pytest.raises(error, match=message):
-        build()
+    call, message = BAD_INPUT[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
 
 
 def test_validation_can_be_turned_off_and_large_values_pass() -> None:

@@ -27,14 +27,6 @@ def test_a_name_is_imported_and_described_by_its_signature() -> None:
     assert module.dropout == 0.25
 
 
-def test_sizes_without_a_default_have_the_common_one() -> None:
-    model = find_model("nets:Normalized")
-    assert model.parameters["hidden_channels"].default == 64
-    assert model.required == ()
-    assert not model.takes_dropout
-    assert model.fixed == {"code": model.code, "dropout": 0.0}
-
-
 def test_an_option_without_a_default_must_be_given() -> None:
     model = find_model("nets:Deep")
     assert model.required == ("depth",)
@@ -85,11 +77,6 @@ def test_errors_of_names(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"got") as error:
         find_model(name)
     assert message in str(error.value)
-
-
-def test_a_function_must_return_a_module() -> None:
-    with pytest.raises(TypeError, match=r"must return a torch\.nn\.Module, got int"):
-        find_model(lambda in_channels, out_channels: in_channels).build(5, 3)  # type: ignore[arg-type,return-value]
 
 
 def test_lazy_parameters_are_refused() -> None:

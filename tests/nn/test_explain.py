@@ -1,6 +1,5 @@
 """Explanations: edge masks against loops over scalars, PyG's explainers, and `GateExplainer`."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from loops import layer, random_edges, undirected
 from torch import nn
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer, PGExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
-from torch_geometric.nn import GCNConv, MessagePassing, global_mean_pool
+from torch_geometric.nn import GCNConv
 
 from gfgn import GFGN, GFGNConv, Graph
 from gfgn.nn import GateExplainer
@@ -113,41 +112,6 @@ def test_batches_bipartite_graphs_and_added_self_loops_can_be_masked(level: str)
     torch.testing.assert_close(conv(x, edges, None, batch), expected_output(conv, x, edges, zeros, batch=batch))
     if level != "pair":  # where a node takes from itself what it gives up
         assert not torch.allclose(conv(x, looped), conv(x, edges))  # added self-loops are not masked
-
-
-@every_level
-def test_hooks_see_the_messages(level: str) -> None:
-    conv, (x, edges) = make(level), inputs()
-    out, scores = conv(x, edges, return_scores=True)
-    seen: list[tuple[dict[str, torch.Tensor], torch.Tensor]] = []
-    handle = conv.register_message_forward_hook(lambda _, args, message: seen.append((args[0], message)))
-    torch.testing.assert_close(conv(x, edges, return_scores=True), (out, scores))
-    handle.remove()
-    (arguments, message), *rest = seen
-    assert not rest
-    assert message.shape == (40, 12)
-    norm, alpha = arguments["norm"], arguments["alpha"]
-    gate = scores[edges[1]] if level == "neighbor" else scores
-    expected = (gate.expand(40, 12) * norm).view(40, 3, 4).mean(2)
-    torch.testing.assert_close(alpha, expected)
-    assert not message[edges[0] == edges[1]].any()
-    conv(x, edges)
-    assert len(seen) == 1
-
-
-def test_it_is_a_message_passing_layer_with_the_old_state() -> None:
-    conv = GFGNConv(5, 4)
-    assert isinstance(conv, MessagePassing)
-    assert set(conv.state_dict()) == {"lin.weight", "gate", "bias"}
-    assert [name for name, _ in conv.named_modules()] == ["", "lin"]
-    assert GFGNConv.propagate is MessagePassing.propagate  # PyG has generated no code for it
-    assert GFGNConv(5, 4).inspector is conv.inspector
-    set_masks(conv, torch.ones(3), torch.tensor([[0, 1, 2], [1, 2, 0]]))
-    clear_masks(conv)
-    assert copy.deepcopy(conv).explain is None
-    conv.explain = False  # as PyG's explainers skip a layer
-    set_masks(conv, torch.zeros(3), torch.tensor([[0, 1, 2], [1, 2, 0]]))
-    assert conv._edge_mask is None
 
 
 # --- PyG's explainers -----------------------------------------------------------------------------
@@ -302,24 +266,6 @@ def test_gate_explainer_conserves_relevance(level: str) -> None:
     assert not explanation.edge_mask.any()
     assert explanation.node_mask.argmax() == 4
     assert gate_explainer(silent, None)(x, edges).get("node_mask") is None
-
-
-def test_gate_explainer_of_a_graph_of_a_batch() -> None:
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = GFGNConv(5, 6, "graph")
-            self.lin = nn.Linear(6, 3)
-
-        def forward(self, x: torch.Tensor, edges: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
-            return self.lin(global_mean_pool(self.conv(x, edges, batch=batch).relu(), batch))
-
-    x, edges = inputs()
-    edges = edges[:, (edges[0] < 6) == (edges[1] < 6)]
-    batch = (torch.arange(12) >= 6).long()
-    explanation = gate_explainer(Net(), task_level="graph")(x.float(), edges, batch=batch, index=1)
-    torch.testing.assert_close(explanation.node_mask[6:].sum(), torch.tensor(1.0))
-    assert not explanation.edge_mask[edges[0] < 6].any()
 
 
 def test_gate_explainer_says_what_it_does_not_do(caplog: pytest.LogCaptureFixture) -> None:

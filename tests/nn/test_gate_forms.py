@@ -3,16 +3,12 @@
 import copy
 import math
 
-import numpy as np
 import pytest
 import torch
 from loops import adjacency, random_edges
 from torch import Tensor
 
-from gfgn import GFGN, GFGNConv
-from gfgn.data.generators.dimensions import dimensions
-from gfgn.nn.registry import find_model
-from gfgn.train import Replica, train_replicas
+from gfgn import GFGNConv
 
 LEVELS = ["graph", "neighbor", "pair"]
 FORMS = ["scalar", "constant"]
@@ -159,34 +155,3 @@ def test_explanations_see_the_same_layer(level: str, form: str) -> None:
     out = conv(x, edges)
     conv.register_message_forward_hook(lambda module, args, output: None)  # computes every message
     torch.testing.assert_close(conv(x, edges), out)
-
-
-def test_an_option_of_the_networks_and_of_the_registry() -> None:
-    model = GFGN(5, 8, 3, 2, level="neighbor", heads=2, gate_form="scalar")
-    assert [tuple(conv.gate.shape) for conv in model.convs] == [(1, 16, 1), (1, 16, 1), (1, 4, 1)]
-    entry = find_model("gfgn-pair")
-    assert entry.settings("gfgn-pair", [], {})["gate_form"] == "dimension"
-    built = entry.build(5, 3, settings={"gate_form": "constant"})
-    assert not any(name.endswith("gate") for name, _ in built.named_parameters())
-
-
-@every_level
-@every_form
-def test_replicas_are_independent(level: str, form: str) -> None:
-    """Alone and in a batch of 12 in another order: the same bits."""
-    data, model = dimensions(48, degree=4, splits=3, seed=1), f"gfgn-{level}"
-    replicas = [
-        Replica(
-            split=k % 3, seed=k, lr=0.01 * (k + 1), dropout=0.05 * k, lam=0.3 * k + 0.1, options=(("gate_form", form),)
-        )
-        for k in range(12)
-    ]
-    order = np.random.default_rng(0).permutation(12)
-    runs = train_replicas(model, data, [replicas[k] for k in order], max_epochs=3, batch_size=12, keep_state=True)
-    for k in (0, 5):
-        [alone] = train_replicas(model, data, [replicas[k]], max_epochs=3, keep_state=True)
-        run = runs[int(np.flatnonzero(order == k)[0])]
-        assert (run.replica, run.history, run.gates) == (alone.replica, alone.history, alone.gates)
-        assert run.state.keys() == alone.state.keys()
-        assert all(torch.equal(value, alone.state[name]) for name, value in run.state.items())
-    assert len({tuple(run.history["val_loss"]) for run in runs}) == 12

@@ -1,15 +1,13 @@
 """`GFGN`: depth, scores, arguments as in PyG's `BasicGNN`, error messages."""
 
 import copy
-from typing import Any
 
 import pytest
 import torch
 from loops import random_edges
 from torch import nn
-from torch_geometric.nn.models.basic_gnn import BasicGNN
 
-from gfgn import GFGN, GFGNConv, Graph
+from gfgn import GFGN, Graph
 
 every_level = pytest.mark.parametrize("level", ["graph", "neighbor", "pair"])
 
@@ -45,46 +43,6 @@ def test_two_layers_written_out(level: str) -> None:
     torch.testing.assert_close(model(x, edges), expected)
 
 
-class Peer(BasicGNN):
-    """PyG's network with `GFGNConv` layers."""
-
-    supports_edge_weight = True
-    supports_edge_attr = False
-
-    def init_conv(self, in_channels: int, out_channels: int, **options: Any) -> GFGNConv:
-        return GFGNConv(in_channels, out_channels, **options)
-
-
-@pytest.mark.parametrize("out_channels", [None, 3])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"act": None},
-        {"act": torch.tanh},
-        {"act": "leaky_relu", "act_kwargs": {"negative_slope": 0.3}},
-        {"norm": "LayerNorm", "norm_kwargs": {"mode": "node"}},
-        {"norm": nn.BatchNorm1d(8)},
-        {"norm": "GraphNorm", "jk": "last"},  # a norm that takes the batch
-        {"jk": "cat"},
-        {"jk": "max", "norm": "BatchNorm"},
-        {"jk": "lstm"},
-    ],
-    ids=lambda options: "-".join(options) or "default",
-)
-def test_arguments_are_those_of_basic_gnn(options: dict[str, Any], out_channels: int | None) -> None:
-    """The same parameters by the same names, and the same outputs, as PyG's network with the same layers."""
-    model = GFGN(6, 8, 3, out_channels, level="neighbor", heads=1, dropout=0.0, **options)
-    peer = Peer(6, 8, 3, out_channels, level="neighbor", **options)
-    peer.load_state_dict(model.state_dict())
-    x, edges = inputs()
-    edges = edges[:, (edges[0] < 10) == (edges[1] < 10)]
-    weight, batch = torch.rand(edges.size(1)), (torch.arange(20) >= 10).long()
-    out = model(x, edges, weight, batch)
-    assert out.shape == (20, out_channels or 8)
-    torch.testing.assert_close(out, peer(x, edges, edge_weight=weight, batch=batch))
-
-
 def test_widths_with_several_heads() -> None:
     x, edges = inputs()
     assert [conv.heads for conv in GFGN(6, 8, 2, heads=4).convs] == [4, 4]
@@ -96,14 +54,6 @@ def test_widths_with_several_heads() -> None:
     logits, scores = joined(x, edges, return_scores=True)
     assert logits.shape == (20, 5)
     assert len(scores) == 3
-
-
-def test_no_activation_by_name() -> None:
-    x, edges = inputs()
-    torch.manual_seed(0)
-    named = GFGN(6, 8, 2, 3, act="none").eval()
-    torch.manual_seed(0)
-    assert torch.equal(named(x, edges), GFGN(6, 8, 2, 3, act=None).eval()(x, edges))
 
 
 def test_residual_adds_the_input_where_widths_agree() -> None:
@@ -126,15 +76,6 @@ def test_normalization_keeps_a_deep_network_trainable() -> None:
     first = model.convs[0].lin.weight.grad
     assert torch.isfinite(first).all()
     assert first.abs().max() > 1e-6
-
-
-@every_level
-def test_dropout_is_for_training_only(level: str) -> None:
-    x, edges = inputs()
-    model = GFGN(6, 8, 2, 3, level=level, dropout=0.5)
-    assert not torch.equal(model(x, edges), model(x, edges))
-    model.eval()
-    assert torch.equal(model(x, edges), model(x, edges))
 
 
 def test_sparse_features_in_training_and_evaluation() -> None:
@@ -169,13 +110,6 @@ def test_reset_and_copy() -> None:
     torch.manual_seed(3)
     twin.reset_parameters()
     torch.testing.assert_close(twin(x, edges), model(x, edges))
-
-
-def test_compiles_as_one_graph() -> None:
-    torch._dynamo.reset()
-    x, edges = inputs()
-    model = GFGN(6, 8, 2, 3).eval()
-    torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(x, edges), model(x, edges))
 
 
 @pytest.mark.parametrize(

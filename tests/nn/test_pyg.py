@@ -1,6 +1,5 @@
 """`GFGNConv` and `GFGN` in PyG's own programs: heterogeneous graphs, loaders, samples by hop, summaries."""
 
-import pickle
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from loops import random_edges, undirected
 from torch import nn
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import DataLoader, NodeLoader
-from torch_geometric.nn import GraphSAGE, HeteroConv, summary, to_hetero
+from torch_geometric.nn import GraphSAGE, HeteroConv, to_hetero
 
 from gfgn import GFGN, GFGNConv, Graph
 from gfgn.sampling import NeighborSampler
@@ -196,31 +195,6 @@ def test_blocks_of_a_node_loader(level: str) -> None:
 
 
 # --- tools ----------------------------------------------------------------------------------------
-
-
-def test_summary() -> None:
-    x, edges = torch.randn(20, 5), random_edges(20, 40, torch.Generator())
-    model = GFGN(5, 8, 2, 3, heads=2)
-    rows = summary_rows(model, x, edges)
-    assert rows["GFGN"] == ["[20, 5], [2, 40]", "[20, 3]", str(model.num_parameters)]
-    assert rows["GFGNConv"][1] == "[20, 3]"
-    assert not any("Linear" in name for name in rows)  # a `MessagePassing` layer is a leaf
-    assert summary_rows(GFGNConv((5, 3), 4), (x, x[:, :3]), edges)["GFGNConv"][1:] == ["[20, 4]", "68"]
-
-
-def summary_rows(*arguments: Any) -> dict[str, list[str]]:
-    """PyG's table of a module: shapes of inputs and outputs and the number of parameters, by class."""
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in summary(*arguments).splitlines()[3:-1]]
-    return {
-        row[0].split(")")[-1]: [cell.replace(",", "") if k == 2 else cell for k, cell in enumerate(row[1:])]
-        for row in cells
-    }
-
-
-@every_level
-def test_pickle(level: str) -> None:
-    conv, x, edges = GFGNConv(5, 4, level), torch.randn(20, 5), random_edges(20, 40, torch.Generator())
-    torch.testing.assert_close(pickle.loads(pickle.dumps(conv))(x, edges), conv(x, edges))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")

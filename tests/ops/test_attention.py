@@ -1,16 +1,16 @@
-"""`attend` and `edge_dot` against plain indexing: values, gradients, replicas, chunks of heads, threads."""
+"""`attend` and `edge_dot` against plain indexing, and which values dropout of attention keeps."""
 
 import pytest
 import torch
 from nn.baselines.tiny import NODES, device_for, graph
 from ops.backends import BACKENDS
-from torch import Tensor, nn
+from torch import Tensor
 
-from gfgn import Graph
+from gfgn import Graph, ops
 from gfgn.ops import attend, edge_dot, reference
+from gfgn.ops.keys import keep, next_key
 
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
-in_float64 = pytest.mark.parametrize("backend", ["numba", "reference"])
 
 
 @pytest.fixture
@@ -56,35 +56,6 @@ def test_values_and_gradients(backend: str, directed: bool, heads: int, width: i
             torch.testing.assert_close(a, b)
 
 
-@in_float64
-@pytest.mark.usefixtures("chosen")
-def test_second_derivatives() -> None:
-    g = graph(directed=True)
-    alpha, z = values(g.num_edges, 2).requires_grad_(), values(NODES, 4, 1).requires_grad_()
-    assert torch.autograd.gradgradcheck(lambda a, x: attend(a, x, g), (alpha, z), fast_mode=True)
-    q = values(NODES, 4, 2).requires_grad_()
-    assert torch.autograd.gradgradcheck(lambda a, b: edge_dot(a, b, 2, g), (q, z), fast_mode=True)
-
-
-@every_backend
-@pytest.mark.usefixtures("chosen")
-def test_replicas_are_more_heads(backend: str) -> None:
-    g = graph(directed=True, device=device_for(backend))
-    alpha = torch.stack([values(g.num_edges, 3, seed, backend) for seed in range(4)]).requires_grad_()
-    z = torch.stack([values(NODES, 6, seed, backend) for seed in range(4)]).requires_grad_()
-    shared = values(NODES, 6, 9, backend).requires_grad_()
-    together = torch.vmap(lambda a, x: attend(a, x, g) + attend(a, shared, g))(alpha, z)
-    dots = torch.vmap(lambda x: edge_dot(x, shared, 3, g))(z)
-    alone = torch.stack([plain_attend(a, x, g) + plain_attend(a, shared, g) for a, x in zip(alpha, z, strict=True)])
-    alone_dots = torch.stack([plain_dot(x, shared, 3, g) for x in z])
-    torch.testing.assert_close(together, alone)
-    torch.testing.assert_close(dots, alone_dots)
-    gradients = torch.autograd.grad(together.square().sum() + dots.square().sum(), (alpha, z, shared))
-    expected = torch.autograd.grad(alone.square().sum() + alone_dots.square().sum(), (alpha, z, shared))
-    for a, b in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(a, b)
-
-
 def test_results_do_not_depend_on_chunks_of_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GFGN_BACKEND", "reference")
     g = graph()
@@ -93,22 +64,6 @@ def test_results_do_not_depend_on_chunks_of_heads(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(reference, "CHUNK_BYTES", 3 * g.num_edges * 2 * 8)  # three heads at a time
     assert len(reference.head_chunks(g.num_edges, 8, z)) == 3
     torch.testing.assert_close((attend(alpha, z, g), edge_dot(q, z, 8, g)), expected)
-
-
-def test_bits_do_not_depend_on_threads() -> None:
-    generator = torch.Generator().manual_seed(0)
-    g = Graph.from_edge_index(torch.randint(0, 900, (2, 20_000), generator=generator), 1000)
-    alpha, z = torch.randn(g.num_edges, 8, generator=generator), torch.randn(1000, 64, generator=generator)
-    before, results = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            torch.set_num_threads(threads)
-            results.append((attend(alpha, z, g), edge_dot(z, z + 1, 8, g)))
-    finally:
-        torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
-    torch.testing.assert_close(results[0][0], plain_attend(alpha, z, g), rtol=1e-4, atol=1e-4)
 
 
 def test_half_precision_and_no_edges() -> None:
@@ -122,24 +77,21 @@ def test_half_precision_and_no_edges() -> None:
     assert edge_dot(torch.randn(NODES, 6), torch.randn(NODES, 6), 2, none).shape == (0, 2)
 
 
-def test_under_torch_compile() -> None:
-    g = graph(dtype=torch.float32)
-    lin = nn.Linear(4, 6)
-    x = torch.randn(NODES, 4)
-
-    def layer(x: Tensor) -> Tensor:
-        z = lin(x)
-        return attend(edge_dot(z, z, 2, g), z, g)
-
-    expected = layer(x)
-    torch.testing.assert_close(torch.compile(layer, backend="aot_eager", fullgraph=True)(x), expected)
-
-
-def test_bad_arguments_are_named() -> None:
-    g = graph()
-    with pytest.raises(
-        ValueError, match=r"z must have a multiple of alpha's columns, got \[12, 5\] for alpha of \[\d+, 2\]"
-    ):
-        attend(values(g.num_edges, 2), values(NODES, 5), g)
-    with pytest.raises(ValueError, match=r"q and k must have shape \[N, 2·d\], got \[12, 4\] and \[12, 6\]"):
-        edge_dot(values(NODES, 4), values(NODES, 6), 2, g)
+@every_backend
+@pytest.mark.usefixtures("chosen")
+def test_dropout_keeps_what_dropout_of_the_attention_keeps(backend: str) -> None:
+    g = graph(device=device_for(backend))
+    z = values(NODES, 12, 0, backend)
+    source, target = values(3, 4, 1, backend), values(3, 4, 2, backend)
+    key, rate = torch.tensor(99, device=g.device), torch.tensor(0.6, dtype=torch.float64, device=g.device)
+    with ops.keyed(key):
+        out = ops.additive_attention(z, source, target, g, 0.2, 0.6, training=True)
+    with ops.keyed(key):
+        number = torch.arange(3 * g.num_edges, device=g.device).view(-1, 3)
+        kept = keep(number, next_key(g.device), rate) / (1 - rate)
+    weight = torch.stack([source, target], dim=2).double()
+    expected = reference.additive_attention(z.double(), weight, kept, g.by_target, 0.2)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-5)
+    with ops.keyed(key):
+        evaluated = ops.additive_attention(z, source, target, g, 0.2, 0.6)
+    assert torch.equal(evaluated, ops.additive_attention(z, source, target, g))

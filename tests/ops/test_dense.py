@@ -1,21 +1,17 @@
 """Dropout by hash, linear maps of replicas, gates of neighborhoods and of two hops, Adam: against the equations."""
 
 import math
-from collections import namedtuple
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from ops.backends import BACKENDS, CUDA, device, every_backend, fused_backend, is_interpreted
+from ops.backends import BACKENDS, CUDA, device, every_backend
 from torch import Tensor, nn
 
 from gfgn import ops
 from gfgn.ops.adam import adam_, copy_where_
-from gfgn.ops.cpu.dense import Dropout, drop_consecutive
-from gfgn.ops.cpu.machine import kernel
 from gfgn.ops.keys import keep, keyed
 
 
@@ -46,43 +42,6 @@ def test_dropout_values_and_gradients(backend: str, shape: tuple[int, int]) -> N
     torch.testing.assert_close(torch.autograd.grad(out, x, grad)[0].cpu(), grad.cpu() * factor)
 
 
-@every_backend
-@pytest.mark.parametrize("shared", [False, True])
-def test_dropout_of_replicas_equals_dropout_of_each_alone(backend: str, shared: bool) -> None:
-    where = device(backend)
-    x = normal(6, 5, where=where) if shared else normal(4, 6, 5, where=where)
-    keys = torch.tensor([3, 2**32 - 1, 3, 0], device=where)
-    rates = torch.tensor([0.1, 0.5, 0.8, 0.0], device=where, dtype=torch.float64)
-
-    def one(x: Tensor, key: Tensor, rate: Tensor) -> Tensor:
-        return ops.dropout(x, rate, True, key, backend)
-
-    out = torch.vmap(one, in_dims=(None if shared else 0, 0, 0))(x, keys, rates)
-    for k in range(4):
-        alone = ops.dropout(x if shared else x[k], float(rates[k]), True, keys[k], backend)
-        assert torch.equal(out[k], alone)
-
-
-Values = namedtuple("Values", "index number count")
-
-
-@kernel
-def drop_values(op: Any, values: Any) -> None:
-    drop_consecutive(op, values.index, values.index, values.number, values.count, 0)
-
-
-def test_dropout_with_value_numbers_of_more_than_32_bits() -> None:
-    """The CPU kernel on values whose numbers need more than 32 bits; one call never has both kinds."""
-    width, row, crossing = 96, 2**32 // 96, 2**32 % 96
-    expected = keep(torch.arange(row * width, (row + 2) * width), torch.tensor(12345), torch.tensor(0.5).double())
-    one, out = np.ones(2 * width, dtype=np.float32), np.zeros(2 * width, dtype=np.float32)
-    vectors = (np.array([12345], np.uint32), np.array([2**31], np.uint32), np.array([1], np.float32))
-    op = Dropout(one, out, *vectors, 2, 1, width, False)
-    drop_values(op, Values(0, row * width, crossing))
-    drop_values(op, Values(crossing, 2**32, 2 * width - crossing))
-    assert out.astype(bool).tolist() == expected.tolist()
-
-
 def test_dropout_without_a_key_is_pytorchs() -> None:
     x = torch.ones(50, 4)
     torch.manual_seed(0)
@@ -108,12 +67,6 @@ def test_keys_depend_on_the_given_key_and_the_order_of_calls() -> None:
     assert torch.equal(first, again[0])
     assert torch.equal(second, again[1])
     assert not torch.equal(first, twice(2)[0])
-
-
-def test_dropout_takes_any_number_of_dimensions() -> None:
-    x, key = normal(5, 2, 3), torch.tensor(4)
-    out = ops.dropout(x, 0.5, True, key, "reference")
-    assert torch.equal(out, ops.dropout(x.view(5, 6), 0.5, True, key, "reference").view(5, 2, 3))
 
 
 # --- linear maps ---
@@ -181,37 +134,6 @@ def test_gated_neighbor_is_the_equation(backend: str) -> None:
     torch.testing.assert_close(out.cpu(), gated_by_loop(z, propagated, mean, gate, lam))
 
 
-@fused_backend
-@pytest.mark.parametrize(
-    ("rows", "heads", "d"), [(1, 1, 1), (70, 3, 8), (65, 9, 7), (70, 3, 20), (20, 2, 33), (9, 1, 65), (0, 2, 4)]
-)
-def test_gated_neighbor_gradients(backend: str, rows: int, heads: int, d: int) -> None:
-    where = device(backend)
-    inputs = [normal(rows, heads * d, seed=k, where=where).requires_grad_() for k in range(3)]
-    inputs.append(normal(heads, 2 * d, d, seed=3, where=where).requires_grad_())
-    lam, grad = torch.rand(heads * d, device=where), normal(rows, heads * d, seed=4, where=where)
-    gradients, expected = (
-        torch.autograd.grad(ops.gated_neighbor(*inputs, lam, name), inputs, grad) for name in (backend, "reference")
-    )
-    for got, expected_grad in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(got, expected_grad, rtol=2e-5, atol=2e-5)
-
-
-def test_gated_neighbor_twice_differentiable() -> None:
-    inputs = [normal(3, 4, seed=k).double().requires_grad_() for k in range(3)]
-    inputs.append(normal(2, 4, 2, seed=3).double().requires_grad_())
-    lam = torch.rand(4, dtype=torch.float64)
-    assert torch.autograd.gradgradcheck(lambda *x: ops.gated_neighbor(*x, lam, "numba"), inputs, fast_mode=True)
-
-
-def test_gated_neighbor_refuses() -> None:
-    z, gate = normal(3, 4), normal(2, 4, 2)
-    with pytest.raises(ValueError, match=r"mean must have shape \[3, 4\], got \[2, 4\]"):
-        ops.gated_neighbor(z, z, z[:2], gate)
-    with pytest.raises(ValueError, match=r"gate must have shape \[heads, 2d, d\] with heads·d = 4"):
-        ops.gated_neighbor(z, z, z, gate[:1])
-
-
 # --- gates of two hops ---
 
 
@@ -226,57 +148,6 @@ def test_gated_two_hops_is_the_equation(backend: str) -> None:
             total = 1 + math.exp(first) + math.exp(second)
             s1, s2 = (float(lam[c]) * math.exp(logit) / total for logit in (first, second))
             assert float(out[n, c]) == pytest.approx((1 - s1 - s2) * own + s1 * one + s2 * two, rel=1e-5, abs=1e-6)
-
-
-@fused_backend
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (70, 24), (65, 63), (9, 200), (0, 8), (3, 0)])
-def test_gated_two_hops_gradients(backend: str, rows: int, columns: int) -> None:
-    where = device(backend)
-    inputs = [normal(rows, columns, seed=k, where=where).requires_grad_() for k in range(5)]
-    lam, grad = torch.rand(columns, device=where), normal(rows, columns, seed=5, where=where)
-    gradients, expected = (
-        torch.autograd.grad(ops.gated_two_hops(*inputs, lam, name), inputs, grad) for name in (backend, "reference")
-    )
-    for got, expected_grad in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(got, expected_grad, rtol=2e-5, atol=2e-5)
-
-
-@fused_backend
-def test_gated_two_hops_of_large_logits_stay_finite(backend: str) -> None:
-    where = device(backend)
-    features = [torch.full((1, 4), value, device=where, requires_grad=True) for value in (1.0, 2.0, 4.0)]
-    logits = torch.tensor([[[3e3, -3e3, 3e3, -3e3]], [[-3e3, 3e3, 3e3, -3e3]]], device=where, requires_grad=True)
-    out = ops.gated_two_hops(*features, *logits, 1.0, backend)
-    assert out.tolist() == [pytest.approx([2.0, 4.0, 3.0, 1.0])]
-    out.sum().backward()
-    assert all(torch.isfinite(x.grad).all() for x in (*features, logits))
-
-
-@fused_backend
-def test_gated_two_hops_in_half_precision(backend: str) -> None:
-    where = device(backend)
-    inputs = [normal(9, 12, seed=k, where=where).bfloat16().requires_grad_() for k in range(5)]
-    out = ops.gated_two_hops(*inputs, 1.5, backend)
-    exact = ops.gated_two_hops(*(x.float() for x in inputs), 1.5, "reference")
-    assert out.dtype == torch.bfloat16
-    torch.testing.assert_close(out.float(), exact, rtol=1e-2, atol=1e-2)
-    out.sum().backward()
-    assert all(x.grad.dtype == torch.bfloat16 for x in inputs)
-
-
-def test_gated_two_hops_twice_differentiable() -> None:
-    inputs = [normal(3, 4, seed=k).double().requires_grad_() for k in range(5)]
-    lam = torch.rand(4, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *x: ops.gated_two_hops(*x, lam, "numba"), inputs)
-    assert torch.autograd.gradgradcheck(lambda *x: ops.gated_two_hops(*x, lam, "numba"), inputs, fast_mode=True)
-
-
-def test_gated_two_hops_refuses() -> None:
-    x = normal(3, 4)
-    with pytest.raises(ValueError, match=r"gated_two_hops: second must have shape \[3, 4\], got \[2, 4\]"):
-        ops.gated_two_hops(x, x, x, x, x[:2])
-    with pytest.raises(ValueError, match="lam must be finite, 0 or larger, got -1"):
-        ops.gated_two_hops(x, x, x, x, x, -1)
 
 
 # --- optimizer steps ---
@@ -320,21 +191,6 @@ def test_adam_on_a_cpu_has_the_bits_of_its_formula(dtype: torch.dtype) -> None:
     adam_(p, grad, m, v, scale, decay, rate, correction, "numba")
     for found, wanted in ((p, expected), (m, first), (v, second)):
         np.testing.assert_array_equal(found.numpy(), wanted)
-
-
-@every_backend
-def test_adam_on_large_and_empty_parameters(backend: str) -> None:
-    where, outer = device(backend), 20 if is_interpreted(backend) else 300
-    p, grad = normal(outer, 4, 64, where=where), normal(outer, 4, 64, seed=1, where=where)
-    vectors = [torch.full((4,), value, device=where) for value in (1.0, 0.01, 0.1)]
-    results = []
-    for name in (backend, "reference"):
-        mine, m, v = p.clone(), torch.zeros_like(p), torch.zeros_like(p)
-        adam_(mine, grad, m, v, *vectors, torch.tensor([0.03], device=where), name)
-        results.append(torch.stack([mine, m, v]))
-    torch.testing.assert_close(*results)
-    nothing = torch.empty(1, 4, 0, device=where)
-    adam_(nothing, nothing, nothing, nothing, *vectors, torch.ones(1, device=where), backend)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=6), st.integers(1, 4), st.integers(1, 4))

@@ -3,10 +3,8 @@
 import gc
 import math
 
-import pytest
 import torch
-from nn.baselines.tiny import NODES, device_for, graph, neighbors
-from ops.backends import BACKENDS
+from nn.baselines.tiny import NODES, graph, neighbors
 
 from gfgn import Graph, ops
 from gfgn.graph import per_graph, with_self_loops
@@ -27,31 +25,6 @@ def test_nodes_to_edges_and_back() -> None:
     torch.testing.assert_close(sum_by_target(on_edges, g), expected)
 
 
-@pytest.mark.parametrize("backend", ["numba", "reference"])
-def test_gradients_of_the_moves(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GFGN_BACKEND", backend)
-    g = graph(directed=True)
-    for move, rows in ((from_source, NODES), (from_target, NODES), (sum_by_target, g.num_edges)):
-        for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
-            assert check(lambda x, move=move: move(x, g), values(rows, 2).requires_grad_(), fast_mode=True)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_moves_of_replicas_and_under_torch_compile(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GFGN_BACKEND", backend)
-    torch.compiler.reset()  # Dynamo limits the compilations of one function
-    device = device_for(backend)
-    g = graph(directed=True, device=device)
-    for move, rows in ((from_source, NODES), (from_target, NODES), (sum_by_target, g.num_edges)):
-        x = torch.stack([values(rows, 3, seed) for seed in range(2)]).to(device, torch.float32).requires_grad_()
-        alone = torch.stack([move(one, g) for one in x])
-        compiled = torch.compile(lambda one, move=move: move(one, g), backend="aot_eager", fullgraph=True)
-        expected = torch.autograd.grad(alone.square().sum(), x)
-        for out in (torch.vmap(lambda one, move=move: move(one, g))(x), torch.stack([compiled(one) for one in x])):
-            torch.testing.assert_close(out, alone)
-            torch.testing.assert_close(torch.autograd.grad(out.square().sum(), x), expected)
-
-
 def test_softmax_over_the_edges_of_each_target() -> None:
     """Also where scores are so far apart that the maximum of each neighborhood must be subtracted."""
     g = graph(directed=True)
@@ -64,42 +37,6 @@ def test_softmax_over_the_edges_of_each_target() -> None:
             expected = math.exp(scores[e, head].item() - max(own)) / sum(math.exp(s - max(own)) for s in own)
             assert abs(alpha[e, head].item() - expected) < 1e-12
     assert torch.autograd.gradcheck(lambda s: edge_softmax(s, g), values(g.num_edges, 2).requires_grad_())
-
-
-def test_triton_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values, both derivatives and replicas against the softmax in several steps."""
-    device = device_for("triton")
-    g = graph(directed=True, device=device)
-    scores, pick, again = (values(g.num_edges, 3, seed).to(device, torch.float32) for seed in range(3))
-
-    def results() -> list[torch.Tensor]:
-        leaf, weight = scores.clone().requires_grad_(), pick.clone().requires_grad_()
-        alpha = edge_softmax(leaf, g)
-        (first,) = torch.autograd.grad((alpha * weight).sum(), leaf, create_graph=True)
-        second = torch.autograd.grad((first * again).sum(), (leaf, weight))
-        together = torch.stack([scores, pick, again]).requires_grad_()
-        batched = torch.vmap(lambda s: edge_softmax(s, g))(together)
-        return [alpha, first, *second, batched, *torch.autograd.grad((batched * pick).sum(), together)]
-
-    monkeypatch.setenv("GFGN_BACKEND", "reference")
-    expected = results()
-    monkeypatch.setenv("GFGN_BACKEND", "triton")
-    for fused, plain in zip(results(), expected, strict=True):
-        torch.testing.assert_close(fused, plain)
-
-
-def test_triton_softmax_under_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GFGN_BACKEND", "triton")
-    device = device_for("triton")
-    g = graph(directed=True, device=device)
-    pick = values(g.num_edges, 3, 1).to(device, torch.float32)
-    outputs = []
-    for layer in (edge_softmax, torch.compile(edge_softmax, backend="aot_eager", fullgraph=True)):
-        scores = values(g.num_edges, 3).to(device, torch.float32).requires_grad_()
-        alpha = layer(scores, g)
-        (alpha * pick).sum().backward()
-        outputs.append((alpha.detach(), scores.grad))
-    torch.testing.assert_close(outputs[1], outputs[0])
 
 
 def test_neighbor_max() -> None:

@@ -63,20 +63,6 @@ def test_numbers_are_those_of_manual_seed(first: str) -> None:
         assert torch.equal(a, b)
 
 
-def test_a_given_generator_is_used_as_it_is() -> None:
-    with seeded(3):
-        first = torch.rand(4)
-    with seeded(3):
-        given = torch.rand(4, generator=torch.Generator().manual_seed(8))
-        assert torch.equal(torch.poisson(X, torch.Generator().manual_seed(8)), torch.poisson(X, _generator(8)))
-        assert torch.equal(torch.rand(4), first)
-    assert torch.equal(given, torch.rand(4, generator=_generator(8)))
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def test_it_is_of_one_thread_and_continues() -> None:
     """A second block of the same object goes on, and another thread draws from the global generator meanwhile."""
     random = seeded(5)
@@ -93,32 +79,6 @@ def test_it_is_of_one_thread_and_continues() -> None:
         assert torch.equal(torch.cat(values), torch.cat([torch.rand(3), torch.rand(3)]))
     torch.manual_seed(0)
     assert torch.equal(drawn[0], torch.rand(3))
-
-
-def test_blocks_of_threads_do_not_meet() -> None:
-    with seeded(1):
-        expected = draw("rand")
-    equal: list[bool] = []
-
-    def work() -> None:
-        for _ in range(5):
-            with seeded(1):
-                values = draw("rand")
-            equal.append(all(map(torch.equal, values, expected)))
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert equal == [True] * 20
-
-
-def test_meta_tensors_draw_nothing() -> None:
-    before = torch.get_rng_state()
-    with seeded(0), torch.device("meta"):
-        assert nn.Linear(3, 4).weight.is_meta
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -73,20 +73,6 @@ def test_values_and_gradients(backend: str, dropout: float) -> None:
     torch.testing.assert_close(w.grad.cpu(), exact.grad)
 
 
-@every_backend
-def test_replicas_equal_replicas_alone(backend: str) -> None:
-    where = device(backend)
-    x = matrix().to_sparse_csr().to(where)
-    weights = torch.randn(3, 9, 5, generator=torch.Generator().manual_seed(2)).to(where).requires_grad_()
-    keys, rates = torch.tensor([3, 1, 2], device=where), torch.tensor([0.0, 0.5, 0.8], device=where)
-    out = torch.vmap(lambda w, key, rate: ops.sparse_linear(x, w, rate, key, backend))(weights, keys, rates)
-    alone = torch.stack([ops.sparse_linear(x, weights[r], float(rates[r]), keys[r], backend) for r in range(3)])
-    torch.testing.assert_close(out, alone)
-    (got,) = torch.autograd.grad(out.square().sum(), weights)
-    (expected,) = torch.autograd.grad(alone.square().sum(), weights)
-    torch.testing.assert_close(got, expected)
-
-
 def test_keys_come_from_the_generator_of_pytorch() -> None:
     x = matrix().to_sparse_csr()
     torch.manual_seed(0)
@@ -120,17 +106,3 @@ def test_transpose_is_cached_with_the_tensor_and_follows_its_values() -> None:
 def test_bad_arguments_are_named(x: Tensor, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ops.sparse_linear(x, weight(), **options)
-
-
-@pytest.mark.parametrize("width", [3, 40, 64])
-def test_gradients_of_replicas_are_those_of_each_alone(width: int) -> None:
-    x, generator = matrix().to_sparse_csr(), torch.Generator().manual_seed(width)
-    weights = torch.randn(3, width, 9, generator=generator).requires_grad_()  # stored as modules have them
-    keys, rates = torch.tensor([11, 22, 33]), torch.tensor([0.0, 0.5, 0.8], dtype=torch.float64)
-    upstream = torch.randn(3, 12, width, generator=generator)
-    out = torch.vmap(lambda w, key, rate: ops.sparse_linear(x, w.t(), rate, key, "numba"))(weights, keys, rates)
-    together = torch.autograd.grad(out, weights, upstream)[0]
-    for r in range(3):
-        alone = ops.sparse_linear(x, weights[r].t(), float(rates[r]), keys[r], "numba")
-        assert torch.equal(out[r], alone)
-        assert torch.equal(together[r], torch.autograd.grad(alone, weights, upstream[r])[0][r])

@@ -8,7 +8,6 @@ import importlib.metadata
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -95,88 +94,6 @@ def test_functorch() -> None:
     assert not under_vmap(suspended)
 
 
-def test_derivatives() -> None:
-    seen: list[tuple[bool, bool]] = []
-
-    def note(x: torch.Tensor) -> torch.Tensor:
-        seen.append((internals.has_derivatives(), internals.is_batched(x)))
-        return x.sum()
-
-    x = torch.ones(2, 2)
-    torch.vmap(note)(x)
-    torch.func.grad(note)(x)
-    torch.vmap(torch.func.grad(note))(x)
-    torch.func.grad(lambda x: torch.vmap(note)(x).sum())(x)
-    torch.func.jvp(note, (x,), (x,))
-    with torch.autograd.forward_ad.dual_level():
-        note(x)
-    note(x)
-    assert seen == [(False, True), *[(True, False)] * 5, (False, False)]
-
-
-def test_dispatch_modes() -> None:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    assert not internals.has_dispatch_modes()
-    with TorchDispatchMode():
-        assert internals.has_dispatch_modes()
-
-
-def test_overload_of_a_custom_operator() -> None:
-    operator = torch.library.custom_op(
-        "gfgn_test::double", lambda x: 2 * x, mutates_args=(), schema="(Tensor x) -> Tensor"
-    )
-    assert internals.overload(operator)(torch.ones(1)).item() == 2
-
-
-def test_constant_under_compile() -> None:
-    calls: list[int] = []
-
-    @internals.constant_under_compile
-    def constant() -> int:
-        calls.append(1)
-        return 3
-
-    compiled = torch.compile(lambda x: x + constant(), backend="eager", fullgraph=True)
-    assert [compiled(torch.zeros(1)).item() for _ in range(2)] == [3, 3]
-    assert len(calls) == 1
-
-
-def test_graph_is_retained() -> None:
-    seen: list[bool] = []
-
-    class Identity(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:
-            seen.append(internals.graph_is_retained())
-            return grad
-
-    out = Identity.apply(torch.ones(1, requires_grad=True))
-    out.backward(retain_graph=True)
-    out.backward()
-    assert seen == [True, False]
-    assert internals.graph_is_retained()
-
-
-def test_tensors() -> None:
-    x = torch.zeros(1)
-    before = internals.in_place_version(x)
-    x.add_(1)
-    assert internals.in_place_version(x) == before + 1
-    assert internals.parse_to("meta", torch.float64) == (torch.device("meta"), torch.float64, False)
-    assert internals.parse_to(torch.float16, non_blocking=True) == (None, torch.float16, True)
-    repeated = torch.sparse_coo_tensor(
-        torch.tensor([[0, 0], [1, 1]]), torch.tensor([1.0, 2.0]), (2, 2), check_invariants=True
-    )
-    indices, values = internals.coo_entries(repeated)
-    assert indices.tolist() == [[0, 0], [1, 1]]
-    assert values.tolist() == [1, 2]
-
-
 def test_no_other_module_uses_private_names_of_pytorch() -> None:
     """Attributes with a leading underscore of `torch` and its submodules."""
     offenders = []
@@ -201,26 +118,3 @@ def test_installed_version_is_in_the_supported_range(name: str) -> None:
     assert any(one.operator == "<" for one in requirement.specifier), f"{name} needs an upper bound in pyproject.toml"
     installed = importlib.metadata.version(name)
     assert requirement.specifier.contains(installed, prereleases=True), f"{name} {installed} is outside {requirement}"
-
-
-def test_backward_and_hooks() -> None:
-    from torch.overrides import TorchFunctionMode
-
-    x, seen = torch.ones(2, requires_grad=True), []
-
-    class Noting(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(func)
-            return func(*args, **(kwargs or {}))
-
-    assert not internals.hooks_of(x)
-    handle = x.register_hook(lambda grad: torch.mul(grad, 3))
-    assert internals.hooks_of(x)
-    with Noting():
-        internals.backward((2 * x).sum())
-    assert x.grad is not None
-    assert x.grad.tolist() == [6, 6]
-    assert torch.mul in seen
-    handle.remove()
-    x.register_post_accumulate_grad_hook(lambda _: None)
-    assert internals.hooks_of(x)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from gfgn.data import NodeDataset, dimensions
 from gfgn.nn.registry import MODELS
@@ -91,29 +90,6 @@ def test_models_that_train_on_samples_have_both(data: NodeDataset) -> None:
     losses = [tuple(run.history["val_loss"]) for run in runs]
     assert losses[0] == losses[1]
     assert len(set(losses)) == 3
-
-
-class OwnNet(nn.Module):
-    """A model of one's own with both rates."""
-
-    def __init__(self, in_channels: int, out_channels: int, dropout: float, input_dropout: float) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(in_channels, 8), nn.Linear(8, out_channels)
-        self.dropout, self.input_dropout = nn.Dropout(dropout), nn.Dropout(input_dropout)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        hidden: Tensor = self.first(self.input_dropout(x)).relu()
-        out: Tensor = self.last(self.dropout(hidden))
-        return out
-
-
-def test_a_model_of_ones_own_may_take_the_rate(data: NodeDataset) -> None:
-    replicas = [Replica(dropout=0.5, input_dropout=rate) for rate in (None, 0.5, 0.0)]
-    normalized = Replica(dropout=0.5, options=(("features", "normalized"),))
-    runs = train_replicas(OwnNet, data, [*replicas, normalized], max_epochs=3)
-    first, same, other, scaled = (run.history["val_loss"] for run in runs)
-    assert first == same
-    assert first not in (other, scaled)
 
 
 @pytest.mark.parametrize(

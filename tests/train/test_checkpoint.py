@@ -94,13 +94,3 @@ def test_what_is_kept_of_a_run_is_part_of_the_call(tmp_path: Path, data: NodeDat
 def test_a_search_has_no_checkpoints(tmp_path: Path, data: NodeDataset) -> None:
     with pytest.raises(ValueError, match="checkpoint must be None with prune"):
         train_replicas("mlp", data, REPLICAS, 5, checkpoint=tmp_path, rungs=(2,), prune=lambda *_: [True] * 4)
-
-
-def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path, data: NodeDataset) -> None:
-    train_replicas("mlp", data, REPLICAS, 3, checkpoint=tmp_path, checkpoint_every=1)
-    [path] = tmp_path.glob("*.json")
-    (tmp_path / f".{path.name}.abc.part").write_text("half of a checkp")
-    train_replicas("mlp", data, REPLICAS, 3, checkpoint=tmp_path, checkpoint_every=1)
-    path.unlink()
-    train_replicas("mlp", data, REPLICAS, 3, checkpoint=tmp_path, checkpoint_every=1)
-    assert {each.suffix for each in tmp_path.iterdir()} == {".safetensors", ".json"}

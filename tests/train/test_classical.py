@@ -8,11 +8,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from gfgn.data import NodeDataset, Split, dimensions
+from gfgn.data import NodeDataset, Split
 from gfgn.data.generators.contextual_sbm import contextual_sbm
 from gfgn.graph import Graph
-from gfgn.runs import Store, compare, make_replicas
-from gfgn.runs.grid import canonical
 from gfgn.train import Replica, TrainConfig, train_runs
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import ALPHAS, PENALTIES, PRIOR, STEPS, fit_classical, score
@@ -90,12 +88,6 @@ def test_gradient_boosting_learns_what_is_not_linear() -> None:
         fit_classical(name, data, data.splits[0])[0] for name in ("gradient-boosting", "logistic-regression")
     )
     assert score(data, boosted, data.splits[0].test) > 0.9 > 0.7 > score(data, linear, data.splits[0].test)
-
-
-def test_gradient_boosting_on_many_features() -> None:
-    data = contextual_sbm(300, features=300, signal=6, splits=1)
-    probabilities, _ = fit_classical("gradient-boosting", data, data.splits[0])
-    assert score(data, probabilities, data.splits[0].test) > 0.75
 
 
 def test_label_propagation_is_the_loop(data: NodeDataset) -> None:
@@ -178,24 +170,3 @@ def test_runs(data: NodeDataset) -> None:
     assert runs[1].test == score(data, probabilities, data.splits[0].test)
     with pytest.raises(ValueError, match=r"gatv2, majority, .* got 'major'; did you mean 'majority'\?"):
         train_runs("major", data, replicas, TrainConfig())
-
-
-def test_hyperparameters_do_not_matter() -> None:
-    replica = Replica(2, 3, lr=0.5, lam=2.0, options=(("hidden", 8),))
-    assert canonical("majority", replica) == Replica(2, 3)
-    assert len(make_replicas("majority", [{"lr": 0.1}, {"lr": 0.2}], range(2), range(3))) == 6
-
-
-def test_in_a_comparison() -> None:
-    data = dimensions(60, degree=6, splits=2)
-    with Store(":memory:") as store:
-        settings = {"trials": 2, "max_epochs": 20, "store": store}
-        comparison = compare(data, ["majority", "mlp", "label-propagation"], 2, 2, **settings)  # type: ignore[arg-type]
-        assert {model: len(rows) for model, rows in comparison.rows.items()} == {
-            "majority": 4,
-            "mlp": 4,
-            "label-propagation": 4,
-        }
-        assert list(comparison.selections) == ["mlp"]
-        assert comparison.gap_to_baseline("majority") is None
-        assert len(store.rows(model="majority")) == 4

@@ -16,11 +16,7 @@ from torch_geometric.nn import ChebConv, GATConv, GINConv, SAGEConv
 from gfgn import Graph
 from gfgn.data import NodeDataset, dimensions
 from gfgn.nn import find_model
-from gfgn.ops import batched_functions
-from gfgn.ops.batched_functions import Gathered
-from gfgn.ops.random import keyed, keyed_functions
 from gfgn.train import Replica, Run, messages, train_replicas
-from gfgn.train.constants import Constants
 from gfgn.train.custom import CustomProgram, PlainLoop, TrainingMode
 from gfgn.train.given import Given
 from gfgn.train.task import make_task
@@ -51,14 +47,6 @@ def textbook(factory: Callable[..., nn.Module], data: NodeDataset, replica: Repl
         with torch.no_grad():
             losses.append(F.cross_entropy(model(data.x, data.graph.edge_index)[val], data.y[val]).item())
     return losses
-
-
-@pytest.mark.parametrize("factory", [nets.Net, nets.Branching, nets.Changing, nets.Counting])
-def test_training_without_dropout_is_that_of_a_textbook_loop(data: NodeDataset, factory: Any) -> None:
-    replicas = [Replica(split=k % 2, seed=k, lr=0.02, dropout=0.0) for k in range(3)]
-    runs = train_replicas(factory, data, replicas, 8, 8)
-    for run in runs:
-        assert run.history["val_loss"] == pytest.approx(textbook(factory, data, run.replica, 8), rel=2e-4)
 
 
 def without_dropout(in_channels: int, out_channels: int) -> nn.Module:
@@ -217,46 +205,3 @@ def test_checkpoints_hold_buffers(data: NodeDataset, tmp_path: Path, factory: An
 
 
 # --- constants --------------------------------------------------------------------------------------------------------
-
-
-def test_constants_are_computed_once_and_messages_not_at_all(
-    data: NodeDataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Gathered, "compute", lambda self: pytest.fail("a tensor of messages was computed"))
-    net, x, edge_index = nets.Net(data.num_features, 3, dropout=0.0), data.x, data.graph.edge_index
-    expected = net(x, edge_index)
-    weights = {name: torch.stack([value.detach()] * 2) for name, value in net.named_parameters()}
-    constants = Constants()
-    sizes = []
-
-    def one(values: dict[str, Tensor], key: Tensor) -> Tensor:
-        with keyed(key), keyed_functions():
-            return torch.func.functional_call(net, values, (x, edge_index))  # type: ignore[no-any-return]
-
-    for step in range(3):
-        with constants.of((x, edge_index)):
-            out = torch.vmap(one)(weights, torch.arange(2))
-        sizes.append(len(constants._results))
-        assert torch.allclose(out, expected.expand_as(out), atol=1e-5)
-        if step == 0:  # all indices are known from now on
-            monkeypatch.setattr(batched_functions, "compress", lambda *_: pytest.fail("an index was sorted again"))
-    assert sizes[0] > 5
-    assert len(set(sizes)) == 1
-
-
-def test_results_changed_in_place_keep_their_former_value() -> None:
-    index, constants = torch.tensor([0, 1, 1, 2]), Constants()
-    weight = torch.rand(2, 3)
-
-    def function(weight: Tensor) -> Tensor:
-        degree = torch.zeros(3).scatter_add_(0, index, torch.ones(4))
-        before = degree.sum()
-        degree.mul_(10).add_(1)
-        after = degree.sum()
-        degree[0] = 5.0
-        return weight * degree + before + 100 * after
-
-    expected = torch.vmap(function)(weight)
-    for _ in range(3):
-        with constants.of((index,)):
-            assert torch.equal(torch.vmap(function)(weight), expected)

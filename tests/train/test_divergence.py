@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from gfgn.data import NodeDataset, dimensions
-from gfgn.runs import Store, compare, select
+from gfgn.runs import Store, compare
 from gfgn.train import Replica, TrainConfig, train_replicas
 from gfgn.train.config import initial_best, update_best_
-from gfgn.train.loop import train_runs
 
 HEALTHY, WILD = Replica(seed=1), Replica(seed=1, lr=1e25)
 
@@ -31,13 +30,6 @@ def test_a_learning_rate_of_1e25(data: NodeDataset, model: str) -> None:
     assert (healthy.val, healthy.test, healthy.epoch) == (alone.val, alone.test, alone.epoch)
 
 
-def test_training_on_samples(data: NodeDataset) -> None:
-    [run] = train_runs("graphsaint", data, [WILD], TrainConfig(4, 4))
-    assert run.diverged
-    assert math.isnan(run.test)
-    assert run.epoch == -1
-
-
 def test_huge_features(data: NodeDataset) -> None:
     huge = replace(data, x=torch.full_like(data.x, 3e38))
     [run] = train_replicas("mlp", huge, [HEALTHY], max_epochs=3)
@@ -51,21 +43,6 @@ def test_only_finite_epochs_can_be_the_best(best: str) -> None:
     for epoch, loss in enumerate(losses):
         update_best_(state, torch.tensor([epoch]), torch.tensor([0.9, 0.8, 0.7]), torch.tensor(loss), config)
     assert state["best_epoch"].tolist() == [1, 0, -1]
-
-
-def test_selection_ignores_configurations_that_diverged(data: NodeDataset) -> None:
-    replicas = [Replica(split, 0, lr) for lr in (1e25, 0.02) for split in range(2)]
-    runs = train_replicas("mlp", data, replicas, max_epochs=5)
-    selection = select(runs)
-    assert [candidate.configuration["lr"] for candidate in selection.candidates] == [0.02, 1e25]
-    assert math.isnan(selection.candidates[1].val)
-    with Store(":memory:") as store:
-        settings = {"models": ["mlp"], "splits": 2, "seeds": 2, "max_epochs": 5, "store": store}
-        result = compare(data, grid=[{"lr": 1e25}, {"lr": 0.02}], **settings)
-        assert result.rows["mlp"][0].replica.lr == 0.02
-        assert result.diverged == {}
-        tuned = compare(data, trials=4, **settings | {"max_epochs": 60})
-        assert tuned.scored == ("mlp",)
 
 
 def test_a_comparison_says_how_many_runs_diverged(data: NodeDataset) -> None:

@@ -59,15 +59,6 @@ def test_the_output_of_the_whole_graph(
         assert torch.allclose(out, model.eval()(x, graph), atol=1e-5)
 
 
-@pytest.mark.parametrize("pool", ["mean", "max", "sum"])
-@pytest.mark.parametrize("level", ["graph", "neighbor"])
-def test_every_pool(level: str, pool: str) -> None:
-    graph, x = graph_of(), features(torch.float64)
-    model = GFGN(6, 8, 2, 3, level=level, pool=pool, heads=2).double().eval()
-    out = infer_layerwise(model, x, graph, edges_per_chunk=30)
-    assert torch.allclose(out, model(x, graph), atol=1e-5)
-
-
 def test_sparse_and_mapped_features_a_sampler_and_files(tmp_path: Path) -> None:
     graph, x = graph_of(True), features()
     model = GFGN(6, 8, 2, 3, heads=2).eval()

@@ -3,15 +3,12 @@
 import copy
 import dataclasses
 import math
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -20,11 +17,9 @@ from gfgn.data import NodeDataset, Split, dimensions
 from gfgn.metrics import metrics_for
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.ops.keys import GOLDEN, keyed, mix
-from gfgn.train import Replica, Run, Status, TrainConfig, train_minibatch, train_replicas, trainer
-from gfgn.train.batch import Batch, _move_to_front, _only_fills, _select
-from gfgn.train.progress import Progress
-from gfgn.train.settings import num_threads, precision
-from gfgn.train.trainer import _even_chunks, _fill
+from gfgn.train import Replica, Run, Status, train_minibatch, train_replicas
+from gfgn.train.batch import Batch
+from gfgn.train.settings import num_threads
 
 BATCHED = [name for name, model in MODELS.items() if model.batchable]
 
@@ -44,10 +39,6 @@ def one_thread() -> Iterator[None]:
 def precise(data: NodeDataset) -> NodeDataset:
     """The dataset in float64, where rounding errors stay small over the epochs of a test."""
     return dataclasses.replace(data, x=data.x.double(), graph=data.graph.to(torch.float64))
-
-
-def outcome(run: Run) -> tuple[Any, ...]:
-    return run.replica, run.val, run.test, run.epoch, run.epochs, run.history
 
 
 def key_of(replica: Replica, step: int) -> torch.Tensor:
@@ -128,18 +119,6 @@ def test_clipping_and_schedules_against_a_plain_loop(data: NodeDataset) -> None:
         check_against_plain(run, plain_loop("gfgn-graph", precise(data), replica, 20, 100, clip, schedule))
 
 
-def test_precision_of_products_is_set_and_restored() -> None:
-    gpu, before = torch.device("cuda"), torch.get_float32_matmul_precision()
-    with precision(TrainConfig(tf32=True), gpu):
-        assert torch.get_float32_matmul_precision() == "high"
-        with precision(TrainConfig(), gpu):
-            assert torch.get_float32_matmul_precision() == "highest"
-        assert torch.get_float32_matmul_precision() == "high"
-        with precision(TrainConfig(), torch.device("cpu")):
-            assert torch.get_float32_matmul_precision() == "high"
-    assert torch.get_float32_matmul_precision() == before
-
-
 def test_criteria_of_the_best_epoch(data: NodeDataset) -> None:
     replicas = [Replica(seed=seed, lr=0.1) for seed in range(3)]
     for best, patience in (("score", 10), ("loss", 10), ("last", 1)):
@@ -155,13 +134,6 @@ def test_criteria_of_the_best_epoch(data: NodeDataset) -> None:
             assert run.epochs == (40 if best == "last" else min(40, run.epoch + 1 + patience))
     with pytest.raises(ValueError, match="best must be one of 'score', 'loss', 'last', got 'luck'"):
         train_replicas("mlp", data, replicas, best="luck")
-
-
-def test_patience_and_the_epoch_limit_both_end_a_run(data: NodeDataset) -> None:
-    [stopped] = train_replicas("mlp", data, [Replica()], max_epochs=300, patience=5)
-    assert len(stopped.history["val"]) == stopped.epochs == stopped.epoch + 6 < 300
-    [limited] = train_replicas("mlp", data, [Replica()], max_epochs=4, patience=100)
-    assert {len(values) for values in limited.history.values()} == {4}
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -194,15 +166,6 @@ def test_replicas_are_independent(model: str) -> None:
     assert len({tuple(run.history["val_loss"]) for run in few}) == 5
 
 
-def test_the_seed_matters_and_the_global_state_is_not_changed(data: NodeDataset) -> None:
-    torch.manual_seed(7)
-    before, threads = torch.get_rng_state(), torch.get_num_threads()
-    runs = train_replicas("gfgn-pair", data, [Replica(seed=0), Replica(seed=1)], max_epochs=3)
-    assert torch.equal(before, torch.get_rng_state())
-    assert threads == torch.get_num_threads()
-    assert runs[0].history["train_loss"] != runs[1].history["train_loss"]
-
-
 @pytest.mark.parametrize(
     "field", ["lr", "weight_decay", "dropout", "input_dropout", "lam", "gate_decay", "split", "seed"]
 )
@@ -228,13 +191,6 @@ def test_options_are_grouped_into_batches(data: NodeDataset) -> None:
         assert run.history == single.history
 
 
-def test_small_batches_give_the_result_of_a_large_one(data: NodeDataset) -> None:
-    replicas = [Replica(seed=k) for k in range(5)]
-    whole = train_replicas("gfgn-graph", data, replicas, max_epochs=5, batch_size=5)
-    cut = train_replicas("gfgn-graph", data, replicas, max_epochs=5, batch_size=2)
-    assert [run.history for run in whole] == [run.history for run in cut]
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_batches_get_smaller_when_memory_runs_out(data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
@@ -256,41 +212,6 @@ def test_batches_get_smaller_when_memory_runs_out(data: NodeDataset, monkeypatch
         train_replicas("mlp", data, replicas, max_epochs=1)
 
 
-def test_batches_in_threads(data: NodeDataset, one_thread: None) -> None:
-    replicas = [Replica(seed=k, split=k % 3, dropout=0.1 * k) for k in range(6)]
-    alone = train_replicas("gfgn-neighbor", precise(data), replicas, 5, batch_size=2)
-    torch.set_num_threads(3)
-    seen: list[Run] = []
-    callers: set[int] = set()
-
-    def progress(run: Run) -> None:
-        seen.append(run)
-        callers.add(threading.get_ident())
-
-    together = train_replicas("gfgn-neighbor", precise(data), replicas, 5, batch_size=2, progress=progress)
-    assert torch.get_num_threads() == 3
-    assert callers == {threading.get_ident()}
-    assert [outcome(run) for run in together] == [outcome(run) for run in alone]
-    assert sorted(run.replica.seed for run in seen) == list(range(6))
-
-    def fail(_: Run) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_replicas("mlp", data, replicas, 50, batch_size=1, progress=fail)
-    assert torch.get_num_threads() == 3
-
-
-@pytest.mark.parametrize(
-    ("count", "size", "threads", "sizes"),
-    [(1, 3, 2, [1]), (5, 100, 2, [2, 3]), (9, 2, 2, [1, 2, 1, 2, 1, 2]), (3, 2, 4, [1, 1, 1]), (8, 2, 2, [2, 2, 2, 2])],
-)
-def test_threads_get_even_batches(count: int, size: int, threads: int, sizes: list[int]) -> None:
-    batches = _even_chunks(list(range(count)), size, threads)
-    assert [len(batch) for batch in batches] == sizes
-    assert [index for batch in batches for index in batch] == list(range(count))
-
-
 def test_test_labels_do_not_affect_training(data: NodeDataset) -> None:
     y = torch.where(data.splits[0].test, (data.y + 1) % data.num_classes, data.y)
     [run] = train_replicas("gfgn-graph", data, [Replica()], max_epochs=10)
@@ -307,18 +228,6 @@ def test_sparse_features_give_the_dense_result(data: NodeDataset, model: str) ->
     sparse = dataclasses.replace(dense, x=x.to_sparse_csr())
     runs = [train_replicas(model, each, [Replica(dropout=0.5)], max_epochs=3)[0] for each in (dense, sparse)]
     assert runs[0].history["val_loss"] == runs[1].history["val_loss"]  # mostly-zero features become sparse
-
-
-def test_the_remaining_time_is_estimated_after_a_fifth_of_the_runs() -> None:
-    statuses: list[Status] = []
-    progress = Progress(10, on_status=statuses.append)
-    for finished in range(4):
-        progress.add_epochs(20)
-        progress.report(20, lambda: [0.5])
-        progress.finish(finished, Run(Replica(), "mlp", 0.5, 0.5, 10, 20, {}, 1.0, 1))
-    assert [status.seconds_left is None for status in statuses] == [True, True, False, False]
-    last = statuses[-1]  # 80 of 200 epochs
-    assert last.seconds_left == pytest.approx(last.seconds * 120 / 80)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -464,19 +373,6 @@ def test_validation_by_every_metric(data: NodeDataset, metric: str, class_weight
         assert run.history["val"][run.epoch] == run.val
 
 
-def test_class_weights_help_a_rare_class(data: NodeDataset) -> None:
-    """With equal weights, a class of 10% of the nodes counts as much as the other."""
-    torch.manual_seed(0)
-    rare = (data.y == 0) & (torch.rand(data.num_nodes) < 0.6)
-    two = dataclasses.replace(data, y=rare.long(), num_classes=2, metric="balanced_accuracy")
-    replicas = [Replica(split) for split in range(3)]
-    scores = [
-        np.mean([run.test for run in train_replicas("mlp", two, replicas, 30, best="last", class_weights=weighted)])
-        for weighted in (False, True)
-    ]
-    assert scores[0] < scores[1]
-
-
 @pytest.mark.parametrize("metric", ["roc_auc", "average_precision"])
 def test_a_split_on_which_the_metric_is_not_defined(data: NodeDataset, metric: str) -> None:
     one_sided = dataclasses.replace(data, y=torch.where(data.splits[0].test, 0, data.y), metric=metric)
@@ -529,36 +425,3 @@ def test_bad_arguments(data: NodeDataset) -> None:
     with pytest.raises(ValueError, match="split 0 of 'dimensions' must have train nodes, got an empty mask"):
         train_replicas("mlp", empty, [Replica()])
     assert train_replicas("mlp", data, []) == []
-
-
-def test_replicas_of_small_graphs_train_as_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads would wait for each other."""
-    batches: list[int] = []
-    original = trainer.Trainer._train_subset
-
-    def count(self: trainer.Trainer, group: list[int], indices: list[int]) -> None:
-        batches.append(len(indices))
-        original(self, group, indices)
-
-    monkeypatch.setattr(trainer.Trainer, "_train_subset", count)
-    replicas = [Replica(seed=seed) for seed in range(4)]
-    with num_threads(2):
-        together = train_replicas("mlp", dimensions(60), replicas, max_epochs=2)
-        assert batches == [4]
-        monkeypatch.setattr(trainer, "ONE_BATCH_VALUES", 0)
-        apart = train_replicas("mlp", dimensions(60), replicas, max_epochs=2)
-        assert batches == [4, 2, 2]
-    assert [run.val for run in together] == pytest.approx([run.val for run in apart])
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=12))
-def test_leaving_replicas_make_room_in_place(kept: list[bool]) -> None:
-    order = _fill(kept)
-    assert sorted(order) == [k for k, stays in enumerate(kept) if stays]
-    assert _only_fills(order)
-    index, values = torch.tensor(order, dtype=torch.int64), torch.rand(1, len(kept), 3)
-    expected, start = _select("best w", values, index), values.data_ptr()
-    found = _move_to_front("best w", values, index)
-    assert torch.equal(found, expected)
-    assert found.is_contiguous()
-    assert not order or found.data_ptr() == start

@@ -120,17 +120,6 @@ def test_every_metric_against_scikit_learn(metric: str, case: tuple[torch.Tensor
         assert float(scores[k]) == pytest.approx(expected, abs=1e-6, nan_ok=True)
 
 
-def test_many_classes_against_scikit_learn() -> None:
-    """ROC AUC and average precision, by scikit-learn's own average over classes."""
-    generator = torch.Generator().manual_seed(0)
-    logits, y = torch.randn(1, 60, 4, generator=generator), torch.randint(4, (60,), generator=generator)
-    mask, probabilities = torch.ones(1, 60, dtype=torch.bool), logits[0].double().softmax(1)
-    auc = roc_auc_score(y, probabilities, multi_class="ovr", average="macro")
-    precision = average_precision_score(torch.nn.functional.one_hot(y), probabilities, average="macro")
-    assert float(metrics.roc_auc(logits, y, mask)) == pytest.approx(auc)
-    assert float(metrics.average_precision(logits, y, mask)) == pytest.approx(precision)
-
-
 @pytest.mark.parametrize("metric", ["roc_auc", "average_precision"])
 def test_scores_that_are_not_numbers_are_ties(metric: str) -> None:
     """A diverged run is no better than chance."""
@@ -185,28 +174,6 @@ def test_metrics_are_captured_as_a_cuda_graph(metric: str) -> None:
             mine.copy_(other)
         graph.replay()
         torch.testing.assert_close(captured.cpu(), score(*there))
-
-
-def test_micro_f1_of_nothing_is_1() -> None:
-    logits, y = -torch.ones(1, 2, 3), torch.zeros(2, 3, dtype=torch.bool)
-    assert float(metrics.micro_f1(logits, y, torch.ones(1, 2, dtype=torch.bool))) == 1
-    assert float(metrics.micro_f1(-logits, y, torch.ones(1, 2, dtype=torch.bool))) == 0
-
-
-@settings(max_examples=25)
-@given(st.integers(0, 1000))
-def test_evaluation_of_one_model(seed: int) -> None:
-    """`node_losses` of one model, and `evaluate` with the same weight for every node, are mean loss and score."""
-    logits, mask = case(1, 20, 4, seed)
-    mask[:, 0] = True
-    generator = torch.Generator().manual_seed(seed)
-    for metric, y in (
-        ("accuracy", torch.randint(4, (20,), generator=generator)),
-        ("micro_f1", torch.rand(20, 4, generator=generator) < 0.4),
-    ):
-        score, loss = metrics.evaluate(metric, logits, y, mask, mask / mask.sum(1, keepdim=True))
-        torch.testing.assert_close(loss[0], metrics.node_losses(logits[0], y)[mask[0]].mean())
-        assert float(score) == float(METRICS[metric].score(logits, y, mask))
 
 
 def test_unlabeled_nodes_do_not_count() -> None:

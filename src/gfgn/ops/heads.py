@@ -107,7 +107,9 @@ def halves_backward(grad_a: Tensor, grad_b: Tensor, grad: Tensor, z: Tensor, gat
 def neighbor_gate(z: Tensor, mean: Tensor, gate: Tensor) -> Tensor:
     """`σ([z ‖ mean] W_s)`, one `W_s` per head."""
     own, other = gate.chunk(2, dim=1)
-    return head_matmul(mean, other, onto=head_matmul(z, own)).sigmoid_()
+    logits = head_matmul(mean, other, onto=head_matmul(z, own))
+    exact = cpu_kernels("dense") if _products(logits) is not None and logits.device.type == "cpu" else None
+    return logits.sigmoid_() if exact is None else exact.activate(logits, "sigmoid")  # PyTorch's bits depend on sizes
 
 
 def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, lam: Tensor) -> Tensor:
@@ -116,7 +118,7 @@ def gated_neighbor(z: Tensor, propagated: Tensor, mean: Tensor, gate: Tensor, la
     if small is not None:
         return small.gated_neighbor(z, propagated, mean, gate, lam)
     s = neighbor_gate(z, mean, gate).mul_(lam.to(z.dtype))
-    return torch.lerp(z, propagated, s, out=s)
+    return (propagated - z).mul_(s).add_(z)  # the bits of `lerp` depend on sizes
 
 
 def gated_neighbor_backward(

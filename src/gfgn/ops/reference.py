@@ -84,7 +84,7 @@ def attend(alpha: Tensor, z: Tensor, rows: CSR, entry: Tensor) -> Tensor:
     out = z.new_empty(rows.ptr.numel() - 1, z.size(1))
     for chunk in head_chunks(entry.numel(), heads, z):
         columns = slice(chunk.start * width, chunk.stop * width)
-        message = z[:, columns].index_select(0, rows.idx).view(entry.numel(), -1, width)
+        message = z[:, columns].index_select(0, rows.idx).view(entry.numel(), chunk.stop - chunk.start, width)
         message = (message * alpha[:, chunk].index_select(0, entry).unsqueeze(2)).flatten(1)
         out[:, columns] = spmm(message, messages, None)
     return out
@@ -97,7 +97,7 @@ def edge_dot(q: Tensor, k: Tensor, rows: CSR, entry: Tensor, width: int) -> Tens
     for chunk in head_chunks(entry.numel(), heads, q):
         columns = slice(chunk.start * width, chunk.stop * width)
         product = q[:, columns].index_select(0, row) * k[:, columns].index_select(0, rows.idx)
-        out[entry, chunk] = product.view(entry.numel(), -1, width).sum(2)
+        out[entry, chunk] = product.view(entry.numel(), chunk.stop - chunk.start, width).sum(2)
     return out
 
 

@@ -126,24 +126,6 @@ def test_graphs_of_a_batch_are_independent(name: str) -> None:
 
 
 @replicated
-@pytest.mark.parametrize("sparse", [False, True])
-def test_stacked_replicas_are_single_models(name: str, sparse: bool) -> None:
-    """`vmap` over stacked parameters: the same logits and gradients as one model at a time."""
-    models = [make(name, seed) for seed in range(2)]
-    x, g = features(), graph()
-    x = x.to_sparse_csr() if sparse else x
-    parameters, buffers = stack_module_state(models)
-    logits = vmap(lambda p, b: functional_call(models[0], (p, b), (x, g)))(parameters, buffers)
-    logits.square().sum().backward()
-    for k, model in enumerate(models):
-        alone = model(x, g)
-        torch.testing.assert_close(logits[k], alone)
-        alone.square().sum().backward()
-        for parameter_name, parameter in model.named_parameters():
-            torch.testing.assert_close(parameters[parameter_name].grad[k], parameter.grad, msg=parameter_name)
-
-
-@replicated
 def test_dropout_of_a_replica_does_not_depend_on_the_others(name: str) -> None:
     """With their own keys and rates, replicas in a batch drop the same values as alone."""
     model = make(name).train()

@@ -98,32 +98,12 @@ def test_kinds_of_neighbors_and_directions(which: str, directions: int) -> None:
     assert_matches(conv(features(), bins_of), layer(features().tolist(), conv, bins))
 
 
-def test_rescaled_weights_are_a_ninth() -> None:
-    bins_of = sort_neighbors(graph(), points())
-    conv, plain = (randomize(GeomGCNLayer(FEATURES, 4, "cat", rescale)) for rescale in (True, False))
-    with torch.no_grad():
-        plain.lin.weight.copy_(VIRTUAL * conv.lin.weight)
-        plain.bias.copy_(conv.bias)
-    torch.testing.assert_close(plain(features(), bins_of), conv(features(), bins_of))
-
-
 def test_model_is_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geom_gcn, "isomap", lambda _: points())
     model = randomize(GeomGCN(FEATURES, CLASSES, 0.0, hidden=4)).eval()
     first, second = model.convs
     hidden = [relu(row) for row in layer(features().tolist(), first, binned())]
     assert_matches(model(features(), graph()), layer(hidden, second, binned()))
-
-
-def test_sum_over_virtual_nodes_is_one_map_of_their_concatenation() -> None:
-    conv = randomize(GeomGCNLayer(FEATURES, 4, "sum"))
-    bins_of = sort_neighbors(graph(), points())
-    eye = GeomGCNLayer(FEATURES, FEATURES, "cat").double()
-    with torch.no_grad():
-        eye.lin.weight.copy_(torch.eye(FEATURES).repeat(VIRTUAL, 1))
-    joined = eye(features(), bins_of)
-    weight = torch.cat(conv.lin.weight.chunk(VIRTUAL), dim=1)
-    torch.testing.assert_close(conv(features(), bins_of), joined @ weight.t() + conv.bias)
 
 
 def test_pairs_in_plane_are_the_closest() -> None:
@@ -145,22 +125,6 @@ def test_pairs_in_plane_are_the_closest() -> None:
         (3, 4),
         (4, 3),
     }
-
-
-def test_permutation_equivariance_with_positions() -> None:
-    conv = randomize(GeomGCNLayer(FEATURES, 4, "cat"))
-    order = torch.randperm(NODES, generator=torch.Generator().manual_seed(2))
-    renamed = Graph.from_edge_index(order.argsort()[edges()], NODES, dtype=torch.float64)
-    out = conv(features()[order], sort_neighbors(renamed, points()[order.numpy()]))
-    torch.testing.assert_close(out, conv(features(), sort_neighbors(graph(), points()))[order])
-
-
-def test_geometry_is_computed_once_per_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    g = graph()
-    model = GeomGCN(FEATURES, CLASSES, 0.0).double().eval()
-    expected = model(features(), g)
-    monkeypatch.setattr(geom_gcn, "sort_neighbors", None)  # fails if called again
-    torch.testing.assert_close(model(features(), g), expected)
 
 
 def test_bad_arguments_are_named() -> None:

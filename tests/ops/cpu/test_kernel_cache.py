@@ -1,6 +1,5 @@
 """The on-disk cache of compiled kernels: in the first folder that can be written, and nothing fails without it."""
 
-import errno
 import logging
 import os
 import tempfile
@@ -77,13 +76,6 @@ def hits(kernel: Any) -> int:
     return int(kernel.loaded)
 
 
-def test_defining_a_kernel_touches_no_file(place: Place) -> None:
-    place.load()
-    assert [path.name for path in place.root.iterdir()] != []
-    assert place.files("kernel") == []
-    assert not place.tree.exists()
-
-
 def test_kernels_are_kept_next_to_their_source(place: Place) -> None:
     assert result(place.load().double, 4) == 8
     assert [path.parent for path in place.files("kernel")] == [place.tree]
@@ -139,38 +131,9 @@ def test_nowhere_to_write_is_one_warning(place: Place, caplog: pytest.LogCapture
     assert "GFGN_CACHE" in record.getMessage()
 
 
-def test_a_read_only_package_with_a_filled_cache_is_used(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert result(place.load().double, 4) == 8
-    kept = place.files("kernel")
-    monkeypatch.setattr(tempfile, "mkstemp", refuse_to_write)
-    again = place.load().double
-    assert result(again, 5) == 10
-    assert hits(again) == 1
-    assert place.files("kernel") == kept
-
-
 def no_home() -> Path:
     """What happens with neither HOME nor an entry of the user."""
     raise RuntimeError("Could not determine home directory.")
-
-
-def refuse_to_write(**_: object) -> None:
-    raise PermissionError(errno.EROFS, os.strerror(errno.EROFS))
-
-
-def test_a_full_disk_is_one_warning(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(**_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    module = place.load()
-    monkeypatch.setattr(tempfile, "mkstemp", full)
-    with caplog.at_level(logging.WARNING):
-        assert result(module.double, 4) == 8
-        assert result(module.triple, 4) == 12
-    [record] = caplog.records
-    assert os.strerror(errno.ENOSPC) in record.getMessage()
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.99])

@@ -20,7 +20,7 @@ from gfgn import Graph
 from gfgn import graph as graph_module
 from gfgn.ops.csr import SEGMENT
 from gfgn.ops.cuda import index
-from gfgn.ops.index import index_edges, sort_edges
+from gfgn.ops.index import index_edges
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -105,29 +105,10 @@ def test_hubs_of_both_orders(flipped: bool, block: int, monkeypatch: pytest.Monk
     assert_sorted(torch.cat([edges, edges.flip(0)], dim=1), 300, False, 0)
 
 
-def test_as_many_sources_as_targets_without_opposites() -> None:
-    node = torch.arange(60)
-    assert_sorted(torch.stack([node, (node + 7) % 60]), 60, True, 0)
-
-
 @pytest.mark.parametrize("layout", ["as given", "ascending", "ascending, both directions"])
 def test_more_nodes_than_edges_and_keys_of_64_bits(layout: str) -> None:
     n = 50_000
     assert_sorted(LAYOUTS[layout](multigraph(n, 100 if not CUDA else 1_000_000)), n, True, 0)
-
-
-def test_ascending_edges_without_loops() -> None:
-    edges = multigraph(30, 200)
-    edges = edges[:, edges[0] != edges[1]]
-    assert_sorted(LAYOUTS["ascending"](edges), 30, True, 0)
-    assert_sorted(LAYOUTS["ascending, both directions"](edges), 30, True, 0)
-
-
-def test_the_plain_sorts_agree() -> None:
-    edges = torch.cat([multigraph(30, 200), hubs()], dim=1).to(DEVICE)
-    expected = sort_edges(edges, 300, True, 0)
-    for one, other in zip(by_kernels(edges, 300, True, 0), [*expected[0], *expected[1], *expected[2:]], strict=True):
-        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("edge", [(0, 3), (3, 0), (-1, 0), (0, 2**32)])
@@ -193,23 +174,6 @@ def test_graphs(
     got = Graph.from_edge_index(edges.to(DEVICE), nodes, None if weight is None else weight.to(DEVICE), **options)
     # PyTorch's square root on a CPU is not always the nearest number, and its bfloat16 is not the kernels'.
     assert_same_graph(got, expected, {torch.float32: 4e-7, torch.float64: 1e-15}.get(got.dtype, 0))
-
-
-@pytest.mark.skipif(not CUDA, reason="the square root of PyTorch on a CPU is not always the nearest number")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_graphs_have_the_bits_of_plain_pytorch(
-    name: str, weighted: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    edges, nodes = GRAPHS[name]()
-    edges = edges.to(DEVICE)
-    # Sums of these are exact in any order, as that of PyTorch's atomics is.
-    weight = torch.randint(9, (edges.size(1),), device=DEVICE).to(dtype) if weighted else None
-    got = Graph.from_edge_index(edges, nodes, weight, dtype=dtype)
-    monkeypatch.setattr(graph_module, "cuda_kernels", lambda module, device: None)
-    monkeypatch.setattr(graph_module, "index_edges", by_scipy)
-    assert_same_graph(got, Graph.from_edge_index(edges, nodes, weight, dtype=dtype))
 
 
 @pytest.mark.skipif(not CUDA, reason="a CPU does not wait")

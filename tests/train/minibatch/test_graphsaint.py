@@ -93,18 +93,6 @@ def test_counts_are_those_of_the_subgraphs(sampler: str) -> None:
     assert len(list(batches.steps(0))) == batches.num_steps
 
 
-@every_sampler
-@pytest.mark.parametrize("concat", [False, True])
-def test_a_sample_with_every_node_is_the_whole_graph(sampler: str, concat: bool) -> None:
-    net = GraphSAINT(FEATURES, CLASSES, 0.0, hidden=6, concat=concat).double()
-    batches = SaintBatches(net, DATA, TRAIN, sampler=sampler, budget=60_000, coverage=3)
-    batch = batches.batch(1, 0, 0)
-    isolated = 1 if sampler != "walk" else 0  # neither edges nor columns of Ã lead to a node without edges
-    assert batch.graph.num_nodes == NODES - isolated
-    exact = net(DATA.x, GRAPH)[: NODES - isolated]
-    torch.testing.assert_close(net.convolve(batch.x, batch.graph), exact)
-
-
 def test_only_graphs_with_training_nodes_are_sampled() -> None:
     data = two_graphs()
     data.x[NODES:] -= 100

@@ -9,7 +9,7 @@ from gfgn import ops
 from gfgn.metrics import node_losses
 from gfgn.nn.baselines.vr_gcn import VRGCN
 from gfgn.train.minibatch import ControlVariateBatches
-from gfgn.train.minibatch.vr_gcn import estimate, noise, propagated
+from gfgn.train.minibatch.vr_gcn import estimate
 
 DATA = blocks()
 TRAIN = DATA.splits[0].train
@@ -105,24 +105,6 @@ def test_with_all_neighbors_the_loss_is_exact(layers: int, concat: bool) -> None
     torch.testing.assert_close(total, exact)
 
 
-def test_noise_of_dropout_has_the_variance_of_the_whole_sum() -> None:
-    """With all neighbors it is `Â(H − M)` itself. With a few and independent dropout of nodes the variance, the sum of
-    squared weights, is that of the whole sum on average."""
-    exact, few = make(fanout=NODES), make(fanout=2)
-    difference = torch.randn(NODES, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    field = exact.field(torch.arange(NODES), 0)
-    torch.testing.assert_close(noise(difference[field.below], field), ops.propagate(difference, exact.edges))
-    whole = torch.zeros(NODES, dtype=torch.float64).index_add(0, field.all_target, field.all_weight.square())
-    squares = torch.zeros(TRIALS, NODES, dtype=torch.float64)
-    for trial in range(TRIALS):
-        field = few.field(torch.arange(NODES), 1, trial)
-        squares[trial].index_add_(0, field.target, (field.scale.sqrt() * field.weight).square())
-    assert ((squares.mean(0) - whole).abs() <= 4.5 * squares.std(0) / TRIALS**0.5 + 1e-12).all()
-    weights = torch.zeros(NODES, field.below.numel(), dtype=torch.float64)
-    weights[field.target, field.source] = field.scale.sqrt() * field.weight
-    torch.testing.assert_close(noise(difference[field.below], field), weights @ difference[field.below])
-
-
 def test_history_has_the_last_activations() -> None:
     batches = make()
     batch = next(iter(batches.steps(0)))
@@ -133,13 +115,6 @@ def test_history_has_the_last_activations() -> None:
     others[met] = False
     assert not batches.histories[0][others].any()
     assert met.numel() <= 2 * 20
-
-
-def test_product_with_sparse_features() -> None:
-    sparse = DATA.x.relu().to_sparse_csr()
-    product = propagated(sparse, DATA.graph)
-    assert product.layout == torch.sparse_csr
-    torch.testing.assert_close(product.to_dense(), propagated(DATA.x.relu(), DATA.graph))
 
 
 def test_bad_arguments_are_named() -> None:
