@@ -1,7 +1,9 @@
-"""The edges sorted by target and by source with little code of its own: the reference of `gfgn.ops.index`.
+"""Edges in every layout, and sorted both ways with little code of its own: the reference of `gfgn.ops.index`.
 
 On a CPU SciPy's conversions sort, on a GPU `torch.sort`; all in int64.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse
@@ -9,6 +11,24 @@ import torch
 from torch import Tensor
 
 from gfgn.ops.csr import SEGMENT
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "as given": lambda edges: edges,
+    "int32": lambda edges: edges.int(),
+    "transposed": lambda edges: edges.t().contiguous().t(),
+    "every other column": lambda edges: torch.stack([edges, edges], dim=2).flatten(1)[:, ::2],
+    "one row twice": lambda edges: edges[:1].expand(2, -1),
+    "ascending": lambda edges: edges.unique(dim=1),
+    "ascending, both directions": lambda edges: torch.cat([edges, edges.flip(0)], dim=1).unique(dim=1),
+    "by source": lambda edges: edges[:, torch.argsort(edges[0] * 1000 + edges[1])],
+    "by target": lambda edges: edges[:, torch.argsort(edges[1] * 1000 + edges[0])],
+    "both directions": lambda edges: torch.cat([edges, edges.flip(0)], dim=1),
+    "loops": lambda edges: torch.cat([edges, edges[0].expand(2, -1)], dim=1),
+}
+
+
+def multigraph(n: int, e: int, seed: int = 0) -> Tensor:
+    return torch.randint(n, (2, e), generator=torch.Generator().manual_seed(seed))
 
 
 def index_edges(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> list[Tensor]:

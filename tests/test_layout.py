@@ -26,7 +26,7 @@ def run_in(folder: Path, code: str) -> str:
 def test_packages_are_imported_when_they_are_needed() -> None:
     code = "import sys, gfgn\ndir(gfgn)\nprint([name for name in sys.modules if name.startswith(('torch', 'gfgn.'))])"
     assert run_in(ROOT, code) == "['gfgn.lazy']"
-    late = {"typer", "rich", "matplotlib", "yaml", "lightgbm", "ray", "duckdb", "openpyxl"}
+    late = {"typer", "rich", "matplotlib", "lightgbm", "ray", "duckdb", "openpyxl"}
     code = f"import sys, gfgn\nfor name in {MODULES}: getattr(gfgn, name)\nprint({late} & set(sys.modules))"
     assert run_in(ROOT, code) == "set()"
 

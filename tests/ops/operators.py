@@ -75,9 +75,11 @@ every_operator = pytest.mark.parametrize("operator", OPERATORS)
 
 
 @contextmanager
-def using(backend: str) -> Iterator[None]:
+def using(backend: str | None) -> Iterator[None]:
+    """Sets the backend of the process, not of a thread; `None` leaves the choice to the library."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GFGN_BACKEND", backend)
+        if backend is not None:
+            patch.setenv("GFGN_BACKEND", backend)
         yield
 
 
@@ -110,10 +112,10 @@ def draw(
 
 
 def results(
-    operator: str, backend: str, graph: Graph, inputs: list[Tensor], lam: Lam, dtype: torch.dtype
+    operator: str, backend: str | None, graph: Graph, inputs: list[Tensor], lam: Lam, dtype: torch.dtype
 ) -> list[Tensor]:
     """The value and the gradients of all inputs, on the CPU; a gradient that there is none of is 0."""
-    where = device(backend)
+    where = device(backend or "numba")
     graph, leaves = graph.to(where), [x.to(where, dtype).requires_grad_() for x in inputs]
     lam = lam.to(where, dtype) if isinstance(lam, Tensor) else lam
     with using(backend):

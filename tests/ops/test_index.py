@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy_index import LAYOUTS, multigraph
 from scipy_index import index_edges as by_scipy
 from torch import Tensor
 
@@ -15,23 +16,6 @@ from gfgn.ops.cpu import index as kernels
 from gfgn.ops.csr import SEGMENT
 from gfgn.ops.index import index_edges
 from gfgn.ops.index import sort_edges as by_sorting
-
-LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "as given": lambda edges: edges,
-    "int32": lambda edges: edges.int(),
-    "transposed": lambda edges: edges.t().contiguous().t(),
-    "every other column": lambda edges: torch.stack([edges, edges], dim=2).flatten(1)[:, ::2],
-    "one row twice": lambda edges: edges[:1].expand(2, -1),
-    "by source": lambda edges: edges[:, torch.argsort(edges[0] * 1000 + edges[1])],
-    "by target": lambda edges: edges[:, torch.argsort(edges[1] * 1000 + edges[0])],
-    "both directions": lambda edges: torch.cat([edges, edges.flip(0)], dim=1),
-    "loops": lambda edges: torch.cat([edges, edges[0].expand(2, -1)], dim=1),
-}
-
-
-def multigraph(n: int, e: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(n, (2, e), generator=generator)
 
 
 def assert_identical(edges: Tensor, num_nodes: int, merge: bool, num_loops: int) -> None:

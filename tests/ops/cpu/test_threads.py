@@ -37,7 +37,7 @@ def run() -> list[Tensor]:
     found = []
     for name in ("propagate_and_mean", "gated_neighborhood", "gated_pair", "attend", "sparse_linear, dropout"):
         for graph in GRAPHS:
-            found += results(name, "numba", graph, draw(name, graph, 2, 20), 1.0, torch.float32)
+            found += results(name, None, graph, draw(name, graph, 2, 20), 1.0, torch.float32)
     return found
 
 
@@ -75,12 +75,12 @@ def test_calls_from_several_threads(two_threads: None) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_calls_after_a_fork(two_threads: None) -> None:
     inputs = draw("pair_aggregate", GRAPHS[0], 1, 32)
-    first = results("pair_aggregate", "numba", GRAPHS[0], inputs, 1.0, torch.float32)  # threads are running now
+    first = results("pair_aggregate", None, GRAPHS[0], inputs, 1.0, torch.float32)  # threads are running now
     torch.set_num_threads(1)  # PyTorch's own threads do not survive a fork
     child = os.fork()
     if child == 0:
         torch.get_num_threads = lambda: 2  # type: ignore[assignment]
-        os._exit(0 if same(results("pair_aggregate", "numba", GRAPHS[0], inputs, 1.0, torch.float32), first) else 1)
+        os._exit(0 if same(results("pair_aggregate", None, GRAPHS[0], inputs, 1.0, torch.float32), first) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

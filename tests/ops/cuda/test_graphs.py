@@ -3,13 +3,13 @@
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy_index import LAYOUTS, multigraph
 from scipy_index import index_edges as by_scipy
 from torch import Tensor
 
@@ -25,17 +25,6 @@ from gfgn.ops.index import index_edges
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
 BLOCKS = [16, 512]  # several programs, and one
-LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "as given": lambda edges: edges,
-    "int32": lambda edges: edges.int(),
-    "transposed": lambda edges: edges.t().contiguous().t(),
-    "every other column": lambda edges: torch.stack([edges, edges], dim=2).flatten(1)[:, ::2],
-    "ascending": lambda edges: edges.unique(dim=1),
-    "ascending, both directions": lambda edges: torch.cat([edges, edges.flip(0)], dim=1).unique(dim=1),
-    "one row twice": lambda edges: edges[:1].expand(2, -1),
-    "both directions": lambda edges: torch.cat([edges, edges.flip(0)], dim=1),
-    "loops": lambda edges: torch.cat([edges, edges[0].expand(2, -1)], dim=1),
-}
 
 
 @pytest.fixture
@@ -48,10 +37,6 @@ def by_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     if not CUDA:
         monkeypatch.setattr(graph_module, "cuda_kernels", kernels)
         monkeypatch.setattr(graph_module, "cpu_kernels", kernels)
-
-
-def multigraph(n: int, e: int, seed: int = 0) -> Tensor:
-    return torch.randint(n, (2, e), generator=torch.Generator().manual_seed(seed))
 
 
 def hubs() -> Tensor:
