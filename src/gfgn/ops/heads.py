@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 
-SMALL = 16  # columns of a head up to which the CPU has its own kernels of gates
+MAX_KERNEL_WIDTH = 16  # columns of a head up to which the CPU has its own kernels of gates
 
 
 def by_head(x: Tensor, heads: int) -> Tensor:
@@ -73,7 +73,7 @@ def _products(x: Tensor) -> Any:
 
 def _small_gates(x: Tensor, gate: Tensor) -> Any:
     """The kernels for the gates of small heads, or `None`."""
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or gate.size(2) > SMALL:
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or gate.size(2) > MAX_KERNEL_WIDTH:
         return None
     return cpu_kernels("small_gates")
 

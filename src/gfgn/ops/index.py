@@ -14,7 +14,7 @@ from gfgn.ops.csr import CSR, build_patterns
 from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 
 MAX_KERNEL_EDGES = 2**31 - 1  # the kernels number the edges in 32 bits
-MOST = 0.9
+MIN_KEPT_SHARE = 0.9
 """The share of the edges below which the memory of those that were dropped or merged is given back."""
 BAD_ID = "edge_index must hold ids from 0 to {}"
 Sorted: TypeAlias = tuple[CSR, CSR, Tensor, Tensor]
@@ -39,7 +39,7 @@ def first(x: Tensor, size: int) -> Tensor:
     """The first elements; most of them as a view."""
     if size == x.numel():
         return x
-    return x[:size] if size >= MOST * x.numel() else x[:size].clone()
+    return x[:size] if size >= MIN_KEPT_SHARE * x.numel() else x[:size].clone()
 
 
 @torch.library.custom_op("gfgn::index_edges", mutates_args=())

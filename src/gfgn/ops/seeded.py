@@ -1,4 +1,4 @@
-"""`seeded`: PyTorch's random functions with generators of one's own, for one thread and one block."""
+"""`seeded`: PyTorch's random functions with generators for one thread and one block."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from gfgn.ops.features import take_rows
 from gfgn.sampling.neighbors import NeighborSampler, normalized, number_nodes
 
 Features = Tensor | NDArray[Any]
-ROWS = 2**16  # that are summed at a time
+ROWS_AT_A_TIME = 2**16
 
 
 @torch.no_grad()
@@ -171,7 +171,7 @@ def _pool(conv: GFGNConv, z: Tensor) -> Callable[[Tensor, Graph], Tensor]:
         pooled = z.amax(0, keepdim=True) if z.size(0) else z.new_zeros(1, z.size(1))
     else:
         pooled = torch.zeros(1, z.size(1), dtype=torch.float64)
-        for part in z.split(ROWS):  # PyTorch would copy all of it to float64
+        for part in z.split(ROWS_AT_A_TIME):  # PyTorch would copy all of it to float64
             pooled += part.double().sum(0, keepdim=True)
         pooled /= max(z.size(0), 1) if conv.pool == "mean" else 1
     value = pooled.to(conv.gate)

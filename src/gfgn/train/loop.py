@@ -63,7 +63,7 @@ def train_replicas(
     `TrainConfig`. Programs that train on the CPU are faster inside `keep_freed_memory()`.
 
     Args:
-        model: Name of the model (see `gfgn.nn.MODELS`), or a model of one's own: `package.module:Class`, the class, or
+        model: Name of the model (see `gfgn.nn.MODELS`), or a custom model: `package.module:Class`, the class, or
             a function that returns a module; see `gfgn.nn.custom`.
         data: The dataset.
         replicas: The runs to train.

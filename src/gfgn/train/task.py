@@ -54,7 +54,7 @@ def with_sparse_features(data: NodeDataset) -> NodeDataset:
 
 
 def with_dense_features(data: NodeDataset) -> NodeDataset:
-    """The dataset with dense features, as a model of the user's own expects them."""
+    """The dataset with dense features, as a custom model expects them."""
     return data if data.x.layout == torch.strided else replace(data, x=data.x.to_dense())
 
 

@@ -47,7 +47,7 @@ SAMPLING: Mapping[str, tuple[str, ...]] = {model: method.options for model, meth
 
 def is_sampled(model: str, replica: Replica) -> bool:
     """Whether a run trains on samples: its model trains in no other way, or its options configure the sampling."""
-    entry = known_model(model)  # one of the user's own has no such options
+    entry = known_model(model)  # a custom model has no such options
     only = entry is not None and not entry.batchable
     return only or any(name in SAMPLING.get(model, ()) for name, _ in replica.options)
 
