@@ -6,7 +6,7 @@ import math
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from gfgn.literal import literal, one_line
@@ -40,12 +40,15 @@ class RunProgress(ProgressCallback):
             disable=console.quiet or not console.is_terminal,
             expand=True,
         )
+        self._tasks: dict[tuple[str, str], TaskID] = {}
         self._model = self._all = self.bars.add_task("all", total=total, details="", visible=total is not None)
 
     def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
         self.kept += kept
         self._name = one_line(f"{dataset} {model}")
-        self._model = self.bars.add_task(self._name, total=runs, completed=kept, details="")
+        self._model = self._tasks[dataset, model] = self.bars.add_task(
+            self._name, total=runs, completed=kept, details=""
+        )
         self.bars.advance(self._all, kept)
 
     def on_run_end(self, row: RunRecord) -> None:
@@ -63,7 +66,7 @@ class RunProgress(ProgressCallback):
             self._console.print(literal(f"{done}; {self._name}: {describe_status(status)}"), soft_wrap=True)
 
     def on_model_end(self, dataset: str, model: str) -> None:
-        self.bars.remove_task(self._model)
+        self.bars.remove_task(self._tasks.pop((dataset, model)))
 
 
 def describe_status(status: Status) -> str:
