@@ -14,7 +14,6 @@ import argparse
 import dataclasses
 import logging
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 
@@ -90,21 +89,22 @@ def built(make: Callable[..., nn.Module], data: NodeDataset) -> nn.Module:
     )
 
 
-def speed(make: Callable[..., nn.Module], data: NodeDataset, device: str, rounds: int) -> tuple[float, float]:
+def speed(
+    make: Callable[..., nn.Module], data: NodeDataset, device: str, rounds: int, runs: int, epochs: int
+) -> tuple[float, float]:
     """Seconds of a run and epoch in the engine and in the loop."""
-    epochs, moved = TIMED[device], data.to(device)
-    times: dict[str, list[float]] = {"engine": [], "loop": []}
-    for count in range(rounds + 1):  # the first is for compilation
-        start = time.perf_counter()
-        train_replicas(make, data, replicas(RUNS), max_epochs=epochs, device=device, history=False)
-        middle = time.perf_counter()
-        for replica in replicas(LOOPED):
+    moved, chosen = data.to(device), replicas(runs)
+
+    def engine() -> None:
+        train_replicas(make, data, chosen, max_epochs=epochs, device=device, history=False)
+
+    def loop() -> None:
+        for replica in chosen[:LOOPED]:
             plain_loop(lambda: built(make, data), moved, replica, epochs)
-        end = time.perf_counter()
-        if count:
-            times["engine"].append((middle - start) / (RUNS * epochs))
-            times["loop"].append((end - middle) / (LOOPED * epochs))
-    return statistics.median(times["engine"]), statistics.median(times["loop"])
+
+    pairs = [(common.elapsed(engine, device), common.elapsed(loop, device)) for _ in range(rounds + 1)]
+    first, second = (statistics.median(times) for times in zip(*pairs[1:], strict=True))  # the first one compiles
+    return first / (runs * epochs), second / (LOOPED * epochs)
 
 
 def measure(name: str, data: NodeDataset, device: str, rounds: int, reasons: Reasons) -> dict[str, object]:
@@ -124,7 +124,7 @@ def measure(name: str, data: NodeDataset, device: str, rounds: int, reasons: Rea
         "difference": difference,
     }
     if rounds:
-        engine, loop = speed(make, data, device, rounds)
+        engine, loop = speed(make, data, device, rounds, RUNS, TIMED[device])
         row |= {"engine_ms": 1e3 * engine, "loop_ms": 1e3 * loop, "speedup": loop / engine}
     return row
 
