@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -64,7 +64,7 @@ class Table:
             elif self.kind == "Parquet":
                 self._raw = list(pyarrow.parquet.read_schema(path).names)
             else:
-                self._raw = list(self._sheet.columns)
+                self._raw = list(self._sheet(nrows=0).columns)
         self.names = [str(name).strip() for name in self._raw]
         refuse_repeated(self.names, self.label)
 
@@ -74,14 +74,15 @@ class Table:
                 raise DataError(f"{self.label} has no column {name!r}, only {listed(self.names, 12)}")
 
     def frame(self, names: Sequence[str], texts: Sequence[str] = ()) -> pd.DataFrame:
-        """Some columns as a data frame; of a CSV file, those in `texts` stay text as it is written."""
+        """Some columns as a data frame; of CSV and Excel files, those in `texts` stay as they are written."""
         raw = [self._raw[self.names.index(name)] for name in names]
         with reading(self.label, self.kind):
+            kept = [self._raw[self.names.index(name)] for name in texts]
             if self.kind == "Excel":
-                return self._sheet[raw].set_axis(list(names), axis=1)
+                return self._sheet(dtype=dict.fromkeys(kept, object))[raw].set_axis(list(names), axis=1)
             if self.kind == "Parquet":
                 return self._to_frame(pyarrow.parquet.read_table(self.path, columns=raw), names)
-            types = {self._raw[self.names.index(name)]: pa.string() for name in texts}
+            types = dict.fromkeys(kept, pa.string())
             table = pyarrow.csv.read_csv(self._bytes(), **self._options(types, raw))
             odd = {field.name: pa.string() for field in table.schema if str(field.type) not in PLAIN}
             if odd:  # dates, times and booleans, which are read as those of a data frame
@@ -93,7 +94,7 @@ class Table:
         raw = [self._raw[self.names.index(name)] for name in names]
         with reading(self.label, self.kind):
             if self.kind == "Excel":
-                yield self.frame(names)
+                yield self.frame(names, names)
                 return
             if self.kind == "Parquet":  # pre-buffered row groups would stay in memory until the end
                 file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False)
@@ -113,12 +114,11 @@ class Table:
         frame: pd.DataFrame = table.rename_columns(list(names)).to_pandas(**options)
         return frame
 
-    @cached_property
-    def _sheet(self) -> pd.DataFrame:
+    def _sheet(self, **options: Any) -> pd.DataFrame:
         import pandas as pd
 
         try:
-            return pd.read_excel(self.path)
+            return pd.read_excel(self.path, **options)
         except ImportError:
             cure = "pip install 'gfgn[excel]', or save the sheet as CSV"
             raise DataError(f"{self.label} needs openpyxl to be read: {cure}") from None
