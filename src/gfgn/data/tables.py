@@ -118,10 +118,11 @@ class Table:
         import pandas as pd
 
         try:
-            return pd.read_excel(self.path, **options)
+            sheet: pd.DataFrame = pd.read_excel(self.path, **options)
         except ImportError:
             cure = "pip install 'gfgn[excel]', or save the sheet as CSV"
             raise DataError(f"{self.label} needs openpyxl to be read: {cure}") from None
+        return sheet
 
     def _bytes(self) -> BinaryIO:
         """The bytes of the file, decompressed."""
