@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,6 @@ from gfgn.cli import options
 from gfgn.cli.app import Device, app, echo, fail, find_modules_here, split_names, user_errors
 
 if TYPE_CHECKING:
-    from gfgn.paper.check import Checked
     from gfgn.runs.study_runner import Outcome
 
 
@@ -104,14 +103,18 @@ def print_outcome(outcome: Outcome) -> int:
     return 1 if outcome.left_out else 0
 
 
-def print_checked(checked: Checked) -> int:
+def print_checked(checked: Mapping[str, Sequence[str]]) -> int:
     """Prints what `check` found, and returns the exit code: 1 if there are problems, else 0."""
-    for line in checked.problems:
-        echo(f"differs: {line}")
-    for line in checked.summary:
-        echo(line)
-    echo("differs from the committed results" if checked.problems else "same as the committed results")
-    return 1 if checked.problems else 0
+    from gfgn.runs.text import count
+
+    for problems in checked.values():
+        for line in problems:
+            echo(f"differs: {line}")
+    for what, problems in checked.items():
+        echo(f"{what}: {count(len(problems), 'problem') if problems else 'passed'}")
+    differs = any(checked.values())
+    echo("differs from the committed results" if differs else "same as the committed results")
+    return 1 if differs else 0
 
 
 def _list_studies() -> None:

@@ -13,8 +13,8 @@ import math
 import random
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -35,7 +35,7 @@ from gfgn.runs.table import read_runs
 from gfgn.runs.text import count
 from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_runs
-from gfgn.train.replica import Replica, Run
+from gfgn.train.replica import Run
 from gfgn.train.settings import choose_device
 
 FALSE_ALARM = 1e-3  # half of it for single runs, half for their mean
@@ -47,19 +47,6 @@ FEWEST = 3  # degrees of freedom of a spread
 MEASURES = {"val": "validation", "test": "test"}
 
 
-@dataclass
-class Checked:
-    """One line per problem, and one per kind of check that says what was checked."""
-
-    problems: list[str] = field(default_factory=list)
-    summary: list[str] = field(default_factory=list)
-
-    def add(self, what: str, problems: Sequence[str]) -> None:
-        """Adds the outcome of a kind of check."""
-        self.problems += problems
-        self.summary.append(f"{what}: {count(len(problems), 'problem') if problems else 'passed'}")
-
-
 def check(
     name: str | Path,
     out: Path | None = None,
@@ -68,13 +55,12 @@ def check(
     datasets: Sequence[str] = (),
     full: bool = False,
     seed: int | None = None,
-    train: bool = True,
     root: Path | None = None,
     trust_code: bool = False,
     device: str = "cpu",
     log: Log = LOG,
-) -> Checked:
-    """Checks the folder of a study or an analysis.
+) -> dict[str, list[str]]:
+    """Checks the folder of a study or an analysis; returns the problems by what was checked.
 
     Args:
         models: Names of what to train; all by default.
@@ -82,129 +68,84 @@ def check(
         full: Whether to train runs of every model on every graph, also where that takes long, instead of a sample that
             takes minutes.
         seed: Of the sample; drawn and logged by default.
-        train: Whether to train.
     """
-    out, checked, device = out or RESULTS / Path(name).stem, Checked(), choose_device(device)
+    out, device = out or RESULTS / Path(name).stem, choose_device(device)
     if str(name) in ANALYSES and str(name) not in study_names():
-        checked.add(f"files of {out}", check_analysis(str(name), out, root, device, log))
-        return checked
+        return {f"files of {out}": check_files(out, analysis=str(name), root=root, device=device, log=log)}
     study = load_study(name, trust_code)
     if not (out / RUNS).is_file():
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     cells, results = select_cells(study, models, datasets), Results(study, read_runs(out / RUNS))
     log(f"{out}: making tables and figures of {count(len(results.runs), 'run')} again")
-    checked.add(f"tables and figures of {out}", check_files(results, out))
-    if str(name) in study_names() and (out.parent / "claims").is_dir():
-        log(f"{out.parent / 'claims'}: judging the claims again")
-        checked.add("claims", check_analysis("claims", out.parent / "claims", root, device, log))
-    if train:
-        seed = secrets.randbits(32) if seed is None else seed
-        log(f"the sample has the seed {seed}; --seed {seed} draws it again")
-        data, missing = load_data(results, cells, root)
-        if missing:
-            checked.problems += missing if full or datasets else []
-            checked.summary.append(f"not trained again: {'; '.join(missing)}")
-        picks = draw_sample(results, cells, data, seed, full)
-        reruns = train_again(picks, results.runs, data, device, log)
-        what = f"{count(len(reruns), 'run')} on {count(len({pick.dataset for pick in picks}), 'graph')} trained again"
-        equal = f"{sum(rerun.has_same_bits for rerun in reruns):,} equal bit for bit"
-        checked.add(f"{what} (sample {seed}), {equal}", compare(reruns))
-    return checked
+    checked, claims = {f"tables and figures of {out}": check_files(out, results)}, out.parent / "claims"
+    if str(name) in study_names() and claims.is_dir():
+        log(f"{claims}: judging the claims again")
+        checked["claims"] = check_files(claims, analysis="claims", root=root, device=device, log=log)
+    seed = secrets.randbits(32) if seed is None else seed
+    log(f"the sample has the seed {seed}; --seed {seed} draws it again")
+    data, missing = load_data(results, cells, root)
+    for line in missing:
+        log(f"not trained again: {line}")
+    if missing and (full or datasets):
+        checked["data"] = missing
+    reruns = train_again(draw_sample(results, cells, data, seed, full), results.runs, data, device, log)
+    graphs, equal = count(len({each.row.dataset for each in reruns}), "graph"), sum(r.has_same_bits for r in reruns)
+    what = f"{count(len(reruns), 'run')} on {graphs} trained again (sample {seed}), {equal:,} equal bit for bit"
+    return checked | {what: compare(reruns)}
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def check_files(results: Results, out: Path) -> list[str]:
-    """For each file of a study's folder that does not follow from its runs, what differs."""
-    with TemporaryDirectory() as folder:
-        made = _beside(out, Path(folder))
-        for path in [*out.glob("*.csv"), *out.glob("*.gz")]:
-            shutil.copy(path, made)
-        problems = _differences(out, write_derived(results, made))
-        return problems + [
-            f"{p}: is not drawn from the runs" for p in out.glob("*.svg") if not (made / p.name).exists()
-        ]
-
-
-def check_analysis(name: str, out: Path, root: Path | None, device: str, log: Log) -> list[str]:
-    """For each file of an analysis that does not follow from the folders next to it, what differs."""
+def check_files(
+    out: Path,
+    results: Results | None = None,
+    *,
+    analysis: str = "",
+    root: Path | None = None,
+    device: str = "cpu",
+    log: Log = LOG,
+) -> list[str]:
+    """What differs in each file of a folder that does not follow from its runs, or, for an analysis, from the folders
+    next to it."""
     if not out.is_dir():
-        raise FileNotFoundError(f"out must be the folder of the analysis {name}, got {out}")
+        raise FileNotFoundError(f"out must be the folder of {analysis or 'a study'}, got {out}")
     with TemporaryDirectory() as folder:
-        made = ANALYSES[name](_beside(out, Path(folder)), root=root, device=device, progress=log)
-        return _differences(out, made)
+        made = Path(folder) / out.resolve().name
+        for sibling in out.resolve().parent.iterdir():
+            if sibling.is_dir() and sibling.name != made.name:
+                (Path(folder) / sibling.name).symlink_to(sibling)
+        made.mkdir()
+        if results is None:
+            paths = ANALYSES[analysis](made, root=root, device=device, progress=log)
+        else:
+            for path in (*out.glob("*.csv"), *out.glob("*.gz")):
+                shutil.copy(path, made)
+            paths = write_derived(results, made)
+        return [line for path in paths if (line := _difference(out / path.name, path))]
 
 
-def _beside(out: Path, folder: Path) -> Path:
-    """An empty folder for the files of `out`, beside links to the folders that are next to it."""
-    for sibling in out.resolve().parent.iterdir():
-        if sibling.is_dir() and sibling != out.resolve():
-            (folder / sibling.name).symlink_to(sibling)
-    (folder / out.resolve().name).mkdir()
-    return folder / out.resolve().name
-
-
-def _differences(out: Path, made: Iterable[Path]) -> list[str]:
-    """How the files of a folder differ from what its runs give: the first line of each."""
-    problems = []
-    for path in made:
-        committed = out / path.name
-        if not committed.is_file():
-            problems.append(f"{committed}: does not exist")
-        elif committed.read_bytes() != path.read_bytes():
-            old, new = (each.read_text(encoding="utf-8", errors="replace").splitlines() for each in (committed, path))
-            lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[3:]
-            has, should = (next((line[1:201] for line in lines if line[0] == sign), "nothing") for sign in "-+")
-            problems.append(f"{committed}: has {has!r}, but its runs give {should!r}")
-    return problems
-
-
-# --- runs -------------------------------------------------------------------------------------------------------------
-
-
-class Rerun(NamedTuple):
-    """A run that has been trained again, the recorded runs of its configuration, and the number of nodes by measure."""
-
-    row: RunRecord
-    run: Run
-    like: Sequence[RunRecord]
-    nodes: Mapping[str, int]
-
-    @property
-    def has_same_bits(self) -> bool:
-        """Whether scores and epochs are equal to the last bit; NaN is equal to NaN."""
-        pairs = [(getattr(self.row, name), getattr(self.run, name)) for name in (*MEASURES, "epoch", "epochs")]
-        return all(one == other or (one != one and other != other) for one, other in pairs)
-
-    def spread(self, measure: str) -> tuple[float, int]:
-        """The standard deviation over seeds, or over splits where there is one seed, and its degrees of freedom. That
-        of one node is added, which rounding may change where all runs agree."""
-        splits = np.array([row.replica.split for row in self.like])
-        values = np.array([getattr(row, measure) for row in self.like])
-        left = np.concatenate([values[splits == k] - values[splits == k].mean() for k in np.unique(splits)])
-        degrees = len(values) - len(np.unique(splits))
-        if degrees < FEWEST:
-            left, degrees = values - values.mean(), len(values) - 1
-        return math.hypot(math.sqrt((left**2).sum() / max(1, degrees)), 1 / self.nodes[measure]), max(1, degrees)
+def _difference(committed: Path, made: Path) -> str:
+    """How a file differs from what its runs give: the first line; nothing if it does not."""
+    if not committed.is_file():
+        return f"{committed}: does not exist"
+    if committed.read_bytes() == made.read_bytes():
+        return ""
+    old, new = (each.read_text(encoding="utf-8", errors="replace").splitlines() for each in (committed, made))
+    lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[3:]
+    has, should = (next((line[1:201] for line in lines if line[0] == sign), "nothing") for sign in "-+")
+    return f"{committed}: has {has!r}, but its runs give {should!r}"
 
 
 def load_data(results: Results, cells: Sequence[Cell], root: Path | None) -> tuple[dict[str, NodeDataset], list[str]]:
     """The data of cells that have runs, by name; and for what cannot be loaded or is other data, why."""
     study, recorded = results.study, {row.dataset: row.dataset_fingerprint for row in results.runs}
     data, missing = dict[str, NodeDataset](), list[str]()
-    views = {
-        name: (cell.dataset, view)
-        for cell in cells
-        for name, view in zip(study.data_names(cell), study.views(cell), strict=True)
-        if name in recorded
-    }
-    for name, (dataset, view) in views.items():
-        try:
-            data[name] = study.load(dataset, view, root)
-        except (OSError, ImportError) as error:
-            missing.append(f"{name}: {' '.join(str(error).split())}")
-        else:
+    views = {n: (cell, v) for cell in cells for n, v in zip(study.data_names(cell), study.views(cell), strict=True)}
+    for name, (cell, view) in views.items():
+        if name in recorded:
+            try:
+                data[name] = study.load(cell.dataset, view, root)
+            except (OSError, ImportError) as error:
+                missing.append(f"{name}: {' '.join(str(error).split())}")
+                continue
             if data[name].fingerprint != recorded[name]:
                 del data[name]
                 missing.append(f"{name}: the data have another fingerprint than those of the runs")
@@ -216,73 +157,100 @@ def draw_sample(
 ) -> list[RunRecord]:
     """Draws the runs to train again: on every graph as many as its size allows, of a few models; if `full`, also
     `FULL_RUNS` of every model."""
-    generator, picks, study = random.Random(seed), dict[str, RunRecord](), results.study
-    wanted = {(name, cell.model) for cell in cells for name in study.data_names(cell)}
-    rows = [row for row in results.runs if not row.dropped and (row.dataset, row.model) in wanted]
+    generator, picks = random.Random(seed), dict[str, RunRecord]()
+    wanted = {(name, cell.model) for cell in cells for name in results.study.data_names(cell)}
     for name, dataset in data.items():
         size = dataset.graph.num_edges + int(dataset.x.to_dense().count_nonzero())
-        pools = {model: [row for row in rows if (row.dataset, row.model) == (name, model)] for model in study.models}
-        sizes = {"": max(1, WORK // size)} | (dict.fromkeys(pools, FULL_RUNS) if full else {})
+        pools: dict[str, list[RunRecord]] = {}
+        for row in results.runs:
+            if row.dataset == name and (name, row.model) in wanted and not row.dropped:
+                pools.setdefault(row.model, []).append(row)
         typical = median([row.seconds for pool in pools.values() for row in pool] or [0.0])
-        quick = {m: [row for row in pool if row.seconds <= SLOW * typical] for m, pool in pools.items()}
-        known = [model for model, pool in quick.items() if pool]
-        pools[""] = [row for model in generator.sample(known, min(MODELS, len(known))) for row in quick[model]]
-        for model, most in sizes.items():
-            picks |= {row.key: row for row in generator.sample(pools[model], min(most, len(pools[model])))}
+        quick = [[row for row in pool if row.seconds <= SLOW * typical] for pool in pools.values()]
+        known = [pool for pool in quick if pool]
+        some = [row for pool in generator.sample(known, min(MODELS, len(known))) for row in pool]
+        for pool, most in [(some, max(1, WORK // size)), *((pool, FULL_RUNS) for pool in pools.values() if full)]:
+            picks |= {row.key: row for row in generator.sample(pool, min(most, len(pool)))}
     return list(picks.values())
+
+
+class Rerun(NamedTuple):
+    """A run that has been trained again, the recorded runs of its configuration, and the number of nodes by measure."""
+
+    row: RunRecord
+    run: Run
+    like: Sequence[RunRecord]
+    nodes: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """Which run it is."""
+        return f"{self.row.dataset} {self.row.model}, split {self.row.split}, seed {self.row.seed}"
+
+    @property
+    def has_same_bits(self) -> bool:
+        """Whether scores and epochs are equal to the last bit; NaN is equal to NaN."""
+        pairs = [(getattr(self.row, name), getattr(self.run, name)) for name in (*MEASURES, "epoch", "epochs")]
+        return all(one == other or (one != one and other != other) for one, other in pairs)
+
+    def spread(self, measure: str) -> tuple[float, int]:
+        """The standard deviation over seeds, or over splits where there is one seed, and its degrees of freedom. That
+        of one node is added, which rounding may change where all runs agree."""
+        splits = np.array([row.split for row in self.like])
+        values = np.array([getattr(row, measure) for row in self.like])
+        left = np.concatenate([values[splits == k] - values[splits == k].mean() for k in np.unique(splits)])
+        degrees = len(values) - len(np.unique(splits))
+        if degrees < FEWEST:
+            left, degrees = values - values.mean(), len(values) - 1
+        return math.hypot(math.sqrt((left**2).sum() / max(1, degrees)), 1 / self.nodes[measure]), max(1, degrees)
 
 
 def train_again(
     picks: Sequence[RunRecord], rows: Sequence[RunRecord], data: Mapping[str, NodeDataset], device: str, log: Log
 ) -> list[Rerun]:
     """Trains runs again, those of one dataset and model together."""
-    groups, like = (
-        dict[tuple[str, str, TrainConfig], list[RunRecord]](),
-        dict[tuple[str, str, TrainConfig, Replica], list[RunRecord]](),
-    )
+    groups, like = dict[tuple[str, str, TrainConfig], list[RunRecord]](), dict[object, list[RunRecord]]()
     for row in picks:
         groups.setdefault((row.dataset, row.model, row.config), []).append(row)
     for row in rows:
         if not (row.dropped or row.diverged):
-            configuration = replace(row.replica, split=0, seed=0)
-            like.setdefault((row.dataset, row.model, row.config, configuration), []).append(row)
+            like.setdefault(_configuration(row), []).append(row)
     reruns = []
-    for number, ((name, model, config), own) in enumerate(groups.items(), 1):
-        log(f"{number} of {len(groups)}: {count(len(own), 'run')} of {model} on {name}")
-        runs = train_runs(model, data[name], [row.replica for row in own], config, device)
-        for row, run in zip(own, runs, strict=True):
-            split, key = (
-                data[name].splits[row.replica.split],
-                (name, model, config, replace(row.replica, split=0, seed=0)),
-            )
-            reruns.append(Rerun(row, run, like.get(key, []), {m: int(getattr(split, m).sum()) for m in MEASURES}))
+    for number, ((name, model, config), group) in enumerate(groups.items(), 1):
+        log(f"{number} of {len(groups)}: {count(len(group), 'run')} of {model} on {name}")
+        runs = train_runs(model, data[name], [row.replica for row in group], config, device)
+        for row, run in zip(group, runs, strict=True):
+            split = data[name].splits[row.split]
+            nodes = {measure: int(getattr(split, measure).sum()) for measure in MEASURES}
+            reruns.append(Rerun(row, run, like.get(_configuration(row), []), nodes))
     return reruns
+
+
+def _configuration(row: RunRecord) -> object:
+    return row.dataset, row.model, row.config, replace(row.replica, split=0, seed=0)
 
 
 def compare(reruns: Sequence[Rerun]) -> list[str]:
     """The reruns that differ from their records by more than their spread allows, and whether all together do."""
+    lone = [each for each in reruns if each.row.diverged != each.run.diverged]
+    problems = [f"{each.name}: only one of two runs diverged" for each in lone]
+    known = [each for each in reruns if not (each.row.diverged or each.run.diverged)]
     alarm = FALSE_ALARM / 2 / len(MEASURES)
-    problems = [f"{_name(r.row)}: only one of two runs diverged" for r in reruns if r.row.diverged != r.run.diverged]
-    known = [rerun for rerun in reruns if not (rerun.row.diverged or rerun.run.diverged)]
-    for measure, word in MEASURES.items():
-        apart, freedom = list[float](), list[int]()
-        for rerun in known:
-            (sigma, degrees), old, new = rerun.spread(measure), getattr(rerun.row, measure), getattr(rerun.run, measure)
-            bound = float(t.isf(alarm / 2 / len(known), degrees)) * math.sqrt(2) * sigma
-            if abs(new - old) > bound:
-                scores = f"{word} score {100 * old:.2f}, now {100 * new:.2f}"
-                problems.append(f"{_name(rerun.row)}: {scores}; it may differ by at most {100 * bound:.2f}")
-            if degrees >= FEWEST:
-                apart.append((new - old) / math.sqrt(2) / sigma)
-                freedom.append(degrees)
-        if apart:
-            errors = abs(sum(apart)) / math.sqrt(sum(n / (n - 2) for n in freedom))  # the variance of Student's t
-            limit = float(t.isf(alarm / 2, min(freedom)))
+    for measure, word in MEASURES.items() if known else ():
+        old, new = (np.array([getattr(each[k], measure) for each in known]) for k in (0, 1))
+        sigma, degrees = np.array([each.spread(measure) for each in known]).T
+        bounds = t.isf(alarm / 2 / len(known), degrees) * math.sqrt(2) * sigma
+        for each, bound in zip(known, bounds, strict=True):
+            one, other = 100 * getattr(each.row, measure), 100 * getattr(each.run, measure)
+            if abs(other - one) > 100 * bound:
+                scores = f"{word} score {one:.2f}, now {other:.2f}; it may differ by at most {100 * bound:.2f}"
+                problems.append(f"{each.name}: {scores}")
+        enough = degrees >= FEWEST
+        if enough.any():
+            variance = degrees[enough] / (degrees[enough] - 2)  # of Student's t
+            errors = abs(((new - old) / sigma)[enough].sum()) / math.sqrt(2 * variance.sum())
+            limit = float(t.isf(alarm / 2, degrees[enough].min()))
             if errors > limit:
                 words = f"differs by {errors:.1f} standard errors (at most {limit:.1f})"
-                problems.append(f"all {len(apart)} runs: the mean {word} score {words}")
+                problems.append(f"all {enough.sum()} runs: the mean {word} score {words}")
     return problems
-
-
-def _name(row: RunRecord) -> str:
-    return f"{row.dataset} {row.model}, split {row.replica.split}, seed {row.replica.seed}"

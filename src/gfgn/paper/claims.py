@@ -1,4 +1,4 @@
-"""Verdicts on the claims of the paper: each claim of `claims.yaml` judged by what was measured.
+"""Verdicts on the claims of the paper: each entry of `claims.yaml` judged by what was measured.
 
 A claim holds, does not hold, is undecided, or is not measured yet. Claims that are tests are judged together, with
 Holm's correction. Stand-ins for datasets decide nothing.
@@ -12,7 +12,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,12 +23,11 @@ from gfgn.data.dataset import NodeDataset
 from gfgn.data.diagnosis import node_homophily
 from gfgn.data.files import read_yaml, replace_text
 from gfgn.paper import facts
-from gfgn.paper.evidence import NETWORKS, NUMBERS, Evidence, Missing, find_studies, read_evidence
-from gfgn.paper.inference import ClaimTest, Decision, decide
+from gfgn.paper.evidence import Evidence, Missing, read_evidence
+from gfgn.paper.inference import Binding, ClaimTest, Decision, decide
 from gfgn.paper.pages import read_csv, title_of, write_csv, write_page
 from gfgn.paper.studies import load_study
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.study_files import RUNS
 from gfgn.train.statistics import holm
 
 HOLDS, FAILS, UNDECIDED, OPEN = "holds", "does not hold", "undecided", "not measured yet"
@@ -43,7 +43,7 @@ class FactTest(NamedTuple):
     fact: str
     most: float
     undecided: float = -np.inf
-    given: Mapping[str, Any] = {}
+    given: Binding = MappingProxyType({})
 
 
 class Claim(NamedTuple):
@@ -85,27 +85,24 @@ class Verdict(NamedTuple):
     uncapped: str
 
 
-def _read(path: Path) -> Iterator[Claim]:
-    content = read_yaml(path)
-    del content["lists"]
-    for study, entries in content.items():
-        for entry in entries:
-            texts, check = {name: entry[name].strip() for name in TEXTS}, entry["check"]
-            for dataset, value in entry.get("each", {"": 0.0}).items():
-                filled = {k: v.format(dataset=dataset, title=title_of(dataset), value=value) for k, v in texts.items()}
-                own = {"let": check["let"] | {"dataset": dataset}, "near": value} if dataset else {}
-                if "fact" in check:
-                    made: FactTest | tuple[ClaimTest, ...] = FactTest(**check)
-                else:
-                    kept = {key: value for key, value in check.items() if key != "agree"}
-                    made = tuple(ClaimTest(**test | own) for test in check.get("all", [kept]))
-                agree = tuple(check.get("agree", ()))
-                yield Claim(
-                    **(filled if dataset else texts), study=study.removeprefix("method"), check=made, agree=agree
+def read_claims(path: Path) -> Iterator[Claim]:
+    """The claims of a file; an entry with `each` is one claim per dataset."""
+    for study, entries in read_yaml(path).items():
+        for entry in entries if study != "lists" else ():
+            texts, check = {name: entry[name].strip() for name in TEXTS}, dict(entry["check"])
+            agree = tuple(check.pop("agree", ()))
+            for dataset, value in entry.get("each", {"": None}).items():
+                if dataset:
+                    names = {"dataset": dataset, "title": title_of(dataset), "value": value}
+                    texts = {name: entry[name].strip().format(**names) for name in TEXTS}
+                    check |= {"let": check["let"] | {"dataset": dataset}, "near": value}
+                tests = (
+                    FactTest(**check) if "fact" in check else tuple(ClaimTest(**t) for t in check.get("all", [check]))
                 )
+                yield Claim(**texts, study=study.removeprefix("method"), check=tests, agree=agree)
 
 
-CLAIMS = tuple(_read(Path(__file__).with_name("claims.yaml")))
+CLAIMS = tuple(read_claims(Path(__file__).with_name("claims.yaml")))
 
 
 def judge(evidence: Evidence, claims: Sequence[Claim] = CLAIMS) -> list[Verdict]:
@@ -114,10 +111,7 @@ def judge(evidence: Evidence, claims: Sequence[Claim] = CLAIMS) -> list[Verdict]
     findings = [find(claim, evidence) for claim in claims]
     others = []
     for other in (dataclasses.replace(evidence, plain=True), dataclasses.replace(evidence, capped={})):
-        again = [
-            find(claim, other) if isinstance(finding.result, Decision) else finding
-            for claim, finding in zip(claims, findings, strict=True)
-        ]
+        again = [find(c, other) if isinstance(f.result, Decision) else f for c, f in zip(claims, findings, strict=True)]
         others.append([word for word, _ in _words(again)])
     return [
         Verdict(claim, word, finding.measured, finding.values, p, *rest)
@@ -169,13 +163,7 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     verdicts = judge(read_evidence(out.parent, graphs))
     rows = [list(graphs[name].values()) for name in nine if name in graphs]
     tables = [write_csv(out / GRAPHS, list(next(iter(graphs.values()))), rows)] if graphs else []
-    names = [*(f"{study}/{RUNS}" for study in find_studies(out.parent)), NUMBERS, *NETWORKS]
-    sources = {
-        name: hashlib.sha256((out.parent / name).read_bytes()).hexdigest()
-        for name in names
-        if (out.parent / name).is_file()
-    }
-    return [replace_text(out / "claims.json", as_json(verdicts, sources)), write(out, verdicts), *tables]
+    return [replace_text(out / "claims.json", as_json(verdicts)), write(out, verdicts), *tables]
 
 
 def measure_graph(data: NodeDataset) -> dict[str, str]:
@@ -194,8 +182,8 @@ def measure_graph(data: NodeDataset) -> dict[str, str]:
     }
 
 
-def as_json(verdicts: Sequence[Verdict], sources: Mapping[str, str]) -> str:
-    """The content of `claims.json`: the hashes of the files behind it, and every claim with its verdict."""
+def as_json(verdicts: Sequence[Verdict]) -> str:
+    """The content of `claims.json`: every claim with its verdict and all numbers."""
     entries = [
         {
             **{name: getattr(v.claim, name) for name in TEXTS},
@@ -208,18 +196,12 @@ def as_json(verdicts: Sequence[Verdict], sources: Mapping[str, str]) -> str:
         }
         for v in verdicts
     ]
-    return json.dumps({"files": sources, "claims": entries}, ensure_ascii=False, indent=2) + "\n"
+    return json.dumps({"claims": entries}, ensure_ascii=False, indent=2) + "\n"
 
 
 def write(out: Path, verdicts: Sequence[Verdict]) -> Path:
     """Writes the page and returns its path."""
-    groups, rules, failing = (dict[str, list[Verdict]]() for _ in range(3))
-    for verdict in verdicts:
-        groups.setdefault(verdict.claim.study, []).append(verdict)
-        rules.setdefault(verdict.claim.rule, []).append(verdict)
-        if verdict.verdict == FAILS and verdict.claim.study:
-            failing.setdefault(verdict.claim.study, []).append(verdict)
-    return write_page(
-        out / "README.md", "claims", verdicts=verdicts, counts=Counter(v.verdict for v in verdicts), groups=groups,
-        rules=rules, failing=failing, studies={name: load_study(name) for name in failing}, is_gfgn=is_gfgn,
-    )  # fmt: skip
+    failing = {v.claim.study for v in verdicts if v.verdict == FAILS and v.claim.study}
+    studies = {name: load_study(name) for name in dict.fromkeys(v.claim.study for v in verdicts) if name in failing}
+    counts = Counter(v.verdict for v in verdicts)
+    return write_page(out / "README.md", "claims", verdicts=verdicts, counts=counts, studies=studies, is_gfgn=is_gfgn)

@@ -1,4 +1,4 @@
-"""The evidence that claims are judged by: runs of studies, learned scores, and properties of the graphs."""
+"""The evidence that claims are judged by: runs of studies, gates of trained networks, and properties of the graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
-from gfgn.paper.pages import read_csv
+from gfgn.paper.pages import group_by, read_csv
 from gfgn.paper.studies import load_study
 from gfgn.runs.results import Results
 from gfgn.runs.study_files import RUNS
@@ -60,21 +60,19 @@ class Evidence:
 
     def key(self, study: str, dataset: str, model: str, at: At = None) -> CellKey:
         """The cell at a position; that of a model which does not depend on the position has none."""
-        key = study, dataset, model, at
-        return key if key in self.runs or (*key[:3], None) not in self.runs else (*key[:3], None)
+        constant = study, dataset, model, None
+        return constant if constant in self.runs and (*constant[:3], at) not in self.runs else (*constant[:3], at)
 
     def cell(self, study: str, dataset: str, model: str, at: At = None) -> Draws:
         """The runs of a cell by draw."""
-        study, dataset, model, at = self.key(study, dataset, model, at)
-        draws = self.runs.get((study, dataset, model, at))
+        *_, at = key = self.key(study, dataset, model, at)
         where = f"{study}: {model} on {dataset}"
-        if not draws:
-            where += "" if at is None else f" at {at:g}" if isinstance(at, float) else f" with {at}"
-            raise Missing(where)
-        scores = [score for runs in draws for _, _, score in runs]
+        if not self.runs.get(key):
+            raise Missing(where + ("" if at is None else f" at {at:g}" if isinstance(at, float) else f" with {at}"))
+        scores = [score for runs in self.runs[key] for _, _, score in runs]
         if diverged := sum(map(math.isnan, scores)):
             raise Missing(f"{where}, where {diverged} of {len(scores)} runs diverged")
-        return draws
+        return self.runs[key]
 
     def mean(self, study: str, dataset: str, model: str, at: At = None) -> float:
         """The mean score of a cell in %."""
@@ -83,14 +81,6 @@ class Evidence:
     def share_capped(self, study: str, dataset: str, model: str, at: At = None) -> float:
         """The share of the runs of a cell that reach the last epoch allowed."""
         return self.capped.get(self.key(study, dataset, model, at), 0.0)
-
-    def relative(self, study: str, dataset: str, model: str, other: str, at: At) -> Estimate:
-        """The difference of two models in % of the second one's score, whose error counts as well."""
-        base, mean = self.mean(study, dataset, other, at), self.mean(study, dataset, model, at)
-        theirs = self.cell(study, dataset, other, at)
-        scaled = [[(split, seed, mean / base * score) for split, seed, score in runs] for runs in theirs]
-        error = self.paired(dataset, self.cell(study, dataset, model, at), scaled)
-        return Estimate(100 * (mean / base - 1), 100 * error.error / base, error.splits)
 
     def paired(self, dataset: str, first: Draws, second: Draws) -> Estimate:
         """The difference of scores over the splits and seeds that both have, on the same draws; over the seeds of each
@@ -105,20 +95,6 @@ class Evidence:
         left, right = ([[run for run in runs if run[:2] in common] for runs in draws] for draws in (first, second))
         return difference_draws(left, right, self._share(dataset), canceling=not self.plain)
 
-    def lost(self, study: str, dataset: str, model: str, start: At, end: At) -> Draws:
-        """The points that every run of a model loses between two positions, by the draw at the end; at the start, there
-        may be a single one."""
-        starts, ends = (self.cell(study, dataset, model, at) for at in (start, end))
-        firsts = [{run[:2]: run[2] for run in runs} for runs in starts]
-        firsts = firsts * len(ends) if len(firsts) == 1 else firsts
-        return [
-            [(split, seed, before[split, seed] - score) for split, seed, score in runs if (split, seed) in before]
-            for before, runs in zip(firsts, ends, strict=True)
-        ]
-
-    def _share(self, dataset: str) -> float:
-        return PLAIN_SHARE if self.plain else known_test_share(dataset)
-
     def network(self, folder: str, dataset: str, model: str, name: str) -> Estimate:
         """The mean over networks, one per split, of a statistic of their gates."""
         rows = self.networks.get((folder, model, dataset), ())
@@ -126,6 +102,9 @@ class Evidence:
         if len(known) < 2:
             raise Missing(f"{folder}: {model} on {dataset}" + f", where {name} is not defined" * bool(rows))
         return estimate(known, self._share(dataset))
+
+    def _share(self, dataset: str) -> float:
+        return PLAIN_SHARE if self.plain else known_test_share(dataset)
 
     def graph(self, dataset: str, column: str) -> float:
         """A property of a graph."""
@@ -139,20 +118,19 @@ def read_evidence(folder: Path, graphs: Mapping[str, Mapping[str, str]] | None =
     runs, capped = dict[CellKey, Draws](), dict[CellKey, float]()
     for name in find_studies(folder):
         if (folder / name / RUNS).is_file():
-            study = load_study(name)
-            results = Results(study, read_runs(folder / name / RUNS))
-            for cell in study.all_cells():
+            results = Results(load_study(name), read_runs(folder / name / RUNS))
+            for cell in results.study.all_cells():
                 if rows := results[cell].rows:
                     key = name, cell.dataset, cell.model, float(cell.at) if isinstance(cell.at, int) else cell.at
-                    draws = results[cell].draws
                     runs[key] = [
-                        [(row.replica.split, row.replica.seed, 100 * row.test) for row in own] for own in draws
+                        [(row.split, row.seed, 100 * row.test) for row in draw] for draw in results[cell].draws
                     ]
                     capped[key] = fmean(row.epochs >= row.config.max_epochs for row in rows)
-    networks: dict[tuple[str, str, str], list[Mapping[str, str]]] = {}
-    for path, suffix in NETWORKS.items():
-        for row in read_csv(folder / path):
-            networks.setdefault((path.partition("/")[0], row["model"] + suffix, row["dataset"]), []).append(row)
+    networks = {
+        (path.partition("/")[0], model + suffix, dataset): rows
+        for path, suffix in NETWORKS.items()
+        for (model, dataset), rows in group_by(read_csv(folder / path), "model", "dataset").items()
+    }
     numbers = {row["measure"]: float(row["value"]) for row in read_csv(folder / NUMBERS)}
     if graphs is None:
         graphs = {row["dataset"]: row for row in read_csv(folder / GRAPHS)}

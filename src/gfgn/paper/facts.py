@@ -35,27 +35,36 @@ class Fact(NamedTuple):
     values: Mapping[str, float] = {}
 
 
-def _difference(one: Tensor, other: Tensor, remark: str = "") -> Fact:
+def _difference(one: Tensor, other: Tensor | float, remark: str = "") -> Fact:
     gap = float((one - other).abs().max())
     return Fact(gap, f"the two sides {'agree' if gap < AGREE else f'differ by up to {gap:.1f}'}{remark}")
+
+
+def _problem() -> tuple[Tensor, Tensor]:
+    """Features, and the edges of an undirected graph without isolated nodes."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(NODES, WIDTH, generator=generator, dtype=torch.float64)
+    ring = torch.stack([torch.arange(NODES), torch.arange(1, NODES + 1) % NODES])
+    half = torch.cat([ring, torch.randint(NODES, (2, 60), generator=generator)], dim=1)
+    edges = torch.unique(torch.cat([half, half.flip(0)], dim=1), dim=1)
+    return x, edges[:, edges[0] != edges[1]]
 
 
 def is_gcn(evidence: Evidence) -> Fact:
     """A graph-level layer with scores of 1 on a graph with self-loops, and PyG's GCN layer."""
     x, edges = _problem()
+    graph = Graph.from_edge_index(edges, NODES, self_loops="add", dtype=x.dtype)
     with seeded(0), torch.no_grad():
         layer = GFGNConv(WIDTH, 4, level="graph", heads=1, lam=2.0, bias=False).double()
         gcn = GCNConv(WIDTH, 4, bias=False).double()
         layer.gate.zero_()  # σ(0) = ½, so that with λ = 2 every score is 1
         gcn.lin.weight.copy_(layer.lin.weight)
-        return _difference(
-            layer(x, Graph.from_edge_index(edges, NODES, self_loops="add", dtype=x.dtype)), gcn(x, edges)
-        )
+        return _difference(layer(x, graph), gcn(x, edges))
 
 
 def zero_is_mlp(evidence: Evidence) -> Fact:
     """A GFGN with λ = 0 and an MLP with the same weights, at every level; and how far trained ones are apart."""
-    (x, edges), sides = _problem(), list[Tensor]()
+    (x, edges), sides, remark = _problem(), list[Tensor](), ""
     with seeded(0), torch.no_grad():
         for level in LEVELS:
             model = GFGN(WIDTH, 8, 2, 3, level=level.removeprefix("gfgn-"), heads=2, lam=0.0).double().eval()
@@ -63,17 +72,13 @@ def zero_is_mlp(evidence: Evidence) -> Fact:
             hidden = functional.linear(x, first["lin.weight"], first["bias"]).relu()
             sides.append(model(x, edges) - functional.linear(hidden, last["lin.weight"], last["bias"]))
     try:
-        graphs = load_study("lambda").datasets
-        pairs = [
-            (evidence.mean("lambda", name, level, 0.0), evidence.mean("lambda", name, "mlp"))
-            for name in graphs
-            for level in LEVELS
-        ]
-        apart = max(abs(one - other) for one, other in pairs)
+        cells = [(name, level) for name in load_study("lambda").datasets for level in LEVELS]
+        mean = evidence.mean
+        apart = max(abs(mean("lambda", n, level, 0.0) - mean("lambda", n, "mlp")) for n, level in cells)
         remark = f"; trained separately, accuracies differ by at most {apart:.1f} points"
     except Missing:
-        remark = ""
-    return _difference(torch.stack(sides), torch.zeros(()), remark)
+        pass
+    return _difference(torch.stack(sides), 0.0, remark)
 
 
 def is_denoising_step(evidence: Evidence, level: str) -> Fact:
@@ -91,8 +96,7 @@ def is_denoising_step(evidence: Evidence, level: str) -> Fact:
         z = layer.transform(x)
     if level == "pair":
         position = {tuple(edge): index for index, edge in enumerate(edges.t().tolist())}
-        reverse = torch.tensor([position[v, u] for u, v in edges.t().tolist()])
-        strength = (scores + scores[reverse]) / 2
+        strength = (scores + scores[[position[v, u] for u, v in edges.t().tolist()]]) / 2
     else:
         strength = scores.expand(source.numel(), WIDTH) if level == "graph" else scores[target]
     # By autograd, the gradient of `Σ_j s_ij (f_i/√d_i − f_j/√d_j)² / 2` with respect to `f_i` at `f = z`, where
@@ -118,26 +122,15 @@ def is_spectral_filter(evidence: Evidence, layers: int = 4) -> Fact:
         return _difference(repeated, vectors @ ((1 - s * values[:, None]) ** layers * (vectors.t() @ z)))
 
 
-def _problem() -> tuple[Tensor, Tensor]:
-    """Features, and the edges of an undirected graph without isolated nodes."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(NODES, WIDTH, generator=generator, dtype=torch.float64)
-    ring = torch.stack([torch.arange(NODES), torch.arange(1, NODES + 1) % NODES])
-    half = torch.cat([ring, torch.randint(NODES, (2, 60), generator=generator)], dim=1)
-    edges = torch.unique(torch.cat([half, half.flip(0)], dim=1), dim=1)
-    return x, edges[:, edges[0] != edges[1]]
-
-
 def smoothness_is_eigenvalue(evidence: Evidence) -> Fact:
     """The largest difference over the dimensions of Cora's spectral embedding."""
-    return _difference(torch.tensor(_number(evidence, "smoothness minus eigenvalue")), torch.zeros(()))
+    return _difference(torch.tensor(_number(evidence, "smoothness minus eigenvalue")), 0.0)
 
 
 def dimensions_differ(evidence: Evidence) -> Fact:
     """By how much fewer neighbors than random nodes differ between two dimensions."""
-    share, chance = (
-        _number(evidence, f"{who} twice as similar in one dimension") for who in ("neighbors", "random nodes")
-    )
+    whose = ("neighbors", "random nodes")
+    share, chance = (_number(evidence, f"{who} twice as similar in one dimension") for who in whose)
     text = f"{100 * share:.0f}% of neighbors are twice as similar in one dimension, {100 * chance:.0f}% of random nodes"
     return Fact(chance - share, text, {"neighbors": share, "random": chance})
 
@@ -159,7 +152,7 @@ def gates_add(evidence: Evidence, deep: bool) -> Fact:
 def homophily_divides(evidence: Evidence, low: Sequence[str], high: Sequence[str]) -> Fact:
     """The largest homophily of one group of graphs minus the smallest of another."""
     first, second = ({name: evidence.graph(name, "node_homophily") for name in names} for names in (low, high))
-    spans = (f"{min(own.values()):.2f} to {max(own.values()):.2f}" for own in (first, second))
+    spans = (f"{min(group.values()):.2f} to {max(group.values()):.2f}" for group in (first, second))
     return Fact(max(first.values()) - min(second.values()), " against ".join(spans), first | second)
 
 
@@ -173,14 +166,11 @@ def homophily_excess(evidence: Evidence, names: Sequence[str]) -> Fact:
 
 def sizes_differ(evidence: Evidence, names: Sequence[str], columns: Sequence[str]) -> Fact:
     """How many of the sizes in the paper's table of datasets are not those of the graphs as loaded."""
-    wrong = []
-    for name in names:
-        for column in columns:
-            loaded, printed = int(evidence.graph(name, column)), getattr(DATASETS[name].paper, column)
-            if loaded != printed:
-                wrong.append(f"{name} {loaded:,} {column} (published {printed:,})")
-    total = len(names) * len(columns)
-    return Fact(len(wrong), ", ".join(wrong) or f"all {total} agree", {"wrong": len(wrong), "of": total})
+    sizes = {(n, c): (int(evidence.graph(n, c)), getattr(DATASETS[n].paper, c)) for n in names for c in columns}
+    wrong = {key: pair for key, pair in sizes.items() if pair[0] != pair[1]}
+    words = [f"{name} {loaded:,} {c} (published {printed:,})" for (name, c), (loaded, printed) in wrong.items()]
+    text = ", ".join(words) or f"all {len(sizes)} agree"
+    return Fact(len(wrong), text, {"wrong": len(wrong), "of": len(sizes)})
 
 
 def graphs_coincide(evidence: Evidence, names: Sequence[str]) -> Fact:
@@ -189,7 +179,7 @@ def graphs_coincide(evidence: Evidence, names: Sequence[str]) -> Fact:
     for name in names:
         evidence.graph(name, "nodes")
         nodes.setdefault(evidence.graphs[name]["nodes_sha256"], []).append(name)
-    same = [" and ".join(own) for own in nodes.values() if len(own) > 1]
+    same = [" and ".join(group) for group in nodes.values() if len(group) > 1]
     text = f"{', '.join(same)} have the same features and classes, node by node" if same else "all differ"
     return Fact(len(same), text, {"distinct": len(nodes)})
 

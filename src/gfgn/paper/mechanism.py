@@ -21,37 +21,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from gfgn import ops
-from gfgn.data import load
 from gfgn.data.dataset import NodeDataset
 from gfgn.graph import Graph
 from gfgn.paper.evidence import LEVELS
-from gfgn.paper.networks import (
-    HYPER,
-    IDLE,
-    SPLITS,
-    first_layer_gates,
-    has_networks,
-    read_chosen,
-    replace_rows,
-    train_networks,
-    weight_norms,
-)
+from gfgn.paper.networks import HYPER, IDLE, SPLITS, fill_tables, first_layer_gates, read_chosen, weight_norms
 from gfgn.paper.pages import group_by, read_csv, title_of
 from gfgn.report.style import FAINT, INK, PAGE_WIDTH, model_style, save_svg, styled
 from gfgn.runs.study_files import CHOSEN
 from gfgn.train.replica import Run
 
 Floats = NDArray[np.float64]
-DATASETS = (  # the small ones first
-    *("texas", "wisconsin", "cornell", "dimensions", "cora", "citeseer"),
-    *("actor", "pubmed", "blogcatalog", "flickr"),
-)
+SMALL = ("texas", "wisconsin", "cornell", "dimensions", "cora", "citeseer")
+DATASETS = (*SMALL, "actor", "pubmed", "blogcatalog", "flickr")
 PERMUTATIONS = 9_999
 FEWEST = 5  # dimensions with weights that a rank correlation needs
 FILE = "mechanism.csv"
-
-
-# --- one network ------------------------------------------------------------------------------------------------------
 
 
 def smoothness(z: Tensor, graph: Graph) -> Floats:
@@ -89,12 +73,11 @@ def _ranks(values: Floats) -> Floats:
 
 def label_part(z: Tensor, y: Tensor) -> Tensor:
     """Every value replaced by the mean of its column over the nodes of the same class; 0 for a node without label."""
-    known = y >= 0
-    classes = functional.one_hot(y.clamp(min=0)).to(z.dtype) * known.unsqueeze(1)
+    classes = functional.one_hot(y.clamp(min=0)).to(z.dtype) * (y >= 0).unsqueeze(1)
     return classes @ (classes.t() @ z / classes.sum(0).clamp(min=1).unsqueeze(1))
 
 
-def correlate(dataset: NodeDataset, run: Run) -> dict[str, object]:
+def correlate(dataset: NodeDataset, run: Run) -> list[dict[str, object]]:
     """Compares the first-layer gates of a trained GFGN, averaged over nodes or edges, with the smoothness of their
     dimensions, of those whose weights have not vanished. NaN where a correlation is not defined.
 
@@ -104,61 +87,36 @@ def correlate(dataset: NodeDataset, run: Run) -> dict[str, object]:
     to smooth features, where it is known; and the number of `dimensions`.
     """
     assert run.state is not None
-    used = weight_norms(run) >= IDLE
+    used, truth = weight_norms(run) >= IDLE, math.nan
     gates = first_layer_gates(dataset, run).double().mean(0)[used].numpy()
     weight, graph = run.state["convs.0.lin.weight"][used], dataset.graph
     z = ops.linear(dataset.x, weight).double()
-    smooth, centered, truth = smoothness(z, graph), z - z.mean(0), math.nan
+    smooth, centered = smoothness(z, graph), z - z.mean(0)
     if dataset.smooth_dimensions is not None:
         squares = weight.double().square()
         truth = rank_correlation(gates, (squares[:, dataset.smooth_dimensions].sum(1) / squares.sum(1)).numpy())
-    first = {"dataset": dataset.name, "model": run.model, "split": run.replica.split}
-    null = dict(zip(("null_low", "null_high", "p"), permutation_null(gates, smooth), strict=True))
-    others = {
-        "centered": rank_correlation(gates, smoothness(centered, graph)),
-        "label": rank_correlation(gates, smoothness(label_part(centered, dataset.y), graph)),
-        "truth": truth,
-    }
-    row = {**first, "rank_correlation": rank_correlation(gates, smooth), **null, **others, "dimensions": gates.size}
-    return row | {name: getattr(run.replica, name) for name in HYPER}
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
+    row = {"dataset": dataset.name, "model": run.model, "split": run.replica.split}
+    row |= {"rank_correlation": rank_correlation(gates, smooth)}
+    row |= dict(zip(("null_low", "null_high", "p"), permutation_null(gates, smooth), strict=True))
+    row |= {"centered": rank_correlation(gates, smoothness(centered, graph))}
+    row |= {"label": rank_correlation(gates, smoothness(label_part(centered, dataset.y), graph))}
+    return [row | {"truth": truth, "dimensions": gates.size} | {name: getattr(run.replica, name) for name in HYPER}]
 
 
 def analyze(
-    out: Path,
-    *,
-    root: Path | None,
-    device: str,
-    progress: Callable[[str], None],
-    models: Sequence[str] = (),
-    datasets: Sequence[str] = (),
+    out: Path, *, root: Path | None, device: str, progress: Callable[[str], None], datasets: Sequence[str] = DATASETS
 ) -> list[Path]:
-    """Trains the networks whose correlations the table lacks, and writes the table and a figure.
+    """Trains the networks on `datasets` whose correlations the table lacks, and writes the table and a figure.
 
     Configurations are those chosen for one gate per dimension in the study `thesis`, in `out`; for cells that it does
-    not have, those of `../table1`; else they are selected here. Networks of another configuration are trained again.
-
-    Args:
-        out, root, device, progress: See `gfgn.paper.studies.ANALYSES`.
-        models, datasets: What to train; all by default.
+    not have, those of `../table1`; else they are selected here.
     """
-    for option, names, known in (("models", models, LEVELS), ("datasets", datasets, DATASETS)):
-        for name in names:
-            if name not in known:
-                raise ValueError(f"{option} must be among {', '.join(known)}, got {name!r}")
     chosen = read_chosen(out.parent / "table1" / CHOSEN) | read_chosen(out / CHOSEN, "dimension")
-    for name in datasets or DATASETS:
-        for model in models or LEVELS:
-            configuration = chosen.get((name, model))
-            if not has_networks(out / FILE, name, model, configuration):
-                source = "configuration of chosen.csv" if configuration else "configuration selected by validation"
-                progress(f"mechanism: {model} on {name}, {source}")
-                dataset = load(name, root)
-                _, runs = train_networks(model, dataset, configuration, seeds=range(SPLITS), device=device)
-                order = [(dataset, model) for dataset in DATASETS for model in LEVELS]
-                replace_rows(out / FILE, [correlate(dataset, run) for run in runs], order)
+    order = [(name, model) for name in DATASETS for model in LEVELS]
+    fill_tables(
+        {out / FILE: correlate}, [cell for cell in order if cell[0] in datasets], chosen, seeds=range(SPLITS),
+        order=order, root=root, device=device, progress=progress,
+    )  # fmt: skip
     return [out / FILE, *draw(out)]
 
 
@@ -189,27 +147,22 @@ def mean_correlation(rows: Sequence[Mapping[str, str]], measure: str = "rank_cor
 def draw(out: Path) -> list[Path]:
     """Draws the figure from the table of a folder, one row per dataset and one panel per level: the networks as ticks,
     their mean as a marker, and a band with 95% of the means of permuted gates. No figure without a table."""
-    cells = {
-        key: rows
-        for key, rows in group_by(read_csv(out / FILE), "dataset", "model").items()
-        if mean_correlation(rows).networks
-    }
-    if not cells:
+    cells = group_by(read_csv(out / FILE), "dataset", "model")
+    means = {key: mean for key, rows in cells.items() if (mean := mean_correlation(rows)).networks}
+    if not means:
         return []
-    datasets, models = (list(dict.fromkeys(key[k] for key in cells)) for k in (0, 1))
+    datasets, models = (list(dict.fromkeys(key[k] for key in means)) for k in (0, 1))
     with styled():
         figure = Figure(figsize=(PAGE_WIDTH, 0.7 + 0.22 * len(datasets)), layout="constrained")
         panels = figure.subplots(1, len(models), squeeze=False, sharex=True, sharey=True)[0]
         for axes, model in zip(panels, models, strict=True):
-            style = model_style(model)
+            color, marker = model_style(model)["color"], model_style(model)["marker"]
             for y, name in enumerate(datasets):
-                rows = cells.get((name, model), [])
-                values = [value for row in rows if not math.isnan(value := float(row["rank_correlation"]))]
-                mean = mean_correlation(rows)
-                if values:
+                if mean := means.get((name, model)):
+                    values = [float(row["rank_correlation"]) for row in cells[name, model]]  # NaN is not drawn
                     axes.barh(y, 2 * mean.half, left=-mean.half, height=0.8, color=FAINT, alpha=0.25, linewidth=0)
-                    axes.plot(values, [y] * len(values), "|", color=style["color"], alpha=0.6, markersize=6)
-                    axes.plot(mean.mean, y, marker=style["marker"], color=style["color"], markersize=4)
+                    axes.plot(values, [y] * len(values), "|", color=color, alpha=0.6, markersize=6)
+                    axes.plot(mean.mean, y, marker=marker, color=color, markersize=4)
             axes.axvline(0, color=INK, linewidth=0.6)
             axes.set_title(title_of(model), loc="left")
             axes.grid(axis="x")

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,6 @@ import scipy.linalg
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
@@ -83,18 +83,13 @@ def median_user(users: list[User], neighbors: int = NEIGHBORS) -> User:
     return candidates[(len(candidates) - 1) // 2]
 
 
-class Embedding(NamedTuple):
-    """The spectral embedding of a graph's largest connected component."""
+def spectral_embedding(graph: Graph, dimensions: int = DIMENSIONS) -> tuple[Floats, Floats, Floats]:
+    """The spectral embedding of a graph's largest connected component, by the eigenvectors of `D − A`.
 
-    eigenvalues: Floats  # `[n]`, of `D − A`, ascending
-    smoothness: Floats  # `[n]`, the sum over edges of `(f_i − f_j)²` of every dimension `f`
-    # `[n, DIMENSIONS]`, for every node and the first dimensions after the constant one: the mean over its neighbors of
-    # `n (f_i − f_j)²`, which is 2 for a random pair of nodes
-    local: Floats
-
-
-def spectral_embedding(graph: Graph, dimensions: int = DIMENSIONS) -> Embedding:
-    """Computes the eigenvectors of `D − A` of an undirected graph and their smoothness."""
+    Returns the ascending eigenvalues; for every dimension `f`, its smoothness, the sum over edges of `(f_i − f_j)²`;
+    and for every node and the first dimensions after the constant one, the mean over its neighbors of
+    `n (f_i − f_j)²`, which is 2 for a random pair of nodes.
+    """
     component = connected_components(graph)
     nodes = np.flatnonzero(component == np.bincount(component).argmax())
     adjacency = dense_adjacency(graph)[np.ix_(nodes, nodes)]
@@ -106,7 +101,7 @@ def spectral_embedding(graph: Graph, dimensions: int = DIMENSIONS) -> Embedding:
     first = vectors[:, 1 : 1 + dimensions]
     local = np.zeros_like(first)
     np.add.at(local, source, weight[:, None] * (first[source] - first[target]) ** 2 * values.size)
-    return Embedding(np.clip(values, 0.0, None), np.array(smooth), local / degree[:, None])
+    return np.clip(values, 0.0, None), np.array(smooth), local / degree[:, None]
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
@@ -120,7 +115,8 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     strangers = similarities(components, np.random.default_rng(0).permutation(source), target)
     user = median_user(users)
     progress("motivation: spectral embedding of cora")
-    embedding = spectral_embedding(load("cora", root).graph)
+    eigenvalues, smooth, local = spectral_embedding(load("cora", root).graph)
+    error = float(np.abs(smooth - eigenvalues).max())
     low, median, high = np.quantile([each.correlation for each in users], [0.1, 0.5, 0.9]).tolist()
     different, chance = (
         float(np.mean([(each.similarity.max(axis=1) > 2 * each.similarity.min(axis=1)).mean() for each in group]))
@@ -132,14 +128,14 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
         "rank correlation, 90%": high,
         "neighbors twice as similar in one dimension": different,
         "random nodes twice as similar in one dimension": chance,
-        "smoothness minus eigenvalue": float(np.abs(embedding.smoothness - embedding.eigenvalues).max()),
+        "smoothness minus eigenvalue": 10.0 ** math.ceil(math.log10(error)),  # the digits depend on the machine
     }
     neighbors = zip(itertools.count(1), user.neighbors.tolist(), *user.similarity.T.tolist(), strict=False)
-    dimensions = zip(itertools.count(), *(column.round(10).tolist() for column in embedding[:2]), strict=False)
+    dimensions = zip(itertools.count(), *(column.round(10).tolist() for column in (eigenvalues, smooth)), strict=False)
     summary = [(f"motivation: {name}", value) for name, value in measures.items()]
     gap = user.similarity[:, 0] - user.similarity[:, 1]
     with styled():
-        figures = [draw_neighbors(user.similarity), draw_embedding(embedding)]
+        figures = [draw_neighbors(user.similarity), draw_embedding(eigenvalues, smooth, local)]
     return [
         write_csv(out / "neighbors.csv", ["neighbor", "node", "similarity A", "similarity B"], neighbors, digits=4),
         write_csv(out / "embedding.csv", ["dimension", "eigenvalue", "smoothness"], dimensions, digits=8),
@@ -148,9 +144,9 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
         save_svg(figures[1], out / "embedding.svg"),
         write_page(
             out / "README.md", "motivation", variance=variance, users=len(users), user=user, measures=measures,
-            contrasts=[int(gap.argmax()), int(gap.argmin())], nodes=embedding.eigenvalues.size,
+            contrasts=[int(gap.argmax()), int(gap.argmin())], nodes=eigenvalues.size,
             rough=np.quantile(smoothness(blogs).double().cpu().numpy(), [0, 0.05, 0.95]), features=blogs.num_features,
-            spread=np.median(embedding.local, axis=0),
+            spread=np.median(local, axis=0),
         ),
     ]  # fmt: skip
 
@@ -160,7 +156,7 @@ def draw_neighbors(similarity: Floats) -> Figure:
     figure = Figure(figsize=(PAGE_WIDTH, 2.55), layout="constrained")
     panels = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
     for axes, column, name in zip(panels, similarity.T, "AB", strict=False):
-        _draw_arcs(axes, column)
+        _draw_star(axes, column)
         axes.set_title(f"feature dimension {name}", loc="left")
     axes = panels[2]
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.6, linestyle="--")
@@ -175,17 +171,14 @@ def draw_neighbors(similarity: Floats) -> Figure:
     return figure
 
 
-def _draw_arcs(axes: Axes, similarity: Floats) -> None:
-    """The user in the center and its neighbors clockwise from the top; wide arcs are similar neighbors."""
+def _draw_star(axes: Axes, similarity: Floats) -> None:
+    """The user in the center and its neighbors clockwise from the top; wide lines are similar neighbors."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(similarity.size) / similarity.size
     position = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     colors = colormaps["Blues"](0.25 + 0.7 * similarity)
     for node in np.argsort(similarity):  # the widest on top
-        arc = FancyArrowPatch(
-            (0.0, 0.0), tuple(position[node]), connectionstyle="arc3,rad=0.18", arrowstyle="-", shrinkA=0, shrinkB=0,
-            linewidth=MAX_WIDTH * similarity[node], color=colors[node], capstyle="butt",
-        )  # fmt: skip
-        axes.add_patch(arc)
+        x, y = position[node]
+        axes.plot([0, x], [0, y], color=colors[node], linewidth=MAX_WIDTH * similarity[node], solid_capstyle="butt")
     for node, (x, y) in enumerate([(0.0, 0.0), *position]):
         color = ORANGE if node == 0 else "white"
         axes.plot(x, y, "o", markersize=10, markerfacecolor=color, markeredgecolor=FAINT, markeredgewidth=0.7)
@@ -194,17 +187,15 @@ def _draw_arcs(axes: Axes, similarity: Floats) -> None:
     axes.axis("off")
 
 
-def draw_embedding(embedding: Embedding) -> Figure:
+def draw_embedding(eigenvalues: Floats, smooth: Floats, local: Floats) -> Figure:
     """The smoothness of every dimension of a spectral embedding against its eigenvalue, and the distribution over nodes
     of their distance to their neighbors in each of the first dimensions."""
     figure = Figure(figsize=(PAGE_WIDTH, 2.5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    eigenvalues, local = embedding.eigenvalues, embedding.local
     left.axline((1, 1), slope=1, color=FAINT, linewidth=0.8)
-    left.plot(eigenvalues[1:], embedding.smoothness[1:], ".", color=BLUE, markersize=3, rasterized=True)
+    left.plot(eigenvalues[1:], smooth[1:], ".", color=BLUE, markersize=3, rasterized=True)
     left.set(xscale="log", yscale="log", xlabel="eigenvalue of D − A", ylabel="Σ over edges of (fᵢ − fⱼ)²")
     left.set_title(f"Cora: all {eigenvalues.size - 1:,} dimensions", loc="left")
-    left.grid()
     dimension = np.arange(1, local.shape[1] + 1)
     low, lower, middle, upper, high = np.quantile(local, [0.1, 0.25, 0.5, 0.75, 0.9], axis=0)
     right.fill_between(dimension, low, high, color=BLUE, alpha=0.18, linewidth=0, label="80% of the nodes")
@@ -213,6 +204,7 @@ def draw_embedding(embedding: Embedding) -> Figure:
     right.set(yscale="log", xlabel="dimension of the embedding", ylabel="n (fᵢ − fⱼ)², mean over neighbors")
     right.set_title("distance of nodes to their neighbors", loc="left")
     right.legend(loc="lower right", ncols=3)
-    right.grid()
+    for axes in (left, right):
+        axes.grid()
     label_panels([left, right])
     return figure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -11,6 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from gfgn.data import load
 from gfgn.data.dataset import NodeDataset
 from gfgn.nn import GFGN
 from gfgn.nn.registry import find_model
@@ -24,6 +25,7 @@ from gfgn.train.task import with_sparse_features
 HYPER = ("lr", "weight_decay", "dropout", "lam")
 SPLITS = 10
 IDLE = 0.1  # a dimension is idle if the norm of its weights, after weight decay, is below this fraction of the largest
+EPOCHS = {"max_epochs": 400, "patience": 100}
 
 
 def read_chosen(path: Path, variant: str | None = None) -> dict[tuple[str, str], Configuration]:
@@ -43,45 +45,32 @@ def read_chosen(path: Path, variant: str | None = None) -> dict[tuple[str, str],
 
 
 def train_networks(
-    model: str,
-    dataset: NodeDataset,
-    configuration: Configuration | None = None,
-    *,
-    seeds: Sequence[int] = (0,) * SPLITS,
-    device: str = "cpu",
-    grid: Sequence[Configuration] = tuple(PAPER_GRID),
-    max_epochs: int = 400,
-    patience: int = 100,
-) -> tuple[Configuration, list[Run]]:
-    """Trains a GFGN on the first splits of a dataset, one seed for each. Without a `configuration`, the one of `grid`
-    with the best mean validation score is used; it is returned. Runs have their parameters, on the CPU."""
+    model: str, dataset: NodeDataset, configuration: Configuration | None, seeds: Sequence[int], device: str
+) -> list[Run]:
+    """Trains a GFGN on the first splits of a dataset, one seed for each. Without a `configuration`, that of the paper's
+    grid with the best mean validation score is used. Runs have their parameters, on the CPU."""
     splits, data = range(len(seeds)), with_sparse_features(dataset.to(device))
     if configuration is None:
-        replicas = make_replicas(model, grid, splits)
-        tuned = train_replicas(model, data, replicas, max_epochs, patience, device, history=False, gates=False)
+        replicas = make_replicas(model, PAPER_GRID, splits)
+        tuned = train_replicas(model, data, replicas, **EPOCHS, device=device, history=False, gates=False)
         configuration = select(tuned).best
     replicas = [make_replica(configuration, split, seed) for split, seed in zip(splits, seeds, strict=True)]
-    runs = train_replicas(
-        model, data, replicas, max_epochs, patience, device, history=False, gates=False, keep_state=True
-    )
-    states = [{name: value.cpu() for name, value in (run.state or {}).items()} for run in runs]
-    return configuration, [replace(run, state=state) for run, state in zip(runs, states, strict=True)]
+    runs = train_replicas(model, data, replicas, **EPOCHS, device=device, history=False, gates=False, keep_state=True)
+    return [replace(run, state={name: value.cpu() for name, value in (run.state or {}).items()}) for run in runs]
 
 
 def first_layer_gates(dataset: NodeDataset, run: Run) -> Tensor:
     """The gates of a GFGN, given the dataset that it was trained on and the run with its state: `[1, D]`, `[N, D]` or
     `[E, D]`, edges in the order of `dataset.graph.edge_index`."""
-    entry = find_model(run.model)
+    entry, replica = find_model(run.model), run.replica
     if not entry.gated or run.state is None:
         raise ValueError(f"run must be of a model with gates and have its state, got one of {run.model!r}")
-    replica = run.replica
     settings = entry.settings(run.model, replica.options, {"num_nodes": dataset.num_nodes})
     model = cast(GFGN, entry.build(dataset.num_features, dataset.num_classes, replica.dropout, replica.lam, settings))
     model.load_state_dict(run.state)
     model.to(dataset.x.device).eval()
     with torch.no_grad():
-        _, scores = model(dataset.x, dataset.graph, return_scores=True)
-    first: Tensor = scores[0]
+        first: Tensor = model(dataset.x, dataset.graph, return_scores=True)[1][0]
     if model.convs[0].level != "pair":
         return first
     # Gates are in the order of the given edges, which may contain duplicates and self-loops: keep one row per edge.
@@ -98,19 +87,37 @@ def weight_norms(run: Run) -> Tensor:
     return norms / norms.max()
 
 
-def has_networks(
-    path: Path, dataset: str, model: str, configuration: Configuration | None, splits: int = SPLITS
-) -> bool:
-    """Whether a table has all splits of a model on a dataset, with the configuration if one is given."""
-    rows = [row for row in read_csv(path) if (row["dataset"], row["model"]) == (dataset, model)]
-    wanted = configuration or {}
-    same = all(float(row[name]) == float(wanted[name]) for row in rows for name in HYPER if name in wanted)
-    return same and {int(row["split"]) for row in rows} == set(range(splits))
+def fill_tables(
+    tables: Mapping[Path, Callable[[NodeDataset, Run], list[dict[str, object]]]],
+    cells: Sequence[tuple[str, str]],
+    chosen: Mapping[tuple[str, str], Configuration],
+    *,
+    seeds: Sequence[int],
+    order: Sequence[tuple[str, str]],
+    root: Path | None,
+    device: str,
+    progress: Callable[[str], None],
+    normalize: bool = True,
+) -> None:
+    """Trains the networks that the first table lacks, and adds to every table the rows that its function makes of each.
 
-
-def replace_rows(path: Path, rows: Sequence[Mapping[str, object]], order: Iterable[tuple[str, str]]) -> None:
-    """Replaces the rows of one dataset and model in a table, which is in the `order` of datasets and models."""
-    known, key = list(order), (rows[0]["dataset"], rows[0]["model"])
-    lines: list[Mapping[str, object]] = [line for line in read_csv(path) if (line["dataset"], line["model"]) != key]
-    lines = sorted([*lines, *rows], key=lambda line: known.index((str(line["dataset"]), str(line["model"]))))
-    write_csv(path, list(rows[0]), [[line[name] for name in rows[0]] for line in lines], digits=5)
+    Args:
+        cells: Datasets and models.
+        chosen: Their configurations; others are selected here. Networks of another configuration are trained again.
+        order: All datasets and models that the tables may have, in order.
+    """
+    for name, model in cells:
+        configuration, first = chosen.get((name, model)), next(iter(tables))
+        rows = [row for row in read_csv(first) if (row["dataset"], row["model"]) == (name, model)]
+        known = [(key, float(value)) for key, value in (configuration or {}).items() if key in HYPER]
+        same = all(float(row[key]) == value for row in rows for key, value in known)
+        if same and {int(row["split"]) for row in rows} == set(range(len(seeds))):
+            continue
+        progress(f"{first.stem}: {model} on {name}, configuration {'of chosen.csv' if known else 'selected here'}")
+        dataset = load(name, root, normalize=normalize)
+        runs = train_networks(model, dataset, configuration, seeds, device)
+        for path, describe in tables.items():
+            new = [row for run in runs for row in describe(dataset, run)]
+            lines = [*new, *(row for row in read_csv(path) if (row["dataset"], row["model"]) != (name, model))]
+            lines.sort(key=lambda row: order.index((str(row["dataset"]), str(row["model"]))))
+            write_csv(path, list(new[0]), [[line[column] for column in new[0]] for line in lines], digits=5)

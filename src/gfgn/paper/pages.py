@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
+from typing import TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gfgn.data.files import atomic_write, replace_text
 from gfgn.runs.text import NONE
 
+T = TypeVar("T")
 TITLES = {
     title.lower(): title
     for title in (
@@ -48,13 +51,20 @@ def span(low: float, high: float, digits: int = 2, sign: str = "") -> str:
     return f"[{number(low, digits, sign)}, {number(high, digits, sign)}]"
 
 
+def grouped(items: Iterable[T], attribute: str) -> Iterable[tuple[object, list[T]]]:
+    """Items by the value of an attribute, in the order in which values first occur."""
+    groups: dict[object, list[T]] = {}
+    for item in items:
+        groups.setdefault(attrgetter(attribute)(item), []).append(item)
+    return groups.items()
+
+
 def render(template: str, **context: object) -> str:
     """The text of a page from a template of this package; one empty line separates its parts."""
-    folder = Path(__file__).with_name("templates")
-    environment = Environment(
-        loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    loader = FileSystemLoader(Path(__file__).with_name("templates"))
+    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals.update(title_of=title_of, number=number, signed=signed, span=span)
+    environment.filters["grouped"] = grouped
     text = environment.get_template(f"{template}.md.j2").render(context)
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
 

@@ -9,27 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from matplotlib import path as paths
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
 from numpy.typing import NDArray
 
-from gfgn.data import load
 from gfgn.data.dataset import NodeDataset
-from gfgn.paper.networks import (
-    HYPER,
-    IDLE,
-    first_layer_gates,
-    has_networks,
-    read_chosen,
-    replace_rows,
-    train_networks,
-    weight_norms,
-)
+from gfgn.paper.networks import HYPER, IDLE, SPLITS, fill_tables, first_layer_gates, read_chosen, weight_norms
 from gfgn.paper.pages import group_by, read_csv, title_of, write_page
 from gfgn.report.style import INK, PAGE_WIDTH, label_panels, model_style, save_svg, styled
 from gfgn.runs.study_files import CHOSEN
@@ -45,76 +32,64 @@ UNDECIDED = 0.01  # a dimension is undecided if 90% of its scores are at most th
 LOW = 0.55  # the score that separates low from high scores in the paper
 GRAY = "#B3B3B3"
 SUMMARY, DIMENSIONS, RAW_SUMMARY, PAGE = "summary.csv", "dimensions.csv", "raw.csv", "dimensions.md"
+NUMBERS = ("min", "max", "below_055", "spread", "box", "idle", "test")  # of the page
 
 
-def summarize(dataset: NodeDataset, run: Run) -> tuple[dict[str, object], list[dict[str, object]]]:
-    """The row of a trained GFGN in `summary.csv`, and its rows in `dimensions.csv`."""
+def summarize(dataset: NodeDataset, run: Run) -> list[dict[str, object]]:
+    """The row of a trained GFGN in `summary.csv`."""
     gates, weight = first_layer_gates(dataset, run).double().numpy(), weight_norms(run).numpy()
-    quantiles = dict(zip(QUANTILES, np.quantile(gates, list(QUANTILES.values()), axis=0), strict=True))
-    mean, std, first = gates.mean(axis=0), gates.std(axis=0), {"dataset": dataset.name, "model": run.model}
+    mean, (low, high) = gates.mean(axis=0), np.quantile(gates, [0.25, 0.75], axis=0)
     numbers = {
         "min": gates.min(),
         "mean": mean.mean(),
         "max": gates.max(),
         "spread": mean.std(),
-        "box": (quantiles["q75"] - quantiles["q25"]).mean(),
+        "box": (high - low).mean(),
         "below_055": (gates < LOW).mean(),
         "idle": (weight < IDLE).mean(),
     }
-    hyper = {name: getattr(run.replica, name) for name in ("split", "seed", *HYPER)}
-    scores = {"val": run.val, "test": run.test} | {name: float(value) for name, value in numbers.items()}
-    columns = {"weight": weight, "mean": mean, "std": std, **quantiles}
-    dimensions = [
-        {**first, "split": run.replica.split, "dimension": d, **{k: float(each[d]) for k, each in columns.items()}}
-        for d in range(weight.size)
-    ]
-    return {**first, **hyper, **scores}, dimensions
+    row = {"dataset": dataset.name, "model": run.model, "split": run.replica.split, "seed": run.replica.seed}
+    row |= {name: getattr(run.replica, name) for name in HYPER}
+    return [row | {"val": run.val, "test": run.test} | {name: float(value) for name, value in numbers.items()}]
+
+
+def list_dimensions(dataset: NodeDataset, run: Run) -> list[dict[str, object]]:
+    """The rows of a trained GFGN in `dimensions.csv`, which has those of the first split."""
+    gates, weight = first_layer_gates(dataset, run).double().numpy(), weight_norms(run).numpy()
+    quantiles = zip(QUANTILES, np.quantile(gates, list(QUANTILES.values()), axis=0), strict=True)
+    columns = {"weight": weight, "mean": gates.mean(axis=0), "std": gates.std(axis=0), **dict(quantiles)}
+    first = {"dataset": dataset.name, "model": run.model, "split": run.replica.split}
+    numbers = [{name: float(values[d]) for name, values in columns.items()} for d in range(weight.size)]
+    return [{**first, "dimension": d, **own} for d, own in enumerate(numbers)] if run.replica.split == 0 else []
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
-    """Trains the networks of the paper's figures of scores and writes the scores, figures and a page.
+    """Trains the networks of the paper's figures of scores that the tables lack and writes scores, figures and a page.
 
-    Configurations come from `chosen.csv` in `out` or, for cells that it does not have, in `../table1`; cells without a
-    selected configuration are skipped. If neither file exists, configurations are selected here from the paper's grid.
-    Networks that the folder already has for the same configuration are not trained again.
+    Configurations come from `chosen.csv` in `out` or, for cells that it does not have, in `../table1`; without either,
+    configurations are selected here from the paper's grid.
     """
     chosen = read_chosen(out.parent / "table1" / CHOSEN) | read_chosen(out / CHOSEN)
-    cells = [(SUMMARY, model, name) for model, names in FIGURES.items() for name in names]
-    order = [(name, model) for _, model, name in cells]
-    cells += [(RAW_SUMMARY, "gfgn-graph", name) for name in RAW]
-    for file, model, name in sorted(cells, key=lambda cell: EIGHT.index(cell[2])):
-        configuration = chosen.get((name, model)) if file == SUMMARY else None
-        if chosen and (name, model) not in chosen:
-            progress(f"scores: skipping {model} on {name}: a configuration is not selected yet")
-        elif not has_networks(out / file, name, model, configuration):
-            source = "configuration of chosen.csv" if configuration else "configuration selected by validation"
-            normalized = "" if file == SUMMARY else ", without row normalization"
-            progress(f"scores: {model} on {name}{normalized}, {source}")
-            dataset = load(name, root, normalize=file == SUMMARY)
-            _, runs = train_networks(model, dataset, configuration, device=device)
-            rows = [summarize(dataset, run) for run in runs]
-            replace_rows(out / file, [row for row, _ in rows], order)
-            if file == SUMMARY:
-                replace_rows(out / DIMENSIONS, rows[0][1], order)
-    tables = [out / file for file in (SUMMARY, DIMENSIONS, RAW_SUMMARY) if (out / file).is_file()]
-    return [*tables, *draw(out)]
+    order = [(name, model) for model, names in FIGURES.items() for name in names]
+    known = {"seeds": (0,) * SPLITS, "order": order, "root": root, "device": device, "progress": progress}
+    fill_tables({out / SUMMARY: summarize, out / DIMENSIONS: list_dimensions}, order, chosen, **known)
+    fill_tables({out / RAW_SUMMARY: summarize}, [(name, "gfgn-graph") for name in RAW], {}, normalize=False, **known)
+    return [*(out / file for file in (SUMMARY, DIMENSIONS, RAW_SUMMARY)), *draw(out)]
 
 
 def draw(out: Path) -> list[Path]:
-    """Draws the figures and writes the page from the tables of a folder."""
+    """Draws the figures and writes the page from the tables of a folder; nothing without them."""
     summary, figures = read_csv(out / SUMMARY), list[Path]()
     if not summary:
         return []
     lams = {(line["dataset"], line["model"]): float(line["lam"]) for line in summary}
     gray: dict[tuple[str, ...], Booleans] = {}  # by model and dataset, which dimensions are undecided
     for (model,), lines in group_by(read_csv(out / DIMENSIONS), "model").items():
-        quantiles: dict[str, Floats] = {}
-        for (name,), own in group_by(lines, "dataset").items():
-            quantiles[name] = numbers(own, *QUANTILES)
-            gray[model, name] = undecided(quantiles[name], lams[name, model])
+        quantiles = {name: numbers(own, *QUANTILES) for (name,), own in group_by(lines, "dataset").items()}
+        gray |= {(model, name): undecided(own, lams[name, model]) for name, own in quantiles.items()}
         with styled():
-            figure = scores_figure(quantiles, {name: gray[model, name] for name in quantiles}, model)
-            figures.append(save_svg(figure, out / f"{model}.svg"))
+            figure = draw_scores(quantiles, {name: gray[model, name] for name in quantiles}, model)
+        figures.append(save_svg(figure, out / f"{model}.svg"))
     groups = {
         title: {
             key: (numbers(own, *NUMBERS), float(own[0]["lam"]))
@@ -124,9 +99,6 @@ def draw(out: Path) -> list[Path]:
     }
     shares = {key: 100 * own.mean() for key, own in gray.items()}
     return [*figures, write_page(out / PAGE, "scores", groups=groups, undecided=shares)]
-
-
-NUMBERS = ("min", "max", "below_055", "spread", "box", "idle", "test")  # of the page
 
 
 def numbers(lines: Sequence[Mapping[str, str]], *columns: str) -> Floats:
@@ -139,26 +111,28 @@ def undecided(quantiles: Floats, lam: float) -> Booleans:
     return np.asarray((np.abs(quantiles[:, 1:-1] - lam / 2) <= UNDECIDED).all(axis=1))
 
 
-def scores_figure(quantiles: Mapping[str, Floats], gray: Mapping[str, Booleans], model: str) -> Figure:
+def draw_scores(quantiles: Mapping[str, Floats], gray: Mapping[str, Booleans], model: str) -> Figure:
     """The scores of every dimension, one panel per dataset: a dot at graph level, else a box from quartile to quartile
     with whiskers at 5% and 95%. Dimensions whose scores stay at λ/2 are gray."""
-    draw_scores, most = (_dots, 4) if model == "gfgn-graph" else (_boxes, 2)
-    columns = min(most, len(gray))
-    rows = math.ceil(len(gray) / columns)
-    figure = Figure(figsize=(PAGE_WIDTH * max(columns, 2) / most, 0.4 + 1.45 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    panels: list[Axes] = grid.ravel().tolist()
-    for axes, (name, own) in zip(panels, gray.items(), strict=False):
+    dots = model == "gfgn-graph"
+    columns = min(4 if dots else 2, len(gray))
+    size = (PAGE_WIDTH * max(columns, 2) / (4 if dots else 2), 0.4 + 1.45 * math.ceil(len(gray) / columns))
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(math.ceil(len(gray) / columns), columns, squeeze=False, sharex=True, sharey=True)
+    for axes, (name, own) in zip(grid.flat, gray.items(), strict=False):
         axes.axhline(LOW, color=INK, linewidth=0.6, linestyle="--")
         for shown, color in ((own, GRAY), (~own, str(model_style(model)["color"]))):
-            if shown.any():
-                draw_scores(axes, np.flatnonzero(shown), quantiles[name][shown], color)
+            x, values = np.flatnonzero(shown), quantiles[name][shown]
+            if dots:
+                axes.plot(x, values[:, 0], "o", color=color, markersize=2.4, markeredgewidth=0)
+            else:
+                _draw_boxes(axes, x, values, color)
         axes.set_title(title_of(name), loc="left")
         axes.grid(axis="y")
         axes.set_xlim(-1.5, own.size + 0.5)
-    panels[0].set_ylim(bottom=0)  # shared by all panels, once all are drawn
-    label_panels(panels[: len(gray)])
-    for axes in panels[len(gray) :]:
+    grid[0, 0].set_ylim(bottom=0)  # shared by all panels, once all are drawn
+    label_panels(list(grid.flat)[: len(gray)])
+    for axes in list(grid.flat)[len(gray) :]:
         axes.axis("off")
     for axes in grid[:, 0]:
         axes.set_ylabel("score")
@@ -167,21 +141,12 @@ def scores_figure(quantiles: Mapping[str, Floats], gray: Mapping[str, Booleans],
     return figure
 
 
-def _dots(axes: Axes, x: NDArray[np.int64], quantiles: Floats, color: str) -> None:
-    axes.plot(x, quantiles[:, 0], "o", color=color, markersize=2.4, markeredgewidth=0)
-
-
-def _boxes(axes: Axes, x: NDArray[np.int64], quantiles: Floats, color: str) -> None:
-    """Boxes, whiskers and medians; each kind is one shape or line, which keeps files small."""
+def _draw_boxes(axes: Axes, x: NDArray[np.int64], quantiles: Floats, color: str) -> None:
+    """Boxes, whiskers and medians."""
     _, low, lower, middle, upper, high, _ = quantiles.T
-    _strokes(axes, (x, x), (low, high), color=color, linewidth=0.6, alpha=0.7)
-    corners = [(x - 0.4, lower), (x - 0.4, upper), (x + 0.4, upper), (x + 0.4, lower)]
-    boxes = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
-    shape = paths.Path.make_compound_path(*(paths.Path(box, closed=False) for box in boxes))
-    axes.add_patch(PathPatch(shape, facecolor=color, alpha=0.7, linewidth=0))
-    _strokes(axes, (x - 0.4, x + 0.4), (middle, middle), color=INK if color != GRAY else GRAY, linewidth=0.8)
-
-
-def _strokes(axes: Axes, x: tuple[Any, Any], y: tuple[Any, Any], **style: Any) -> None:
-    gap = np.full(len(x[0]), np.nan)
-    axes.plot(np.stack([*x, gap], axis=1).ravel(), np.stack([*y, gap], axis=1).ravel(), **style)
+    gap = np.full(x.size, np.nan)  # between the pieces of one line, which keeps files small
+    for ends, width in (((low, high), 0.6), ((lower, upper), 2.4)):
+        line = np.stack([*ends, gap], axis=1).ravel()
+        axes.plot(np.repeat(x, 3), line, color=color, linewidth=width, alpha=0.7, solid_capstyle="butt")
+    ends = np.stack([x - 0.4, x + 0.4, gap], axis=1).ravel()
+    axes.plot(ends, np.repeat(middle, 3), color=INK if color != GRAY else GRAY, linewidth=0.8)

@@ -6,7 +6,7 @@ signal along the `i`-th eigenvector of `L = I − Â` by `(1 − s λ_i)^K`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +24,7 @@ from gfgn.paper.pages import write_csv, write_page
 from gfgn.report.style import FAINT, PAGE_WIDTH, save_svg, styled
 
 Floats = NDArray[np.float64]
-SCORES = tuple(round(0.1 * step, 1) for step in range(1, 11))  # the smoothing scores of the paper's figure
-DEPTHS = (1, 2)  # numbers of layers: a single filter, and the depth of the paper's networks on Cora
+SCORES = np.arange(1, 11) / 10  # the smoothing scores of the paper's figure
 MAX_NODES = 10_000  # limit for dense matrices
 
 
@@ -46,25 +45,20 @@ def normalized_laplacian(graph: Graph) -> Floats:
     return np.asarray(scipy.sparse.csgraph.laplacian(dense_adjacency(graph), normed=True))
 
 
-def spectrum(graph: Graph) -> Floats:
-    """The `[N]` eigenvalues of the normalized Laplacian in ascending order, from 0 to at most 2."""
-    values = scipy.linalg.eigvalsh(normalized_laplacian(graph), overwrite_a=True, check_finite=False)
-    return np.asarray(np.clip(values, 0.0, 2.0).round(12))  # rounding errors depend on the machine
-
-
-def filter_coefficients(eigenvalues: Floats, layers: int, scores: Sequence[float] = SCORES) -> Floats:
-    """The `[len(scores), N]` coefficients `(1 − sλ)^K` of `K` layers."""
-    return np.asarray((1 - np.asarray(scores)[:, None] * eigenvalues[None, :]) ** layers)
+def filters(eigenvalues: Floats, layers: int) -> Floats:
+    """The `[len(SCORES), N]` coefficients `(1 − sλ)^K` of `K` layers."""
+    return np.asarray((1 - SCORES[:, None] * eigenvalues) ** layers)
 
 
 def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[str], None]) -> list[Path]:
     """Writes the filter coefficients over the spectrum of Cora, the figure and a page."""
     data = load("cora", root)
     progress(f"spectral: eigenvalues of the {data.num_nodes:,} × {data.num_nodes:,} Laplacian of {data.name}")
-    eigenvalues = spectrum(data.graph)
-    coefficients = filter_coefficients(eigenvalues, 2)
+    values = scipy.linalg.eigvalsh(normalized_laplacian(data.graph), overwrite_a=True, check_finite=False)
+    eigenvalues = np.asarray(np.clip(values, 0.0, 2.0).round(12))  # rounding errors depend on the machine
+    coefficients = filters(eigenvalues, 2)
     rows = zip(SCORES, coefficients.min(1), eigenvalues[coefficients.argmin(1)], (coefficients**2).mean(1), strict=True)
-    header = ["eigenvalue", *(f"K=2 s={score}" for score in SCORES)]
+    header = ["eigenvalue", *(f"K=2 s={score:.1f}" for score in SCORES)]
     with styled():
         figure = draw(eigenvalues)
     return [
@@ -75,28 +69,26 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
 
 
 def draw(eigenvalues: Floats) -> Figure:
-    """The filters over the spectrum below a histogram of the eigenvalues: one panel per depth `K`."""
-    norm = BoundaryNorm([0.05, *(score + 0.05 for score in SCORES)], len(SCORES))
+    """The filters over the spectrum below a histogram of the eigenvalues: a single filter, and the depth of the paper's
+    networks on Cora."""
     # The upper end of the color map is too pale for a line on white.
     colors = [tuple(color) for color in colormaps["viridis"](np.linspace(0.0, 0.9, len(SCORES)))]
     figure = Figure(figsize=(PAGE_WIDTH, 3.1), layout="constrained")
-    grid = figure.subplots(2, len(DEPTHS), sharex=True, squeeze=False, height_ratios=(1, 4))
-    for layers, (above, below) in zip(DEPTHS, grid.T, strict=True):
-        counts, edges = np.histogram(eigenvalues, bins=60, range=(0.0, 2.0))
-        above.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=FAINT)
+    grid = figure.subplots(2, 2, sharex=True, height_ratios=(1, 4))
+    for layers, (above, below) in zip((1, 2), grid.T, strict=True):
+        above.hist(eigenvalues, bins=60, range=(0.0, 2.0), color=FAINT)
         above.set_title(f"K = {layers} layer{'s' if layers > 1 else ''}", loc="left")
-        for coefficients, color in zip(filter_coefficients(eigenvalues, layers), colors, strict=True):
+        for coefficients, color in zip(filters(eigenvalues, layers), colors, strict=True):
             below.plot(eigenvalues, coefficients, color=color)
         below.axhline(0, color=FAINT, linewidth=0.6)
-        below.set_xlabel("eigenvalue λ of the normalized Laplacian")
+        below.set(xlabel="eigenvalue λ of the normalized Laplacian", xlim=(0, 2))
         below.grid(axis="y")
-        below.set_xlim(0, 2)
     grid[0, 0].set_ylabel("eigen-\nvalues")
     grid[1, 0].set_ylabel("coefficient $(1 - s\\lambda)^K$")
-    bar = figure.colorbar(
-        ScalarMappable(norm, ListedColormap(colors)), ax=grid, label="smoothing score s", pad=0.01, aspect=30
-    )
-    bar.set_ticks(list(SCORES), labels=[f"{score:g}" for score in SCORES])
+    norm = BoundaryNorm(np.arange(0.05, 1.1, 0.1), len(SCORES))
+    scale = ScalarMappable(norm, ListedColormap(colors))
+    bar = figure.colorbar(scale, ax=grid, label="smoothing score s", pad=0.01, aspect=30)
+    bar.set_ticks(SCORES.tolist(), labels=[f"{score:g}" for score in SCORES])
     bar.minorticks_off()
     bar.ax.tick_params(length=0)
     bar.outline.set_visible(False)

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 
 from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.registry import find_model
-from gfgn.paper.pages import number, read_csv, render, signed, span
+from gfgn.paper.pages import number, render, signed, span
 from gfgn.runs.grid import Configuration
 from gfgn.runs.record import RunRecord, is_gfgn, is_standin
 from gfgn.runs.results import Gap, Results, best_baseline
@@ -21,8 +21,6 @@ from gfgn.runs.text import NONE, count, in_words, interval, mean_and_std, p_valu
 from gfgn.train.statistics import average_ranks, holm, rank_intervals
 
 SIGNIFICANT = 0.05  # the p-value below which a change is counted
-PUBLISHED = Path(__file__).with_name("published.csv")  # scores of other papers, with their sources
-PUBLISHED_BESIDE = "table1-open"  # the study whose page shows them
 
 
 def gaps_to_best_baseline(results: Results, datasets: Sequence[str]) -> dict[Cell, Gap]:
@@ -48,64 +46,32 @@ def known_means(results: Results, dataset: str) -> dict[str, float]:
 
 def make_page(results: Results, times: Sequence[Time], figures: Sequence[Path]) -> str:
     """The page in Markdown, with wall-clock times and the figures in its folder."""
-    return render("study", page=StudyPage(results, times), figures=[path.stem for path in figures])
+    page = StudyPage(results)
+    return render("study", page=page, study=page.study, times=times, figures=[path.stem for path in figures])
 
 
 class StudyPage:
     """What the template asks for: facts about the study, the text of single cells, and tables that need more."""
 
-    def __init__(self, results: Results, times: Sequence[Time]) -> None:
-        self.results, self.study, self.published = results, results.study, results.study.published
-        self.models, self.search, self.rows, self.times = (
-            list(self.study.models),
-            self.study.search,
-            results.runs,
-            times,
-        )
-        self.axis = self.study.vary.name if self.study.vary else ""
+    def __init__(self, results: Results) -> None:
+        self.results, self.study, self.rows = results, results.study, results.runs
+        self.published, search, vary = self.study.published, self.study.search, self.study.vary
+        self.axis, self.values = (vary.name, vary.values) if vary else ("", ())
         self.axis_title = AXES.get(self.axis, "")
-        self.values: tuple[At, ...] = self.study.vary.values if self.study.vary else ()
-        self.value_texts = list(map(self.at, self.values))
         self.real = [name for name in self.study.datasets if not is_standin(name)]
-        standins = [name for name in self.study.datasets if is_standin(name)]
-        self.standins = {name: DATASETS[name].description for name in standins}
-        self.shows_published = self.search is None or bool(self.published.scores)
+        self.standins = {name: DATASETS[name].description for name in self.study.datasets if is_standin(name)}
+        self.shows_published = search is None or bool(self.published.scores)
         varied = [cell for cell in self.study.all_cells() if self.axis == "variant" and cell.at != self.values[0]]
         self.changes = {cell: change.points for cell in varied if (change := results.change(cell)) is not None}
         self.tested = _p_values(self.changes.values())
         self.ranked = [name for name in self.real if f"{name}-corrected" not in self.real]
-        self.gaps = gaps_to_best_baseline(results, self.real) if self.search is not None else {}
+        self.gaps = gaps_to_best_baseline(results, self.real) if search is not None else {}
+        self.levels = [model for model in self.study.models if is_gfgn(model)]
 
-    # --- facts --------------------------------------------------------------------------------------------------------
-
-    @property
     def versions(self) -> list[str]:
         """The versions that made the runs."""
         known = (", ".join(f"{k} {v}" for k, v in row.versions.items() if k != "code") for row in self.rows)
         return sorted(set(known))
-
-    @property
-    def groups(self) -> dict[str, list[str]]:
-        """The models of each line of the table of times."""
-        levels = [model for model in self.models if is_gfgn(model)]
-        groups = {model: [model] for model in self.models} | ({"**the GFGN levels**": levels} if levels else {})
-        return groups | {"**all**": self.models}
-
-    @property
-    def kept(self) -> list[int]:
-        """How many configurations continue after every rung of the search."""
-        search = self.search
-        return (
-            [math.ceil(search.configurations / 2 ** (k + 1)) for k in range(len(search.rungs or ()))] if search else []
-        )
-
-    @property
-    def other_lengths(self) -> dict[tuple[int, int], list[str]]:
-        """Models that are trained for another time, by most epochs and patience."""
-        own: dict[tuple[int, int], list[str]] = {}
-        for model, config in self.study.configs.items():
-            own.setdefault((config.max_epochs, config.patience), []).append(model)
-        return own
 
     def used(self, model: str) -> tuple[int, int, int]:
         """The number of a model's graphs, and the runs and epochs of its chosen configurations."""
@@ -131,8 +97,7 @@ class StudyPage:
             if isinstance(axis, Choice):
                 words.append(f"{name} {{{', '.join(map(str, axis.values))}}}")
             else:
-                scale = " (logarithmic)" if isinstance(axis, LogUniform) else ""
-                words.append(f"{name} {axis.low:g} to {axis.high:g}{scale}")
+                words.append(f"{name} {axis.low:g} to {axis.high:g}" + " (logarithmic)" * isinstance(axis, LogUniform))
         return ", ".join(words)
 
     def changed(self, at: At) -> str:
@@ -152,10 +117,6 @@ class StudyPage:
         cell = Cell(dataset, model, at)
         return cell if cell in self.study.cells(dataset, model) else Cell(dataset, model)
 
-    def is_constant(self, dataset: str, model: str) -> bool:
-        """Whether a model does not depend on what is varied."""
-        return self.study.cells(dataset, model) == [Cell(dataset, model)]
-
     def mean(self, cell: Cell) -> str:
         """The mean score; why there is none if runs are missing or diverged."""
         result = self.results[cell]
@@ -172,11 +133,9 @@ class StudyPage:
         return self.results[cell].mean == max(known_means(self.results, cell.dataset).values(), default=0.0)
 
     def score(self, cell: Cell) -> str:
-        """The mean score with the standard deviation over runs."""
-        summary = self.results[cell].summary
-        return (
-            self.mean(cell) if summary is None else mean_and_std(summary.mean, summary.std, summary.runs, "accuracy", 2)
-        )
+        """The mean score with the standard deviation over runs, or why there is none."""
+        known = self.results[cell].summary
+        return self.mean(cell) if known is None else mean_and_std(known.mean, known.std, known.runs, "accuracy", 2)
 
     def interval(self, cell: Cell) -> str:
         """The interval of the mean over splits."""
@@ -200,11 +159,6 @@ class StudyPage:
             return NONE if self.results[cell].mean is None else "0"
         ends = "" if math.isnan(gap.low) else f" {span(gap.low, gap.high, sign='+')}"
         return f"{signed(gap.mean)}{'*' * (gap.p < SIGNIFICANT)}{ends}"
-
-    def shares_at_cap(self, model: str) -> list[float | None]:
-        """By dataset, the percentage of the chosen runs that trained until the last epoch."""
-        runs = [self.results[Cell(name, model)].rows for name in self.real]
-        return [100 * self.at_last_epoch(rows) / len(rows) if rows else None for rows in runs]
 
     def between_draws(self, cell: Cell) -> str:
         """The standard deviation of the mean over draws of random edges."""
@@ -244,8 +198,8 @@ class StudyPage:
 
     def paper_ranks(self) -> dict[str, Mapping[str, float]]:
         """Average ranks by model: published, of measured levels among published baselines, and measured."""
-        scores, measured = self.published.scores, self._measured(self.real)
-        published = {model: scores[model] for model in self.models if model in scores}
+        scores, measured = self.published.scores, self.measured(self.real)
+        published = {model: scores[model] for model in self.study.models if model in scores}
         mixed = {
             model: measured[model] if is_gfgn(model) else {name: own[name] for name in self.real if name in own}
             for model, own in published.items()
@@ -260,39 +214,35 @@ class StudyPage:
 
     def search_ranks(self, datasets: Sequence[str]) -> dict[str, str]:
         """Average ranks by model, best first, with bootstrap intervals over the graphs; none without a score."""
-        known = {model: own for model, own in self._measured(datasets).items() if own}
+        known = {model: own for model, own in self.measured(datasets).items() if own}
         if not known:
             return {}
         ranks, ends = average_ranks(known), rank_intervals(known)
         return {model: f"{ranks[model]:.1f} {span(*ends[model], 1)}" for model in sorted(known, key=ranks.__getitem__)}
 
-    def scored(self, datasets: Sequence[str], model: str) -> int:
-        """The number of datasets on which a model has a score."""
-        return len(self._measured(datasets)[model])
-
     def shared(self, datasets: Sequence[str]) -> list[str]:
         """The graphs on which every model with a score has one."""
-        known = [own for own in self._measured(datasets).values() if own]
+        known = [own for own in self.measured(datasets).values() if own]
         return [name for name in datasets if all(name in own for own in known)]
 
-    def _measured(self, datasets: Iterable[str]) -> dict[str, dict[str, float]]:
+    def measured(self, datasets: Iterable[str]) -> dict[str, dict[str, float]]:
         """The known scores by model and dataset, as the page shows them, so that models which look tied are."""
         means = {name: known_means(self.results, name) for name in datasets}
         return {
-            model: {name: round(own[model], 2) for name, own in means.items() if model in own} for model in self.models
+            model: {name: round(own[model], 2) for name, own in means.items() if model in own}
+            for model in self.study.models
         }
 
     def elsewhere(self) -> list[list[str]]:
-        """What other papers report on these graphs, beside the best model here and GFGN+: cells, mark and source."""
+        """What other papers report on these graphs, beside GFGN+ and the best model here: cells, mark and source."""
         rows = []
-        for entry in read_csv(PUBLISHED) if self.study.name == PUBLISHED_BESIDE else ():
-            if (name := entry["dataset"]) in self.real:
-                known = known_means(self.results, name)
-                best = max(known, key=lambda model: known[model], default=None)
-                here = [number(known.get("gfgn-plus")), NONE if best is None else f"{number(known[best])} ({best})"]
-                score = entry["score"] + (f" ± {entry['std']}" if entry["std"] else "")
-                source = f"[{entry['paper']}]({entry['source']})"
-                rows.append([name, entry["model"], score, *here, entry["mark"], source])
+        for name in self.real:
+            known = known_means(self.results, name)
+            best = max(known, key=lambda model: known[model], default=None)
+            here = [number(known.get("gfgn-plus")), NONE if best is None else f"{number(known[best])} ({best})"]
+            given = [(paper, *own) for paper in self.published.elsewhere for own in paper.scores.get(name, {}).items()]
+            for paper, model, score in sorted(given, key=lambda each: -float(each[2].split()[0])):
+                rows.append([name, model, score, *here, paper.mark, f"[{paper.paper}]({paper.source})"])
         return rows
 
     def facts(self) -> list[list[str]]:

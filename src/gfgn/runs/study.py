@@ -68,6 +68,15 @@ class Fact(NamedTuple):
     at: float | None = None
 
 
+class Elsewhere(NamedTuple):
+    """Scores that another paper reports, as text, by dataset and model; and what is known to differ in its protocol."""
+
+    paper: str
+    source: str
+    scores: Mapping[str, Mapping[str, str]]
+    mark: str = ""
+
+
 @dataclass(frozen=True)
 class Published:
     """Published results; scores are by model and dataset, in %, and average ranks by model."""
@@ -80,6 +89,7 @@ class Published:
     ranks: Mapping[str, float] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     notes: tuple[str, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
 
     def score(self, dataset: str, model: str) -> float | None:
         """The published score, or `None`."""
