@@ -158,7 +158,8 @@ def draw(out: Path) -> list[Path]:
         for axes, model in zip(panels, models, strict=True):
             color, marker = model_style(model)["color"], model_style(model)["marker"]
             for y, name in enumerate(datasets):
-                if mean := means.get((name, model)):
+                if (name, model) in means:
+                    mean = means[name, model]
                     values = [float(row["rank_correlation"]) for row in cells[name, model]]  # NaN is not drawn
                     axes.barh(y, 2 * mean.half, left=-mean.half, height=0.8, color=FAINT, alpha=0.25, linewidth=0)
                     axes.plot(values, [y] * len(values), "|", color=color, alpha=0.6, markersize=6)

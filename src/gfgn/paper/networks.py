@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -25,7 +26,7 @@ from gfgn.train.task import with_sparse_features
 HYPER = ("lr", "weight_decay", "dropout", "lam")
 SPLITS = 10
 IDLE = 0.1  # a dimension is idle if the norm of its weights, after weight decay, is below this fraction of the largest
-EPOCHS = {"max_epochs": 400, "patience": 100}
+MAX_EPOCHS, PATIENCE = 400, 100
 
 
 def read_chosen(path: Path, variant: str | None = None) -> dict[tuple[str, str], Configuration]:
@@ -50,12 +51,12 @@ def train_networks(
     """Trains a GFGN on the first splits of a dataset, one seed for each. Without a `configuration`, that of the paper's
     grid with the best mean validation score is used. Runs have their parameters, on the CPU."""
     splits, data = range(len(seeds)), with_sparse_features(dataset.to(device))
+    train = partial(
+        train_replicas, model, data, max_epochs=MAX_EPOCHS, patience=PATIENCE, device=device, history=False, gates=False
+    )
     if configuration is None:
-        replicas = make_replicas(model, PAPER_GRID, splits)
-        tuned = train_replicas(model, data, replicas, **EPOCHS, device=device, history=False, gates=False)
-        configuration = select(tuned).best
-    replicas = [make_replica(configuration, split, seed) for split, seed in zip(splits, seeds, strict=True)]
-    runs = train_replicas(model, data, replicas, **EPOCHS, device=device, history=False, gates=False, keep_state=True)
+        configuration = select(train(make_replicas(model, PAPER_GRID, splits))).best
+    runs = train([make_replica(configuration, *each) for each in zip(splits, seeds, strict=True)], keep_state=True)
     return [replace(run, state={name: value.cpu() for name, value in (run.state or {}).items()}) for run in runs]
 
 
@@ -118,6 +119,7 @@ def fill_tables(
         runs = train_networks(model, dataset, configuration, seeds, device)
         for path, describe in tables.items():
             new = [row for run in runs for row in describe(dataset, run)]
-            lines = [*new, *(row for row in read_csv(path) if (row["dataset"], row["model"]) != (name, model))]
+            lines: list[Mapping[str, object]] = [*new]
+            lines += [row for row in read_csv(path) if (row["dataset"], row["model"]) != (name, model)]
             lines.sort(key=lambda row: order.index((str(row["dataset"]), str(row["model"]))))
-            write_csv(path, list(new[0]), [[line[column] for column in new[0]] for line in lines], digits=5)
+            write_csv(path, list(new[0]), [list(line.values()) for line in lines], digits=5)

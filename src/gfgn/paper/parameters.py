@@ -101,8 +101,10 @@ def draw(counts: Sequence[Count]) -> Figure:
         style = MODEL_STYLES[f"gfgn-{level}"]
         axes.plot(percent[level], rows, style["marker"], color=style["color"], markersize=4, label=f"GFGN-{label}")
         for row, value in enumerate(percent[level]):
-            text, at = f"{value:.2f}" if value < 1 else f"{value:.1f}", {"textcoords": "offset points", "va": "center"}
-            axes.annotate(text, (value, row), (shift, 0), fontsize=5.5, ha=side, **at)
+            axes.annotate(
+                f"{value:.2f}" if value < 1 else f"{value:.1f}", (value, row), (shift, 0), textcoords="offset points",
+                fontsize=5.5, ha=side, va="center",
+            )  # fmt: skip
     axes.set_yticks(rows, [title_of(name) for name in SHAPES])
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()

@@ -10,7 +10,7 @@ from gfgn.paper.studies import ANALYSES, DRAWN, FOLDERS, load_study, study_names
 from gfgn.paper.study_page import make_page
 from gfgn.runs.engine import Engine, Job, ProgressCallback
 from gfgn.runs.results import Results
-from gfgn.runs.study_files import CHOSEN, RUNS, TIMES, chosen_csv, read_times
+from gfgn.runs.study_files import CHOSEN, RUNS, STORE, TIMES, chosen_csv, read_times
 from gfgn.runs.study_runner import LOG, Log, Outcome, run_study
 from gfgn.runs.table import read_runs, write_runs
 from gfgn.train.settings import choose_device
@@ -54,8 +54,8 @@ def reproduce(
     out = out or RESULTS / FOLDERS.get(str(name), Path(name).stem)
     if str(name) in ANALYSES and str(name) not in study_names():
         part = {key: names for key, names in (("models", models), ("datasets", datasets)) if names}
-        if part and str(name) not in FOLDERS:
-            raise ValueError(f"{', '.join(part)} must not be given for {str(name)!r}, which has no parts")
+        if part and (str(name) not in FOLDERS or models):
+            raise ValueError(f"{', '.join(part)} must not be given for {str(name)!r}")
         if engine is not Job.run:
             raise ValueError(f"engine must be that of this process for {str(name)!r}, an analysis without a study")
         files = ANALYSES[str(name)](out, root=root, device=device, progress=log, **part)
@@ -63,6 +63,9 @@ def reproduce(
             files += write_derived(Results(load_study(FOLDERS[str(name)]), read_runs(out / RUNS)), out)
         return Outcome(files=files)
     study = load_study(name, trust_code)
+    if not train and not reuse and (out / RUNS).is_file() and not (out / STORE).is_file():
+        results = Results(study, read_runs(out / RUNS))
+        return Outcome(missing=results.missing(), files=write_derived(results, out))
     others = [RESULTS / other for other in study_names() if (RESULTS / other / RUNS).is_file()] if in_results else []
     outcome = run_study(
         study, out, models=models, datasets=datasets, device=device, limit_minutes=limit_minutes, batch_size=batch_size,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +72,9 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     """
     chosen = read_chosen(out.parent / "table1" / CHOSEN) | read_chosen(out / CHOSEN)
     order = [(name, model) for model, names in FIGURES.items() for name in names]
-    known = {"seeds": (0,) * SPLITS, "order": order, "root": root, "device": device, "progress": progress}
-    fill_tables({out / SUMMARY: summarize, out / DIMENSIONS: list_dimensions}, order, chosen, **known)
-    fill_tables({out / RAW_SUMMARY: summarize}, [(name, "gfgn-graph") for name in RAW], {}, normalize=False, **known)
+    fill = partial(fill_tables, seeds=(0,) * SPLITS, order=order, root=root, device=device, progress=progress)
+    fill({out / SUMMARY: summarize, out / DIMENSIONS: list_dimensions}, order, chosen)
+    fill({out / RAW_SUMMARY: summarize}, [(name, "gfgn-graph") for name in RAW], {}, normalize=False)
     return [*(out / file for file in (SUMMARY, DIMENSIONS, RAW_SUMMARY)), *draw(out)]
 
 
@@ -148,5 +149,5 @@ def _draw_boxes(axes: Axes, x: NDArray[np.int64], quantiles: Floats, color: str)
     for ends, width in (((low, high), 0.6), ((lower, upper), 2.4)):
         line = np.stack([*ends, gap], axis=1).ravel()
         axes.plot(np.repeat(x, 3), line, color=color, linewidth=width, alpha=0.7, solid_capstyle="butt")
-    ends = np.stack([x - 0.4, x + 0.4, gap], axis=1).ravel()
-    axes.plot(ends, np.repeat(middle, 3), color=INK if color != GRAY else GRAY, linewidth=0.8)
+    across = np.stack([x - 0.4, x + 0.4, gap], axis=1).ravel()
+    axes.plot(across, np.repeat(middle, 3), color=INK if color != GRAY else GRAY, linewidth=0.8)

@@ -55,7 +55,7 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     data = load("cora", root)
     progress(f"spectral: eigenvalues of the {data.num_nodes:,} × {data.num_nodes:,} Laplacian of {data.name}")
     values = scipy.linalg.eigvalsh(normalized_laplacian(data.graph), overwrite_a=True, check_finite=False)
-    eigenvalues = np.asarray(np.clip(values, 0.0, 2.0).round(12))  # rounding errors depend on the machine
+    eigenvalues = np.asarray(np.clip(values, 0.0, 2.0).round(12), np.float64)  # rounding errors depend on the machine
     coefficients = filters(eigenvalues, 2)
     rows = zip(SCORES, coefficients.min(1), eigenvalues[coefficients.argmin(1)], (coefficients**2).mean(1), strict=True)
     header = ["eigenvalue", *(f"K=2 s={score:.1f}" for score in SCORES)]
