@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from gfgn.cli import app
 from gfgn.cli.reproduce import print_checked, print_outcome
-from gfgn.paper.check import Checked
 from gfgn.runs.study_runner import Outcome
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -66,8 +65,8 @@ def test_a_study_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_outcomes_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_outcome(Outcome(made=1200, left_out=["cora: no file"], stopped=True, files=[Path("runs.csv")])) == 1
     assert capsys.readouterr().out == "left out: cora: no file\nstopped at the time limit; 1,200 new runs; runs.csv\n"
-    assert print_checked(Checked()) == 0
-    assert print_checked(Checked(["README.md"], ["tables: 1 problem"])) == 1
+    assert print_checked({}) == 0
+    assert print_checked({"tables": ["README.md"]}) == 1
     assert "differs: README.md\ntables: 1 problem\ndiffers from the committed results\n" in capsys.readouterr().out
 
 
@@ -87,7 +86,7 @@ def test_without_a_name_the_studies_are_listed() -> None:
         (["table1", "--device", "abacus"], "device must be auto or one that this machine has (cpu"),
         (["table1", "--tables"], "out must be the folder of a study with runs.csv"),
         (["table1", "--check"], "out must be the folder of a study with runs.csv"),
-        (["claims", "--check"], "out must be the folder of the analysis claims"),
+        (["claims", "--check"], "out must be the folder of claims"),
         (["table1", "--full"], "--full is for --check, got it without"),
         (["table1", "--seed", "3"], "--seed is for --check, got it without"),
     ],

@@ -12,10 +12,11 @@ from runs.test_own import STUDY as CUSTOM
 from runs.test_own import write_graph
 
 from gfgn.paper import check as checking
-from gfgn.paper.check import MEASURES, Rerun, check, compare
+from gfgn.paper.check import MEASURES, Rerun, check, check_files, compare
 from gfgn.paper.reproduce import reproduce
-from gfgn.paper.studies import ANALYSES
+from gfgn.paper.studies import ANALYSES, load_study
 from gfgn.runs import RunRecord, read_runs, write_runs
+from gfgn.runs.results import Results
 from gfgn.train import Run
 
 STUDY = "".join(line for line in SMALL.splitlines(keepends=True) if "gate_max" not in line)  # so that there is a figure
@@ -97,12 +98,10 @@ def change(out: Path, model: str, **changes: object) -> None:
 
 def test_a_check_that_passes(copied: Path, study: Path) -> None:
     lines: list[str] = []
-    checked = check(study, copied, seed=7, log=lines.append)
-    assert checked.problems == []
-    assert checked.summary == [
-        f"tables and figures of {copied}: passed",
-        f"{ALL_RUNS} runs on 1 graph trained again (sample 7), {ALL_RUNS} equal bit for bit: passed",
-    ]
+    assert check(study, copied, seed=7, log=lines.append) == {
+        f"tables and figures of {copied}": [],
+        f"{ALL_RUNS} runs on 1 graph trained again (sample 7), {ALL_RUNS} equal bit for bit": [],
+    }
     assert any("--seed 7 draws it again" in line for line in lines)
 
 
@@ -110,18 +109,18 @@ def test_a_check_that_passes(copied: Path, study: Path) -> None:
 def test_a_changed_file_is_found(name: str, copied: Path, study: Path) -> None:
     text = (copied / name).read_text(encoding="utf-8")
     (copied / name).write_text(text.replace("0", "1", 1), encoding="utf-8")
-    (problem,) = check(study, copied, train=False).problems
+    results = Results(load_study(study), read_runs(copied / "runs.csv.gz"))
+    (problem,) = check_files(copied, results)
     assert problem.startswith(f"{copied / name}: has ")
     (copied / name).unlink()
-    assert check(study, copied, train=False).problems == [f"{copied / name}: does not exist"]
+    assert check_files(copied, results) == [f"{copied / name}: does not exist"]
 
 
 def test_a_changed_score_is_found(copied: Path, study: Path) -> None:
     change(copied, "gcn", test=0.123)
-    assert any("README.md: has " in problem for problem in check(study, copied, train=False).problems)
-    reproduce(study, copied, train=False)  # the tables follow, the run cannot be repeated
-    checked = check(study, copied, seed=1)
-    assert f"{ALL_RUNS - 1} equal bit for bit" in checked.summary[-1]
+    tables, runs = check(study, copied, seed=1).items()
+    assert any("README.md: has " in problem for problem in tables[1])
+    assert f"{ALL_RUNS - 1} equal bit for bit" in runs[0]
 
 
 def test_runs_of_other_data_and_data_that_cannot_be_loaded(
@@ -129,26 +128,26 @@ def test_runs_of_other_data_and_data_that_cannot_be_loaded(
 ) -> None:
     rows = [replace(row, dataset_fingerprint="f00d") for row in read_runs(copied / "runs.csv.gz")]
     write_runs(copied / "runs.csv.gz", rows)
-    (problem,) = check(study, copied, datasets=["karate"]).problems
+    (problem,) = check(study, copied, datasets=["karate"])["data"]
     assert problem.startswith("karate: the data have another fingerprint")
 
     def load(*_: object) -> None:
         raise OSError("no network")
 
     monkeypatch.setattr("gfgn.runs.study.load_view", load)
-    checked = check(study, copied)
-    assert checked.problems == []
-    assert "not trained again: karate: no network" in checked.summary
-    assert check(study, copied, full=True).problems == ["karate: no network"]
+    lines: list[str] = []
+    assert not any(check(study, copied, log=lines.append).values())
+    assert "not trained again: karate: no network" in lines
+    assert check(study, copied, full=True)["data"] == ["karate: no network"]
     with pytest.raises(FileNotFoundError, match=r"out must be the folder of a study with runs.csv.gz"):
         check(study, copied / "nowhere")
 
 
 def test_a_full_check_has_runs_of_every_model(copied: Path, study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "WORK", 0)
-    assert "1 run on 1 graph trained again" in check(study, copied, seed=1).summary[-1]
+    assert "1 run on 1 graph trained again" in list(check(study, copied, seed=1))[-1]
     monkeypatch.setattr(checking, "FULL_RUNS", ALL_RUNS)
-    assert f"{ALL_RUNS} runs on 1 graph" in check(study, copied, seed=2, full=True).summary[-1]
+    assert f"{ALL_RUNS} runs on 1 graph" in list(check(study, copied, seed=2, full=True))[-1]
 
 
 def test_slow_runs_are_trained_again_in_a_full_check_only(
@@ -158,10 +157,10 @@ def test_slow_runs_are_trained_again_in_a_full_check_only(
     change(copied, "gcn", seconds=1e6)
     change(copied, "gfgn-graph", seconds=1e6)
     reproduce(study, copied, train=False)
-    monkeypatch.setattr(checking, "check_files", lambda results, out: [])
-    assert f"{ALL_RUNS} runs" not in check(study, copied, seed=1).summary[-1]
+    monkeypatch.setattr(checking, "check_files", lambda out, results: [])
+    assert f"{ALL_RUNS} runs" not in list(check(study, copied, seed=1))[-1]
     monkeypatch.setattr(checking, "FULL_RUNS", ALL_RUNS)
-    assert f"{ALL_RUNS} runs" in check(study, copied, seed=1, full=True).summary[-1]
+    assert f"{ALL_RUNS} runs" in list(check(study, copied, seed=1, full=True))[-1]
 
 
 def reruns(rows: list[RunRecord], shift: float = 0.0, only: int = -1) -> list[Rerun]:
@@ -204,5 +203,5 @@ def test_a_custom_study_is_written_and_checked(tmp_path: Path) -> None:
     assert "| nets:Branching |" in page
     assert "### mine" in page
     checked = check(path, out, trust_code=True)
-    assert checked.problems == []
-    assert "runs on 2 graphs trained again" in checked.summary[-1]
+    assert not any(checked.values())
+    assert "runs on 2 graphs trained again" in list(checked)[-1]

@@ -19,6 +19,7 @@ from gfgn.runs.results import Results
 from gfgn.runs.study import Cell
 from gfgn.runs.views import data_name
 
+Style = dict[str, Any]
 FAMILIES = {  # of models, one row of panels each in the figure of noise; the others are thin gray lines
     "GFGN": ("gfgn-graph", "gfgn-neighbor", "gfgn-pair"),
     "fixed edge weights": ("gcn", "sgc", "arma", "appnp"),
@@ -29,7 +30,7 @@ DIFFERENCES = (-40, -10, -5, -2, 0, 2, 5, 10)  # ticks, in points
 CHANGES = (-20, -5, -2, 0, 2, 5)  # ticks of narrow panels
 LINEAR = 2.0  # up to this difference, in points, the axis of differences is linear
 PUBLISHED = "published"  # the first row of a figure of variants
-TICK: dict[str, Any] = {"marker": "|", "linestyle": "", "markersize": 7, "markeredgewidth": 0.9}  # of single runs
+TICK: Style = {"marker": "|", "linestyle": "", "markersize": 7, "markeredgewidth": 0.9}  # of single runs
 HOLLOW = TICK | {"marker": "D", "markersize": 5, "markerfacecolor": "none", "markeredgecolor": FAINT}  # published
 
 
@@ -79,7 +80,7 @@ def draw_axis(results: Results, cells: Sequence[Cell]) -> Figure:
     return figure
 
 
-def _draw_line(axes: Axes, results: Results, cells: Sequence[Cell], style: dict[str, Any]) -> None:
+def _draw_line(axes: Axes, results: Results, cells: Sequence[Cell], style: Style) -> None:
     """The cells of a model along the axis; a thin gray line without a style."""
     points, noise = [], results.study.vary is not None and results.study.vary.name == "noise"
     for cell in cells:
@@ -129,13 +130,9 @@ def draw_variants(results: Results, cells: Sequence[Cell]) -> Figure:
         if wide:
             _difference_axis(axes, CHANGES)
         _label_rows(axes, title_of(data_name(dataset)), rows, 0.5)
-    label = "change of the test score from the standard, points, with 95% interval over splits"
-    figure.supxlabel(label, fontsize="medium")
-    label_panels(panels if len(panels) > 1 else [])
     styles = {title_of(model): model_style(model) | {"linestyle": "", "markersize": 4} for model in models}
     styles |= {PUBLISHED: HOLLOW} if PUBLISHED in rows else {}
-    marks = [Line2D([], [], label=name, **style) for name, style in styles.items()]
-    figure.legend(handles=marks, loc="outside upper left", ncols=len(marks), handletextpad=0.4)
+    _finish(figure, panels, "change of the test score from the standard, points, with 95% interval over splits", styles)
     return figure
 
 
@@ -157,32 +154,27 @@ def draw_table(results: Results, cells: Sequence[Cell]) -> Figure:
             axes.axvline(0, color=INK, linewidth=0.8)
             _difference_axis(axes, DIFFERENCES)
         for row, model in enumerate(models):
-            color, cell = model_style(model)["color"] if is_gfgn(model) else BLACK, Cell(dataset, model)
-            if (summary := results[cell].summary) is not None:
-                gap, ends = gaps.get(cell), [100 * summary.low - base, 100 * summary.high - base]
+            color, result = model_style(model)["color"] if is_gfgn(model) else BLACK, results[Cell(dataset, model)]
+            if result.summary is not None:
+                gap, ends = gaps.get(Cell(dataset, model)), [100 * result.summary.low, 100 * result.summary.high]
                 if differences:
                     ends = [0.0, 0.0] if gap is None else [gap.low, gap.high]
                 if several:
                     axes.plot(ends, [row, row], color=color, linewidth=1.6, solid_capstyle="butt")
                 else:
-                    axes.plot(
-                        [100 * each.test for each in results[cell].rows], [row] * summary.runs, color=color, **TICK
-                    )
+                    axes.plot([100 * run.test for run in result.rows], [row] * len(result.rows), color=color, **TICK)
                 axes.plot(means[model] - base, row, "o", color=color, markersize=3.6)
             if model in given and not math.isnan(best):
                 axes.plot(given[model] - best, row, **HOLLOW)
                 published = True
         axes.grid(axis="y", alpha=0.12)
         _label_rows(axes, title, [title_of(model) for model in models], 0.6)
-    measured: dict[str, Any] = {"color": BLACK, "marker": "o", "markersize": 3.6, "linestyle": "-" if several else ""}
-    marks = [Line2D([], [], label="measured, with 95% interval" if several else "measured, mean", **measured)]
-    marks += [] if several else [Line2D([], [], label="single runs", color=BLACK, **TICK)]
+    mark: Style = {"color": BLACK, "marker": "o", "markersize": 3.6, "linestyle": "-" if several else ""}
+    styles = {"measured, with 95% interval" if several else "measured, mean": mark}
+    styles |= {} if several else {"single runs": TICK | {"color": BLACK}}
     words = "published, to the best published baseline" if differences else "published"
-    marks += [Line2D([], [], label=words, **HOLLOW)] if published else []
-    label_panels(panels if len(datasets) > 1 else [])
     label = "test score minus that of the best baseline, which the title of a panel names, points"
-    figure.supxlabel(label if differences else "test score, %", fontsize="medium")
-    figure.legend(handles=marks, loc="outside upper left", ncols=len(marks), handletextpad=0.4)
+    _finish(figure, panels, label if differences else "test score, %", styles | ({words: HOLLOW} if published else {}))
     return figure
 
 
@@ -200,6 +192,14 @@ def _panels(count: int, columns: int, height: float, sharex: bool) -> tuple[Figu
     for axes in panels[count:]:
         axes.axis("off")
     return figure, panels[:count]
+
+
+def _finish(figure: Figure, panels: Sequence[Axes], label: str, styles: dict[str, Style]) -> None:
+    """The label below all panels, their letters and the legend."""
+    figure.supxlabel(label, fontsize="medium")
+    label_panels(panels if len(panels) > 1 else [])
+    marks = [Line2D([], [], label=name, **style) for name, style in styles.items()]
+    figure.legend(handles=marks, loc="outside upper left", ncols=len(marks), handletextpad=0.4)
 
 
 def _difference_axis(axes: Axes, ticks: Sequence[int]) -> None:

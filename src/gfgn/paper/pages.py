@@ -9,8 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
+from gfgn import pages
 from gfgn.data.files import atomic_write, replace_text
 from gfgn.runs.text import NONE
 
@@ -61,11 +60,8 @@ def grouped(items: Iterable[T], attribute: str) -> Iterable[tuple[object, list[T
 
 def render(template: str, **context: object) -> str:
     """The text of a page from a template of this package; one empty line separates its parts."""
-    loader = FileSystemLoader(Path(__file__).with_name("templates"))
-    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals.update(title_of=title_of, number=number, signed=signed, span=span)
-    environment.filters["grouped"] = grouped
-    text = environment.get_template(f"{template}.md.j2").render(context)
+    functions = {"title_of": title_of, "number": number, "signed": signed, "span": span, "grouped": grouped}
+    text = pages.render(f"paper/templates/{template}.md.j2", **functions, **context)
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
 
 

@@ -21,10 +21,7 @@ ANALYSES: dict[str, Callable[..., list[Path]]] = {
 }
 FOLDERS = {"mechanism": "thesis"}  # of analyses that belong to a study of another name
 # Functions that draw the figures and pages of an analysis again from the tables in the folder of its study.
-DRAWN = {
-    study: Lazy(f"gfgn.paper.{name}", "draw")
-    for study, name in {"scores": "scores", "thesis": "mechanism", "cornell": "cornell"}.items()
-}
+DRAWN = {FOLDERS.get(name, name): Lazy(f"gfgn.paper.{name}", "draw") for name in ("scores", "mechanism", "cornell")}
 
 
 def study_names() -> list[str]:
