@@ -66,8 +66,8 @@ def compare_columns(results: Results) -> Comparison | None:
     first, second = ([column[model].score.mean for model in order] for column in places)
     models = {model: (places[0][model], places[1][model]) for model in order}
     missing = [model for model in study.models if model not in usable]
-    correlations = (float(each(first, second).statistic) for each in (spearmanr, kendalltau))
-    return Comparison(study.seeds, models, missing, *correlations, halves)
+    spearman, kendall = (float(each(first, second).statistic) for each in (spearmanr, kendalltau))
+    return Comparison(study.seeds, models, missing, spearman, kendall, halves)
 
 
 def halved_correlation(scores: Sequence[Mapping[int, float]]) -> float:
