@@ -20,7 +20,7 @@ from gfgn.paper.reproduce import reproduce
 from gfgn.paper.studies import ANALYSES, load_study
 from gfgn.runs import read_runs
 from gfgn.runs.grid import grid
-from gfgn.runs.record import RunRecord
+from gfgn.runs.record import DatasetRecord, RunRecord
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, Study
 from gfgn.runs.study_file import read_study
@@ -309,15 +309,13 @@ def made_results(models: dict[str, float], moved: dict[str, float]) -> tuple[Stu
     """Runs of some models of the study: the first configuration is chosen, and scores depend on model and split."""
     study, rows = load_study("cornell"), []
     for graph, means in (("cornell", models), ("cornell-corrected", moved)):
+        record = DatasetRecord(graph, graph, tuple(map(str, range(10))), False, "accuracy", "", 9, 9, 9, 3)
         for model, mean in means.items():
             plan = study.plan(Cell(graph, model))
             best = set(plan.final(plan.configurations[0]))
             for replica in dict.fromkeys([*plan.tuning(), *best]):
-                fields = {"val": 0.9 if replica in best else 0.5, "test": mean + 0.001 * ((7 * replica.split) % 5)}
-                fields |= {"dataset_fingerprint": graph, "split_fingerprint": f"{graph} {replica.split}"}
-                fields |= {"standin": False, "metric": "accuracy", "search": "", "epoch": 1, "epochs": 2}
-                fields |= {"dataset": graph, "seconds": 0.1, "num_parameters": 3, "config": plan.config}
-                rows.append(RunRecord(key=f"{graph} {model} {replica}", model=model, replica=replica, **fields))  # type: ignore[arg-type]
+                val, test = 0.9 if replica in best else 0.5, mean + 0.001 * ((7 * replica.split) % 5)
+                rows.append(RunRecord.of(Run(replica, model, val, test, 1, 2, {}, 0.1, 3), record, plan.config))
     return study, rows
 
 

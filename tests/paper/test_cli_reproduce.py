@@ -59,7 +59,7 @@ def test_a_study_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     study, made = tmp_path / "small.yaml", track_in_memory(monkeypatch)
     study.write_text(STUDY)
     gfgn("reproduce", study, "--out", tmp_path / "out", "--device", "cpu", "--track", "memory")
-    assert [run.group for run in made[0].runs] == ["karate/gcn"] * 2 + ["karate/mlp"] * 2
+    assert [run.name.rpartition("/")[0] for run in made[0].runs] == ["karate/gcn"] * 2 + ["karate/mlp"] * 2
 
 
 def test_outcomes_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
