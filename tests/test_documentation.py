@@ -266,6 +266,14 @@ def test_links_lead_to_files_and_headings() -> None:
                 assert heading in anchors[file], f"{page.name}: {target}"
 
 
+def test_the_architecture_page_names_files_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawing = (ROOT / "docs" / "assets" / "architecture.svg").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+(?:\.py|\.ya?ml|/))`", page) + re.findall(r">([\w/]+(?:\.py|/))<", drawing)
+    assert len(named) > 40
+    assert [name for name in named if not ((ROOT / "src" / "gfgn" / name).exists() or (ROOT / name).exists())] == []
+
+
 def test_the_models_page_lists_the_registry() -> None:
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
