@@ -161,7 +161,9 @@ class Operator:
         for k in self.stacked:
             x, dim = args[k], in_dims[k]
             x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
-            wide[k] = x.reshape(x.size(0) * x.size(1), *x.shape[2:])
+            wide[k] = x.reshape(
+                x.size(0) * x.size(1), *x.shape[2:]
+            ).contiguous()  # not expanded: kernels read addresses
         with _among(replicas() * size):
             out = self(*wide)
         if isinstance(out, Tensor):
