@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gfgn.cli.app import app, echo, print_table, user_errors
-from gfgn.cli.reading import ReadOptions, open_data, print_notes, takes_graph
+from gfgn.cli.reading import Reader, print_notes, takes_graph
 
 datasets = typer.Typer(help="List the named datasets; describe or pack one of them, or a graph of your own.")
 app.add_typer(datasets, name="datasets")
@@ -27,11 +27,11 @@ def list_datasets(context: typer.Context) -> None:
 
 
 @datasets.command()
-@takes_graph
+@takes_graph()
 def describe(
     data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
     *,
-    reading: ReadOptions,
+    reader: Reader,
     png: Annotated[Path | None, typer.Option(help="Draw the histograms to this file instead.")] = None,
 ) -> None:
     """Show the source, sizes, homophily, degrees and feature smoothness of a dataset or of a graph of your own."""
@@ -44,7 +44,7 @@ def describe(
     from gfgn.report.terminal import histograms, statistics
 
     with user_errors():
-        description = describe_dataset(open_data(data, reading, Console(stderr=True)).dataset)
+        description = describe_dataset(reader.open(data, Console(stderr=True)).dataset)
         if png is not None:
             with atomic_write(png) as unfinished:
                 description_figure(description).savefig(unfinished, format="png", dpi=160)
@@ -53,12 +53,12 @@ def describe(
 
 
 @datasets.command()
-@takes_graph
+@takes_graph()
 def pack(
     data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
     *,
-    reading: ReadOptions,
+    reader: Reader,
     stream: Annotated[
         bool, typer.Option("--stream", help="Read the tables in batches: numeric features only, not scaled.")
     ] = False,
@@ -88,7 +88,7 @@ def pack(
         else:
             from gfgn.data.on_disk import pack as pack_dataset
 
-            dataset = open_data(data, reading, console).dataset
+            dataset = reader.open(data, console).dataset
             with console.status(f"writing {folder}"):
                 store = pack_dataset(dataset, folder)
     echo(f"{folder}: {store}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -109,3 +110,12 @@ def _read_catalog() -> dict[str, Entry]:
 
 
 DATASETS: dict[str, Entry] = _read_catalog()
+
+
+def find_dataset(name: str) -> Entry:
+    """The entry of a dataset; an unknown name is an error."""
+    if name.lower() not in DATASETS:
+        close = difflib.get_close_matches(name.lower(), DATASETS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"name must be one of {', '.join(map(repr, DATASETS))}, got {name!r}{hint}")
+    return DATASETS[name.lower()]

@@ -7,7 +7,6 @@ that file.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from gfgn.data.columns import sparse_tensor
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.messages import listed
 from gfgn.data.named.cache import DAMAGED, read_cache, write_cache
-from gfgn.data.named.catalog import DATASETS, Entry
+from gfgn.data.named.catalog import DATASETS, Entry, find_dataset
 from gfgn.data.named.download import fetch, verify_files
 from gfgn.data.named.loaders import RawData
 from gfgn.ops.features import row_normalize, sparse_csr
@@ -44,12 +43,7 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
         directed: Whether edges keep the direction they have in the raw files, which are then read again. Available
             where `DATASETS[name].directed` is true.
     """
-    name = name.lower()
-    entry = DATASETS.get(name)
-    if entry is None:
-        close = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"name must be one of {', '.join(map(repr, DATASETS))}, got {name!r}{hint}")
+    name, entry = name.lower(), find_dataset(name)
     if directed and not entry.directed:
         known = ", ".join(repr(name) for name, entry in DATASETS.items() if entry.directed)
         only = f"unless name is one of {known}, whose edges are directed"
