@@ -118,7 +118,7 @@ def test_another_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (["karate", "--epochs", "0"], "max_epochs must be 1 or larger, got 0"),
         (["karate", "--device", "abacus"], "device must be auto or one that this machine has (cpu"),
         (["karate", "Karate"], "DATA must be graphs with different names, got karate, karate"),
-        (["karate", "--check"], "--check is for a graph of your own"),
+        (["karate", "--check"], "--check is for tables of your own"),
     ],
 )
 def test_an_error_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from gfgn.cli import app, options
@@ -26,17 +25,11 @@ def test_settings() -> None:
     given = ["lr=1e-3", "gfgn-pair.heads=16", "gfgn-pair.gate_bias=-2", "gfgn-pair.lr=0.1", "mlp.layers = 3"]
     given += ["max_epochs=9", "max_epochs=7", "clip=none", "schedule=cosine", "tf32=true", "graphsage.batch_size=64"]
     settings = parse_settings(given, MODELS)
-    assert settings.hyper == {"lr": 0.001}
-    assert settings.training == {"max_epochs": 7, "clip": None, "schedule": "cosine", "tf32": True}
-    assert settings.options == {
-        "gfgn-pair": {"heads": 16, "gate_bias": -2.0, "lr": 0.1},
-        "mlp": {"layers": 3},
-        "graphsage": {"batch_size": 64},
-    }
-    assert settings.arguments(max_epochs=400, class_weights=True)["max_epochs"] == 7
+    expected = {"gfgn-pair": {"heads": 16, "gate_bias": -2.0, "lr": 0.1}, "mlp": {"layers": 3}}
+    assert settings.pop("options") == expected | {"graphsage": {"batch_size": 64}}
+    assert settings == {"lr": 0.001, "max_epochs": 7, "clip": None, "schedule": "cosine", "tf32": True}
     shared = parse_settings(["input_dropout=0.2", "features=normalized", "mlp.features=given"], MODELS)
-    assert shared.hyper == {"input_dropout": 0.2, "features": "normalized"}
-    assert shared.options == {"mlp": {"features": "given"}}
+    assert shared == {"input_dropout": 0.2, "features": "normalized", "options": {"mlp": {"features": "given"}}}
 
 
 @pytest.mark.parametrize(
@@ -85,57 +78,6 @@ def test_settings_are_fixed_in_a_search(tmp_path: Path) -> None:
         rows = [row for row in store.rows(dropped=True) if row.model != "majority"]
     assert {row.replica.lr for row in rows} == {0.03}
     assert len({row.replica.dropout for row in rows}) == 3
-
-
-# --- a config file ----------------------------------------------------------------------------------------------------
-
-
-def test_a_written_config_gives_the_same_call(tmp_path: Path) -> None:
-    path = tmp_path / "my.yaml"
-    given = ["karate", *QUICK, "--set", "lr=0.03", "--set", "gfgn-pair.heads=16", "--out", str(tmp_path / "one")]
-    assert invoke("compare", *given, "--write-config", str(path)).stdout == f"options: {path}\n"
-    assert not (tmp_path / "one").exists()
-    content = yaml.safe_load(path.read_text())
-    assert content["data"] == ["karate"]
-    assert content["models"] == "majority,mlp,gfgn-pair"
-    assert content["splits"] == 2
-    invoke("compare", *given)
-    again = invoke("compare", "--config", str(path))
-    assert "0 runs, 6 more from the store" in again.stdout
-
-
-def test_the_command_line_wins(tmp_path: Path) -> None:
-    path = tmp_path / "my.yaml"
-    content = {"data": "karate", "models": ["majority", "mlp", "gfgn-pair"], "splits": 2, "quiet": True}
-    content |= {"set": {"lr": 0.03, "gfgn-pair": {"heads": 16, "hidden": 32}, "max_epochs": 2}}
-    path.write_text(yaml.safe_dump(content))
-    out = str(tmp_path / "out")
-    result = invoke("compare", "--config", str(path), "--splits", "1", "--set", "lr=0.04", "--out", out)
-    assert result.stderr == ""
-    with Store(tmp_path / "out" / "runs.sqlite", read_only=True) as store:
-        rows = store.rows()
-    assert len(rows) == 3
-    assert {row.replica.lr for row in rows if row.model != "majority"} == {0.04}
-    assert rows[0].replica.options == (("heads", 16), ("hidden", 32))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("splitz: 2", "must be among data, models, splits, .* got splitz"),
-        ("- a", "--config must map options to values"),
-        ("a: [", "--config must be a YAML file"),
-        ("set: [1]", "must map names to values"),
-        ("splits: many", "Invalid value for '--splits'"),
-    ],
-)
-def test_a_bad_config(text: str, message: str, tmp_path: Path) -> None:
-    import re
-
-    (tmp_path / "my.yaml").write_text(text)
-    result = invoke("compare", "--config", str(tmp_path / "my.yaml"), code=2)
-    assert re.search(message, " ".join(result.stderr.split()))
-    assert "no/such" in invoke("compare", "--config", "no/such.yaml", code=2).stderr
 
 
 # --- output -----------------------------------------------------------------------------------------------------------

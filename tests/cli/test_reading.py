@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from gfgn.cli import app
-from gfgn.cli.reading import ReadOptions, Scale, open_data
+from gfgn.cli.reading import OPTIONS, Scale, read_options
 
 SIZE = 40
 
@@ -78,25 +76,26 @@ def test_describe_a_path(folder: Path) -> None:
 
 
 def test_defaults_are_those_of_read() -> None:
-    from gfgn.data import ReadOptions as Options
+    from gfgn.data import ReadOptions
 
-    assert replace(ReadOptions().arguments(), drop=()) == Options()
-    assert type(ReadOptions(scale=Scale.row).arguments().scale) is str
+    assert read_options(dict.fromkeys(OPTIONS)) == ReadOptions()
+    assert read_options({"drop": ["a"], "sep": r"\t", "scale": Scale.row}) == ReadOptions(
+        drop=["a"], sep="\t", scale="row"
+    )
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--check",), "--check is for a graph of your own, got the name 'karate'"),
-        (("--label", "pet"), "--label is for a graph of your own"),
-        (("--drop", "a"), "--drop is for a graph of your own"),
-        (("--directed",), "--directed is for a graph of your own"),
-        (("--scale", "none"), "--scale is for a graph of your own"),
-        (("--metric", "f2"), "metric must be one of 'accuracy'"),
-    ],
+    "arguments", [("--check",), ("--label", "pet"), ("--drop", "a"), ("--source", "a"), ("--directed",)]
 )
-def test_options_of_a_named_dataset(arguments: tuple[str, ...], message: str) -> None:
-    assert message in run("compare", "karate", *arguments, code=2).stderr
+def test_options_of_tables_are_refused_for_a_name(arguments: tuple[str, ...]) -> None:
+    error = run("compare", "karate", *arguments, code=2).stderr
+    assert f"{arguments[0]} is for tables" in error
+    assert "'karate'" in error
+
+
+def test_metric_of_a_named_dataset() -> None:
+    assert "metric must be one of 'accuracy'" in run("compare", "karate", "--metric", "f2", code=2).stderr
+    assert "measured by macro_f1" in run("datasets", "describe", "karate", "--metric", "macro_f1").stdout
 
 
 def test_bad_options(folder: Path) -> None:
@@ -128,13 +127,8 @@ def test_an_input_error_comes_before_pytorch(folder: Path, command: str) -> None
         "try: main()\n"
         "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
     )
-    arguments = [sys.executable, "-c", code, command, str(folder), "--id", "name"]
-    result = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    assert "nodes.csv has no column 'name'" in result.stderr
-    assert result.stdout.split() == ["2", "False"]
-
-
-def test_metric_of_a_named_dataset() -> None:
-    dataset = open_data("karate", ReadOptions(metric="macro_f1"), Console())
-    assert dataset.metric == "macro_f1"
-    assert asdict(ReadOptions())["drop"] == []
+    for arguments, message in (((folder, "--id", "name"), "nodes.csv has no column 'name'"), (("karat",), "'karate'?")):
+        given = [sys.executable, "-c", code, command, *map(str, arguments)]
+        result = subprocess.run(given, capture_output=True, text=True, check=True)
+        assert message in result.stderr
+        assert result.stdout.split() == ["2", "False"]

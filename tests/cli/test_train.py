@@ -171,4 +171,4 @@ def test_a_named_dataset(tmp_path: Path) -> None:
     run("predict", tmp_path / "m", "karate", "--out", tmp_path / "p.csv")
     assert len(pd.read_csv(tmp_path / "p.csv")) == 34
     other = run("predict", tmp_path / "m", "digits", "--out", tmp_path / "p.csv", code=2)
-    assert "DATA must have the features of the model (34, such as" in other.stderr
+    assert "must have the features of the model (34, such as" in other.stderr

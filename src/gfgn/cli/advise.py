@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, notes, stdout, user_errors
+from gfgn.cli.app import app, notes, stdout, user_errors
 from gfgn.cli.compare import Out, default_splits, print_files, train_and_report
-from gfgn.cli.reading import ReadOptions, open_data, takes_graph
+from gfgn.cli.reading import Reader, takes_graph
 
 
 @app.command()
-@takes_graph
+@takes_graph()
 def advise(
-    context: typer.Context,
-    data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
+    data: options.Data,
     *,
-    reading: ReadOptions,
+    reader: Reader,
     models: Annotated[
         str,
         typer.Option(
@@ -29,17 +28,14 @@ def advise(
         ),
     ] = "",
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="10, or all if fewer")] = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
+    seeds: options.Seeds = 1,
     trials: options.Trials = None,
     minutes: options.Minutes = None,
     epochs: options.Epochs = 400,
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
-    config: options.Config = None,
-    write_config: options.WriteConfig = None,
-    trust_code: options.TrustCode = False,
     out: Out = Path("gfgn-advice"),
-    device: Device = "auto",
+    device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
     open_: options.Open = False,
@@ -54,15 +50,10 @@ def advise(
 
     start, console = time.perf_counter(), notes(quiet)
     with user_errors():
-        names = options.model_names(context, models, trust_code) or list(GRAPH_MODELS)
-        given = options.all_settings(context, set_)
-        settings = options.parse_settings(given, ["mlp", *names]).arguments(
-            max_epochs=epochs, class_weights=class_weights
-        )
-        if write_config is not None:
-            options.write_config(context, write_config, given)
-            return
-        dataset = open_data(data, reading, console).dataset
+        names = options.model_names(models) or list(GRAPH_MODELS)
+        settings: dict[str, Any] = {"max_epochs": epochs, "class_weights": class_weights}
+        settings |= options.parse_settings(set_, ["mlp", *names])
+        dataset = reader.open(data, console).dataset
         settings |= {"models": suited_models(dataset, names), "seeds": seeds, "trials": trials}
         settings |= {"splits": default_splits(dataset, splits, SPLITS)}
         outcome = train_and_report([dataset], [settings], out, device, console, minutes)

@@ -33,7 +33,6 @@ CURES = {  # of errors with files, by number
     errno.EPERM: "change its permissions, or name another one",
 }
 NEWS = "gfgn.ops.cpu"  # whose warnings say that kernels are being compiled, which a library has to say out loud
-Device = Annotated[str, typer.Option(help="cpu, cuda or mps; auto: cuda if available.")]
 
 
 def main() -> None:

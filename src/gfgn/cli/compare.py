@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, echo, fail, notes, stdout, user_errors
-from gfgn.cli.reading import ReadOptions, open_data, takes_graph
+from gfgn.cli.app import app, echo, fail, notes, stdout, user_errors
+from gfgn.cli.reading import Reader, takes_graph
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,11 +31,11 @@ Out = Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPOR
 
 
 @app.command()
-@takes_graph
+@takes_graph()
 def compare(
     context: typer.Context,
     *,
-    reading: ReadOptions,
+    reader: Reader,
     data: Annotated[
         list[str] | None, typer.Argument(help="Datasets (see `gfgn datasets`) or paths: a folder, a zip or npz file.")
     ] = None,
@@ -43,7 +43,7 @@ def compare(
         str, typer.Option(help="Models (see `gfgn models`) or package.module:Class of your own, separated by commas.")
     ] = ",".join(MODELS),
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="4, or all if fewer")] = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds per split.")] = 1,
+    seeds: options.Seeds = 1,
     grid: Annotated[Grid, typer.Option(help="paper: tune every model on the paper's grid.")] = Grid.none,
     trials: options.Trials = None,
     minutes: options.Minutes = None,
@@ -51,12 +51,9 @@ def compare(
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
     track: options.Track = None,
-    config: options.Config = None,
-    write_config: options.WriteConfig = None,
-    trust_code: options.TrustCode = False,
     on: options.On = None,
     out: Out = OUT,
-    device: Device = "auto",
+    device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
     open_: options.Open = False,
@@ -68,12 +65,10 @@ def compare(
     """
     start, console = time.perf_counter(), notes(quiet)
     with user_errors():
-        names, given = options.model_names(context, models, trust_code), options.all_settings(context, set_)
-        settings = options.parse_settings(given, names).arguments(max_epochs=epochs, class_weights=class_weights)
-        if write_config is not None:
-            options.write_config(context, write_config, given)
-            return
-        datasets = [open_data(source, reading, console, check).dataset for source in data or ["dimensions"]]
+        names = options.model_names(models)
+        settings: dict[str, Any] = {"max_epochs": epochs, "class_weights": class_weights}
+        settings |= options.parse_settings(set_, names)
+        datasets = [reader.open(source, console, check).dataset for source in data or ["dimensions"]]
         if check:
             return
         settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}

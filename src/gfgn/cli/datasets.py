@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gfgn.cli import options
 from gfgn.cli.app import app, echo, print_table, user_errors
 from gfgn.cli.reading import Reader, print_notes, takes_graph
 
@@ -29,7 +30,7 @@ def list_datasets(context: typer.Context) -> None:
 @datasets.command()
 @takes_graph()
 def describe(
-    data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
+    data: options.Data,
     *,
     reader: Reader,
     png: Annotated[Path | None, typer.Option(help="Draw the histograms to this file instead.")] = None,
@@ -55,7 +56,7 @@ def describe(
 @datasets.command()
 @takes_graph()
 def pack(
-    data: Annotated[str, typer.Argument(help="A dataset (see `gfgn datasets`) or the path of a graph of your own.")],
+    data: options.Data,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
     *,
     reader: Reader,
@@ -73,13 +74,13 @@ def pack(
         if stream:
             from gfgn.data import pack_tables
 
-            options, notes = reading.arguments(), list[str]()
+            notes: list[str] = []
             with Progress(console=console, transient=True) as bar:
                 task = bar.add_task("reading edges", total=None)
                 store = pack_tables(
                     data,
                     folder,
-                    options,
+                    reader.options,
                     memory=memory,
                     progress=lambda done: bar.update(task, description=f"{done:,} edges read"),
                     notes=notes,

@@ -56,7 +56,7 @@ Open = Annotated[bool, typer.Option("--open", help="Open the report in the brows
 
 
 def parse_settings(given: Sequence[str] | None, models: Iterable[str]) -> dict[str, Any]:
-    """Parses `NAME=VALUE` and `MODEL.NAME=VALUE` to arguments of `comparison_study`; the last value of a name counts."""
+    """Parses `NAME=VALUE` and `MODEL.NAME=VALUE` to arguments of `comparison_study`; the last one counts."""
     from gfgn.nn.entry import SHARED
     from gfgn.runs.grid import COMMON_PARAMS, OPTIONAL_PARAMS
     from gfgn.train.catalog import CLASSICAL

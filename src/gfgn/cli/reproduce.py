@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Device, app, echo, fail, find_modules_here, split_names, user_errors
+from gfgn.cli.app import app, echo, fail, find_modules_here, split_names, user_errors
 
 if TYPE_CHECKING:
     from gfgn.runs.study_runner import Outcome
@@ -23,7 +23,7 @@ def reproduce(
     full: Annotated[bool, typer.Option("--full", help="With --check: repeat runs of every cell.")] = False,
     seed: Annotated[int | None, typer.Option(help="With --check: seed of the sample.", show_default="drawn")] = None,
     tables: Annotated[bool, typer.Option("--tables", help="Write tables and figures again; no training.")] = False,
-    device: Device = "auto",
+    device: options.Device = "auto",
     models: Annotated[str, typer.Option(help="Only these models, separated by commas.", show_default="all")] = "",
     datasets: Annotated[str, typer.Option(help="Only these datasets, separated by commas.", show_default="all")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default="results/NAME")] = None,

@@ -76,11 +76,9 @@ class Training:
         batch_size, first = self._choose_batch_size(), range(min(given.replicas, FIRST))
         levels, best, scores = LEVELS if given.level == "auto" else (given.level,), -np.inf, dict[str, float]()
         for level in levels:
-            configurations = self._tuned(level)
-            callback.on_model_begin(
-                self.dataset.name, model_name(given.model, level), len(first) * len(configurations), 0
-            )
-            for configuration in configurations:
+            tried = self._tuned(level)
+            callback.on_model_begin(self.dataset.name, model_name(given.model, level), len(first) * len(tried), 0)
+            for configuration in tried:
                 runs = self._train(level, configuration, first, given.max_epochs, batch_size)
                 score = float(np.mean([run.val for run in runs]))
                 scores[level] = max(score, scores.get(level, score))
@@ -88,13 +86,13 @@ class Training:
                 rank = score - 1e-6 * float(np.mean([run.history["val_loss"][run.epoch] for run in runs]))
                 if rank > best:
                     best, chosen, found = rank, (level, configuration), runs
-        epochs = max(run.epoch for run in found) + 1
-        rest = self._train(*chosen, range(first.stop, given.replicas), epochs, batch_size)
-        for level in levels:
             callback.on_model_end(self.dataset.name, model_name(given.model, level))
-        return Trained(
-            model_name(given.model, chosen[0]), chosen[0], scores, chosen[1], [*found, *rest], batch_size is not None
-        )
+        model, rest = model_name(given.model, chosen[0]), range(first.stop, given.replicas)
+        if rest:
+            callback.on_model_begin(self.dataset.name, model, len(rest), 0)
+            found += self._train(*chosen, rest, max(run.epoch for run in found) + 1, batch_size)
+            callback.on_model_end(self.dataset.name, model)
+        return Trained(model, chosen[0], scores, chosen[1], found, batch_size is not None)
 
     def _choose_batch_size(self) -> int | None:
         """That of training on samples, `None` for the whole graph; says which way was taken and why."""
