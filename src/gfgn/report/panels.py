@@ -16,16 +16,16 @@ from markupsafe import Markup
 from gfgn.metrics import METRICS
 from gfgn.pages import render
 from gfgn.report.charts import Chart, Dot, Label, Segment, padded, stack
-from gfgn.runs.comparison import Comparison
+from gfgn.runs import text
 from gfgn.runs.explanation import Explanation, Extremes, Features, Values
 from gfgn.runs.record import is_gfgn
+from gfgn.runs.results import Results
 from gfgn.runs.text import (
     bounds,
     gain,
     heading,
     in_words,
     interval,
-    mean_and_std,
     p_value,
     percent,
     scale,
@@ -51,35 +51,44 @@ class Panel:
 
     def render(self, index: int, level: int) -> Markup:
         """The panel as HTML in the `index`-th part of a page, with headings from `level` on."""
-        place = {"title": self.title, "id": f"{self.name}-{index}", "index": index, "level": level}
+        place = {"title": self.title, "id": f"{self.name}-{index}", "index": index, "level": level, "text": text}
         return Markup(render(f"report/templates/{self.name}.html.j2", **place, **self.content))
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
 
 
-def results(comparison: Comparison) -> Panel | None:
-    """Test scores by model, and differences from the best baseline."""
+def results_table(comparison: Results, full: bool = True) -> tuple[list[str], dict[str, list[str]]]:
+    """The heads of the table of results and, by model, its cells: scores, differences from the baseline and, if `full`,
+    p-values and costs."""
     metric, baseline, names = comparison.dataset.metric, comparison.baseline, short_names(comparison.models)
-    paired = any(comparison.gap_to_baseline(model) is not None for model in comparison.models)
-    rows = []
+    gaps = {model: comparison.gap_to_baseline(model) for model in comparison.models}
+    paired = baseline is not None and any(gaps.values())
+    heads = ["model", f"test {heading(metric)}", "95% interval"]
+    heads += [f"against {names[baseline]}", *["p"] * full] if baseline and paired else []
+    heads += ["parameters", "s / run"] if full else []
+    rows = {}
     for model, summary in comparison.summary().items():
-        runs, cells = comparison.rows[model], [percent(summary, metric), interval(summary, metric)]
-        difference = comparison.gap_to_baseline(model)
+        runs, gap = comparison.rows[model], gaps[model]
+        cells = [names[model], percent(summary, metric), interval(summary, metric)]
         if paired:
-            cells += [gain(difference, metric), p_value(difference.p)] if difference else ["", ""]
-        cells += [f"{runs[0].num_parameters:,}", f"{fmean(run.seconds for run in runs):.2f}"]
-        rows.append((names[model], cells, is_gfgn(model)))
-    content = {
-        "metric": heading(metric),
-        "baseline": names[baseline] if baseline and paired else "",
-        "chosen": "" if comparison.study.baseline == baseline else " with the best test score",
-        "rows": rows,
-    }
+            cells += [gain(gap, metric) if gap else "", *[p_value(gap.p) if gap else ""] * full]
+        if full:
+            cells += [f"{runs[0].num_parameters:,}", f"{fmean(run.seconds for run in runs):.2f}"]
+        rows[model] = cells
+    return heads, rows
+
+
+def results(comparison: Results) -> Panel | None:
+    """Test scores by model, differences from the baseline, and costs."""
+    heads, rows = results_table(comparison)
+    baseline = heads[3].removeprefix("against ") if "p" in heads else ""
+    by_score = comparison.baseline != comparison.study.baseline
+    content = {"heads": heads, "rows": rows, "baseline": baseline, "by_score": by_score}
     return Panel("results", "Results", content) if rows else None
 
 
-def all_runs(comparison: Comparison) -> Panel | None:
+def all_runs(comparison: Results) -> Panel | None:
     """Every run as a mark, one row per model, with the mean and its 95% interval above."""
     metric, summaries = comparison.dataset.metric, comparison.summary()
     factor, names = scale(metric), short_names(summaries)
@@ -88,13 +97,13 @@ def all_runs(comparison: Comparison) -> Panel | None:
     }
     intervals = {model: [factor * bound for bound in bounds(summaries[model], metric)] for model in summaries}
     shown = [value for values in (*intervals.values(), *scores.values()) for value in values]
-    text = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in summaries.items())
+    scored = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in summaries.items())
     chart = Chart(
         x=padded(shown),
         y=(float(len(scores)), 0.0),
         height=ROW * len(scores),
         x_title=f"test {heading(metric)}",
-        alt=f"Dot plot of the test score of every run, one row per model. {text}.",
+        alt=f"Dot plot of the test score of every run, one row per model. {scored}.",
         legend=[("a", "run of a GFGN"), ("b", "run of another model"), ("interval", "mean and its 95% interval")],
     )
     for row, (model, summary) in enumerate(summaries.items()):
@@ -112,33 +121,23 @@ def all_runs(comparison: Comparison) -> Panel | None:
     return Panel("runs", "All runs", {"chart": chart}) if summaries else None
 
 
-def configurations(comparison: Comparison) -> Panel | None:
+def configurations(comparison: Results) -> Panel | None:
     """The selected configuration of each model and, folded, all that were tried."""
-    metric, names = comparison.dataset.metric, short_names(comparison.models)
-    tried = {
-        names[model]: [
-            [mean_and_std(each.val, each.std, each.runs, metric), in_words(each.configuration, model)]
-            for each in selection.candidates
-        ]
-        for model, selection in comparison.selections.items()
-    }
-    return Panel("chosen", "Selected configurations", {"metric": heading(metric), "tried": tried}) if tried else None
+    content = {"metric": comparison.dataset.metric, "selections": comparison.selections}
+    return Panel("chosen", "Selected configurations", content) if comparison.selections else None
 
 
-def gates(comparison: Comparison) -> Panel | None:
+def gates(comparison: Results) -> Panel | None:
     """The first-layer gates of the trained models, from the summaries in the runs."""
-    rows = []
+    found = {}
     for model in filter(is_gfgn, comparison.models):
-        known = [
-            row.gates for row in comparison.rows[model] if row.gates is not None and row.gates.keys() >= GATES.keys()
-        ]
+        known = [row.gates for row in comparison.rows[model] if row.gates and row.gates.keys() >= GATES.keys()]
         if known:
-            *means, below = (fmean(each[name] for each in known) for name in GATES)
-            rows.append((model, [*(f"{mean:.2f}" for mean in means), f"{100 * below:.0f}"]))
-    return Panel("gates", "What the gates learned", {"heads": list(GATES.values()), "rows": rows}) if rows else None
+            found[model] = {name: fmean(each[name] for each in known) for name in GATES}
+    return Panel("gates", "What the gates learned", {"heads": list(GATES.values()), "gates": found}) if found else None
 
 
-def one_run(comparison: Comparison, explanation: Explanation) -> Panel:
+def one_run(comparison: Results, explanation: Explanation) -> Panel:
     """Which run is explained, and its training curves."""
     run, metric = explanation.run, comparison.dataset.metric
 
@@ -158,14 +157,13 @@ def one_run(comparison: Comparison, explanation: Explanation) -> Panel:
     return Panel("run", f"One run of {run.model}", content)
 
 
-PANELS: Sequence[Callable[[Comparison], Panel | None]] = (results, all_runs, configurations, gates)
+PANELS: Sequence[Callable[[Results], Panel | None]] = (results, all_runs, configurations, gates)
 
 
-def comparison_panels(comparison: Comparison, file: str | None) -> list[Panel]:
+def comparison_panels(comparison: Results, explained: Explanation | None, file: str) -> list[Panel]:
     """The panels of a comparison; `file` has the features of the explained run."""
-    panels = [panel(comparison) for panel in PANELS]
-    if comparison.models and comparison.explanation is not None:
-        explained, metric = Explanation.from_json(comparison.explanation), comparison.dataset.metric
+    panels, metric = [panel(comparison) for panel in PANELS], comparison.dataset.metric
+    if explained is not None:
         panels += [
             one_run(comparison, explained),
             classes(explained.classes, f"Test nodes of split {explained.run.split}"),
@@ -250,7 +248,7 @@ class Column:
     digits: int = 0
 
 
-def features(features: Features, metric: str, file: str | None) -> Panel:
+def features(features: Features, metric: str, file: str) -> Panel:
     """Gates, smoothness and importance of the features."""
     factor, points = scale(metric), ", points" if unit(metric) else ""
     levels = list(features.gates)

@@ -1,4 +1,4 @@
-"""Comparisons and dataset statistics as text for a terminal."""
+"""Resultss and dataset statistics as text for a terminal."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rich.table import Table
 from gfgn.data.diagnosis import Description
 from gfgn.data.named.catalog import Entry
 from gfgn.literal import literal
-from gfgn.runs import Comparison
+from gfgn.report.panels import results_table
 from gfgn.runs.advice import Advice
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.results import rank_models
-from gfgn.runs.text import divergence, gain, heading, in_words, interval, percent, score, short_names, unit
+from gfgn.runs.results import Results, rank_models
+from gfgn.runs.text import divergence, in_words, score, short_names, unit
 from gfgn.runs.verdict import headline
 
 
-def print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
+def print_comparisons(console: Console, comparisons: Sequence[Results]) -> None:
     """Prints one table per comparison and, for several datasets, the average ranks."""
     settings = ""
     for comparison in comparisons:
@@ -48,29 +48,18 @@ def print_advice(console: Console, advice: Advice) -> None:
     _print(console, f"\n{advice.verdict.sentence}")
 
 
-def _print_comparison(
-    console: Console, comparison: Comparison, with_settings: bool, with_headline: bool = True
-) -> None:
-    data, names = comparison.dataset, short_names(comparison.models)
-    baseline = comparison.baseline
-    metric = data.metric
+def _print_comparison(console: Console, comparison: Results, with_settings: bool, with_headline: bool = True) -> None:
+    data, names, metric = comparison.dataset, short_names(comparison.models), comparison.dataset.metric
     standin = " (a stand-in: not comparable with published scores)" if data.standin else ""
     _print(console, f"{data.name}: {data.description}{standin}")
     if with_settings:
         _print(console, f"Every network: {comparison.settings}.")
+    heads, rows = results_table(comparison, full=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("model")
-    for title in (f"test {heading(metric)}", "95% interval", *([f"against {names[baseline]}"] if baseline else [])):
-        table.add_column(literal(title), justify="right")
-    for model, summary in comparison.summary().items():
-        difference = comparison.gap_to_baseline(model)
-        cells = [
-            names[model],
-            percent(summary, metric),
-            interval(summary, metric),
-            gain(difference, metric) if difference else "",
-        ]
-        table.add_row(*map(literal, cells[: len(table.columns)]), style="bold" if is_gfgn(model) else None)
+    for title in heads:
+        table.add_column(literal(title), justify="left" if title == "model" else "right")
+    for model, cells in rows.items():
+        table.add_row(*map(literal, cells), style="bold" if is_gfgn(model) else None)
     console.print(table)
     for model, number in comparison.diverged.items():
         _print(console, divergence(model, number, len(comparison.rows[model])))
