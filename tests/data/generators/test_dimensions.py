@@ -56,13 +56,6 @@ def test_the_label_needs_both_kinds(data: NodeDataset) -> None:
         assert max(range(3), key=lambda r: float(strength[r])) == reason
 
 
-def test_same_seed_same_graph() -> None:
-    one, same, other = dimensions(200, seed=5), dimensions(200, seed=5), dimensions(200, seed=6)
-    assert torch.equal(one.x, same.x)
-    assert torch.equal(one.graph.edge_index, same.graph.edge_index)
-    assert not torch.equal(one.x, other.x)
-
-
 @pytest.mark.parametrize(("num_nodes", "reasons", "groups"), [(12, 2, 3), (997, 5, 4), (5_000, 3, 2)])
 def test_any_size(num_nodes: int, reasons: int, groups: int) -> None:
     data = dimensions(num_nodes, reasons=reasons, groups=groups, degree=6, smooth_per_reason=3, own_per_reason=2)
@@ -82,15 +75,15 @@ def test_the_draw_is_pinned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "words"),
     [
-        ({"num_nodes": 5}, "num_nodes must be 12 or larger, got 5"),
-        ({"reasons": 1}, "reasons must be 2 or larger, got 1"),
-        ({"smooth_per_reason": 0}, "smooth_per_reason must be 1 or larger, got 0"),
+        ({"num_nodes": 5}, "num_nodes.* 5 nodes"),
+        ({"reasons": 1}, "reasons.* 1 reasons"),
+        ({"smooth_per_reason": 0}, "smooth_per_reason.* 0 and 4"),
         ({"degree": 0}, "degree must be positive"),
-        ({"own_noise": -1}, "own_noise not negative, got 20.0, 3.0 and -1"),
+        ({"own_noise": -1}, "own_noise not negative, got .* -1"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_arguments(arguments: dict[str, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         dimensions(**arguments)  # type: ignore[arg-type]

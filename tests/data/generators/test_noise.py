@@ -1,10 +1,8 @@
 """Noise has the requested size, keeps graphs simple, and is the same on every machine."""
 
 import itertools
-from typing import Any
 
 import networkx as nx
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,8 +10,6 @@ from hypothesis import strategies as st
 
 from gfgn import Graph
 from gfgn.data import add_feature_noise, add_random_edges, remove_random_edges
-from gfgn.data.generators.noise import _draw_distinct, _ends
-from gfgn.data.streams import Stream
 
 Pairs = set[tuple[int, int]]
 SEEDS = st.integers(0, 2**32)
@@ -51,7 +47,7 @@ def test_added_edges_are_new(graph: Graph, ratio: float, seed: int) -> None:
     before = pairs(graph)
     count, room = round(ratio * len(before)), graph.num_nodes * (graph.num_nodes - 1) // 2 - len(before)
     if count > room:
-        with pytest.raises(ValueError, match=f"asks for {count} new edges, but .* have only {room} free pairs"):
+        with pytest.raises(ValueError, match=f"{count} new edges, where {room} pairs are free"):
             add_random_edges(graph, ratio, seed)
         return
     noisy = add_random_edges(graph, ratio, seed)
@@ -110,51 +106,41 @@ def test_weights_stay_with_their_edges() -> None:
 
 
 @pytest.mark.parametrize(
-    ("graph", "message"),
+    ("graph", "words"),
     [
-        (Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]])), "must be undirected .* got 2 pairs"),
-        (Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), self_loops="add"), "no self-loops, got 2"),
-        (
-            Graph.from_edge_index(torch.tensor([[0, 1, 0, 1], [1, 0, 1, 0]]), duplicates="keep"),
-            "without duplicate edges, got 1 pairs",
-        ),
+        (Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]])), "undirected .* 2 pairs"),
+        (Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), self_loops="add"), "self-loops"),
+        (Graph.from_edge_index(torch.tensor([[0, 1, 0, 1], [1, 0, 1, 0]]), duplicates="keep"), "duplicate .* 1 pairs"),
         (
             Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), batch=torch.tensor([0, 0, 1]), num_nodes=3),
-            "must be a single graph, got a batch of 2",
+            "batch of 2",
         ),
     ],
 )
-def test_unsupported_graphs(graph: Graph, message: str) -> None:
+def test_unsupported_graphs(graph: Graph, words: str) -> None:
     for change in (add_random_edges, remove_random_edges):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=words):
             change(graph, 0.5)
 
 
-@pytest.mark.parametrize("ratio", [-0.1, float("nan"), float("inf")])
-def test_bad_ratios(ratio: float) -> None:
+@pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf")])
+def test_bad_amounts(bad: float) -> None:
     graph = undirected(3, [(0, 1)])
-    with pytest.raises(ValueError, match="ratio must be 0 or larger and finite, got"):
-        add_random_edges(graph, ratio)
-    with pytest.raises(ValueError, match="ratio must be 0 to 1, got"):
-        remove_random_edges(graph, ratio)
+    for change in (add_random_edges, remove_random_edges):
+        with pytest.raises(ValueError, match="ratio must be 0 .* got"):
+            change(graph, bad)
+    with pytest.raises(ValueError, match="std must be 0 .* got"):
+        add_feature_noise(torch.zeros(2, 2), bad)
 
 
-@given(st.integers(0, 200), st.floats(0, 1), SEEDS)
-@EXAMPLES
-def test_distinct(high: int, fraction: float, seed: int) -> None:
-    count = round(fraction * high)
-    drawn = _draw_distinct(high, count, Stream(seed))
-    assert len(set(drawn.tolist())) == drawn.size == count
-    assert not count or (drawn.min() >= 0 and drawn.max() < high)
-
-
-@given(st.integers(1, 2**26), st.data())
-@EXAMPLES
-def test_codes_of_pairs(high: int, data: Any) -> None:
-    """Even where rounding of the square root is off by one."""
-    for low in {0, high - 1, data.draw(st.integers(0, high - 1))}:
-        ends = _ends(np.array([high * (high - 1) // 2 + low]))
-        assert [int(end[0]) for end in ends] == [low, high]
+def test_codes_of_pairs_of_many_nodes() -> None:
+    """Even where rounding of the square root is off by one, every new edge is free and new."""
+    size = 2**20
+    graph = undirected(size, [(0, size - 1), (size - 2, size - 1), (5, 2**19)])
+    for seed in range(20):
+        after = pairs(add_random_edges(graph, 40, seed))
+        assert len(after) == 123
+        assert max(high for _, high in after) < size
 
 
 def test_feature_noise() -> None:
@@ -173,9 +159,3 @@ def test_feature_noise() -> None:
 def test_unsupported_features(x: torch.Tensor) -> None:
     with pytest.raises(ValueError, match="x must be dense and floating point, got layout"):
         add_feature_noise(x, 1.0)
-
-
-@pytest.mark.parametrize("std", [-1.0, float("nan"), float("inf")])
-def test_bad_standard_deviation(std: float) -> None:
-    with pytest.raises(ValueError, match="std must be 0 or larger and finite, got"):
-        add_feature_noise(torch.zeros(2, 2), std)

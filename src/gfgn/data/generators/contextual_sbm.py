@@ -42,15 +42,12 @@ def contextual_sbm(
         signal: Distance of the mean features of each class from the origin, in standard deviations of the noise; with
             0, features are pure noise.
     """
-    for name, value, least in (("classes", classes, 2), ("features", features, 1)):
-        if value < least:
-            raise ValueError(f"{name} must be {least} or larger, got {value}")
-    if num_nodes < 2 * classes:
-        raise ValueError(f"num_nodes must be at least two per class, {2 * classes}, got {num_nodes}")
-    if not (degree >= 0 and signal >= 0 and np.isfinite([degree, signal]).all()):
-        raise ValueError(f"degree and signal must be finite and not negative, got {degree} and {signal}")
-    if not 0 <= homophily <= 1:
-        raise ValueError(f"homophily must be from 0 to 1, got {homophily}")
+    if classes < 2 or features < 1 or num_nodes < 2 * classes:
+        got = f"{num_nodes} nodes, {classes} classes and {features} features"
+        raise ValueError(f"num_nodes must be two or more per class, classes 2, features 1 or more, got {got}")
+    if not (degree >= 0 and signal >= 0 and np.isfinite([degree, signal]).all() and 0 <= homophily <= 1):
+        got = f"degree={degree}, signal={signal} and homophily={homophily}"
+        raise ValueError(f"degree and signal must be finite and not negative, homophily from 0 to 1, got {got}")
     label = Stream(seed, 1).permutation(num_nodes) % classes
     count = round(num_nodes * degree / 2)
     inside = round(count * homophily)

@@ -57,17 +57,13 @@ def dimensions(
         baseline: Added to every feature. The graph-level gate reads the mean features, so that a dimension of mean 0
             would be invisible to it.
     """
-    sizes = {"reasons": (reasons, 2), "groups": (groups, 2)}
-    sizes |= {"smooth_per_reason": (smooth_per_reason, 1), "own_per_reason": (own_per_reason, 1)}
-    sizes["num_nodes"] = (num_nodes, 2 * reasons * groups)
-    for name, (value, minimum) in sizes.items():
-        if value < minimum:
-            raise ValueError(f"{name} must be {minimum} or larger, got {value}")
+    if min(reasons, groups) < 2 or min(smooth_per_reason, own_per_reason) < 1 or num_nodes < 2 * reasons * groups:
+        got = f"{num_nodes} nodes, {reasons} reasons, {groups} groups, {smooth_per_reason} and {own_per_reason}"
+        least = "reasons and groups 2, num_nodes two per pair of them, smooth_per_reason and own_per_reason 1"
+        raise ValueError(f"sizes must be at least: {least}; got {got}")
     if not (degree > 0 and smooth_noise >= 0 and own_noise >= 0):
-        raise ValueError(
-            "degree must be positive and smooth_noise and own_noise not negative, "
-            f"got {degree}, {smooth_noise} and {own_noise}"
-        )
+        got = f"{degree}, {smooth_noise} and {own_noise}"
+        raise ValueError(f"degree must be positive and smooth_noise and own_noise not negative, got {got}")
     group = np.stack([Stream(seed, 1, r).permutation(num_nodes) % groups for r in range(reasons)])
     attribute = Stream(seed, 2).permutation(num_nodes) % reasons
     edges = _draw_edges(group, groups, round(num_nodes * degree / 2), Stream(seed, 3))

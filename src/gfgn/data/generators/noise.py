@@ -36,10 +36,7 @@ def add_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
     _, code = _pairs(graph, edge_index)
     count, free = round(ratio * code.size), graph.num_nodes * (graph.num_nodes - 1) // 2 - code.size
     if count > free:
-        raise ValueError(
-            f"ratio must be small enough: {ratio} asks for {count} new edges, "
-            f"but {graph.num_nodes} nodes with {code.size} edges have only {free} free pairs"
-        )
+        raise ValueError(f"ratio must be small enough, got {ratio}: {count} new edges, where {free} pairs are free")
     # The code of the free pair of rank r is r plus the number of taken pairs before it.
     rank = _draw_distinct(free, count, Stream(seed, ADDED))
     taken = np.sort(code)
@@ -69,10 +66,8 @@ def remove_random_edges(graph: Graph, ratio: float, seed: int = 0) -> Graph:
 def add_feature_noise(x: Tensor, std: float, seed: int = 0) -> Tensor:
     """Adds independent normal noise of standard deviation `std` to dense features."""
     if x.layout != torch.strided or not x.is_floating_point():
-        raise ValueError(
-            f"x must be dense and floating point, got layout {x.layout} of {x.dtype}; "
-            "noise would fill a sparse matrix, so convert it with x.to_dense() first"
-        )
+        got = f"layout {x.layout} of {x.dtype}; noise would fill a sparse matrix, see x.to_dense()"
+        raise ValueError(f"x must be dense and floating point, got {got}")
     if not 0 <= std < math.inf:
         raise ValueError(f"std must be 0 or larger and finite, got {std}")
     noise = Stream(seed, FEATURES).normal(x.numel()).reshape(x.shape)
@@ -86,16 +81,11 @@ def _pairs(graph: Graph, edge_index: Tensor) -> tuple[Integers, Integers]:
     source, target = edge_index.cpu().numpy()
     low, high = np.minimum(source, target), np.maximum(source, target)
     code, index, times = np.unique(high * (high - 1) // 2 + low, return_inverse=True, return_counts=True)
-    loops = int((low == high).sum())
-    if loops:
-        raise ValueError(f"graph must have no self-loops, got {loops}")
     forward = np.bincount(index[source < target], minlength=code.size)
-    odd = int(((times != 2) | (forward != 1)).sum())
+    odd = int(((times != 2) | (forward != 1)).sum()) + int((low == high).sum())
     if odd:
-        raise ValueError(
-            f"graph must be undirected without duplicate edges, got {odd} pairs of nodes "
-            "that are not joined exactly once in each direction"
-        )
+        got = f"{odd} pairs of nodes that are not joined exactly once in each direction, or with themselves"
+        raise ValueError(f"graph must be undirected without duplicate edges and self-loops, got {got}")
     return index, code
 
 

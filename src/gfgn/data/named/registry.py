@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +36,7 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
 
     Args:
         name: One of `DATASETS`.
-        root: Folder of all datasets; by default the environment variable `GFGN_DATA`, or else `cache_dir()`.
+        root: Folder of all datasets; by default the environment variable `GFGN_DATA`, or else the platform's cache.
         normalize: Whether to divide each row of a bag of words by its sum; other features are left as they are.
         directed: Whether edges keep the direction they have in the raw files, which are then read again. Available
             where `DATASETS[name].directed` is true.
@@ -66,20 +64,12 @@ def load(name: str, root: str | Path | None = None, *, normalize: bool = True, d
 
 
 def data_folder(root: str | Path | None = None) -> Path:
-    """The folder of all datasets, see `load`."""
-    return Path(root or os.environ.get("GFGN_DATA") or cache_dir()).expanduser()
+    """The folder of all datasets, see `load`: by default the cache folder of the platform."""
+    if root is None and not os.environ.get("GFGN_DATA"):
+        import pooch  # type: ignore[import-untyped]
 
-
-def cache_dir() -> Path:
-    """The cache folder of the platform; honors `XDG_CACHE_HOME` except on Windows. Without a home, it is temporary."""
-    try:
-        home = Path.home()
-    except RuntimeError:
-        home = Path(tempfile.gettempdir())
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "gfgn" / "Cache"
-    default = home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or default) / "gfgn"
+        return Path(pooch.os_cache("gfgn"))
+    return Path(root or os.environ["GFGN_DATA"]).expanduser()
 
 
 def _words(x: Tensor, normalize: bool) -> Tensor:
