@@ -127,9 +127,9 @@ def test_unsupported_graphs(graph: Graph, words: str) -> None:
 def test_bad_amounts(bad: float) -> None:
     graph = undirected(3, [(0, 1)])
     for change in (add_random_edges, remove_random_edges):
-        with pytest.raises(ValueError, match="ratio must be 0 .* got"):
+        with pytest.raises(ValueError, match="ratio must be 0"):
             change(graph, bad)
-    with pytest.raises(ValueError, match="std must be 0 .* got"):
+    with pytest.raises(ValueError, match="std must be 0"):
         add_feature_noise(torch.zeros(2, 2), bad)
 
 
