@@ -88,8 +88,10 @@ def compare(
 
     Args:
         models: Names of the models, see `gfgn.nn.find_model`; custom ones are `package.module:Class`.
-        lr, weight_decay, dropout, lam: Shared by all models; those that are not given are 0.02, 5e-4, 0.5 and 1, or
-            tuned with `grid` or `trials`.
+        lr: Learning rate of all models; by default 0.02, or tuned with `grid` or `trials`. So are the next three.
+        weight_decay: By default 5e-4.
+        dropout: By default 0.5.
+        lam: λ, by default 1.
         options: Hyperparameters and options of single models, by model. GFGNs have `gate_bias` 0 by default if
             features were centered.
         grid: Configurations to tune each model on, such as `gfgn.runs.PAPER_GRID`; all of them are trained to the end.
