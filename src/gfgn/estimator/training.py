@@ -76,9 +76,9 @@ class Training:
         batch_size, first = self._choose_batch_size(), range(min(given.replicas, FIRST))
         levels, best, scores = LEVELS if given.level == "auto" else (given.level,), -np.inf, dict[str, float]()
         for level in levels:
-            tried = self._tuned(level)
-            callback.on_model_begin(self.dataset.name, model_name(given.model, level), len(first) * len(tried), 0)
-            for configuration in tried:
+            runs_in_all = len(first) * (len(configurations(given)) if given.trials is None else 1 + given.trials)
+            callback.on_model_begin(self.dataset.name, model_name(given.model, level), runs_in_all, 0)
+            for configuration in self._tuned(level):
                 runs = self._train(level, configuration, first, given.max_epochs, batch_size)
                 score = float(np.mean([run.val for run in runs]))
                 scores[level] = max(score, scores.get(level, score))
