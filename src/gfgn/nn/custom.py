@@ -14,8 +14,7 @@ import importlib.metadata
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
@@ -47,7 +46,7 @@ DEFAULT_SIZES |= dict.fromkeys(("num_layers", "n_layers", "layers"), 2)  # defau
 DATA_SIZES = ("num_nodes",)  # sizes of the data that a constructor may ask for
 OPTION_TYPES = (bool, int, float, str)  # of options
 
-_building = threading.RLock()
+_building = threading.RLock()  # one constructor runs at a time
 _seeding: set[str] = set()  # models that have been warned about
 _imported: dict[str, Factory] = {}  # by the name under which it was asked for
 
@@ -185,42 +184,22 @@ def _build(
     from torch import nn
     from torch.nn.parameter import is_lazy
 
-    from gfgn.ops.surroundings import unchanged_settings
+    from gfgn.ops.surroundings import notice_seeding, unchanged_settings
 
     rates = {"dropout": dropout, "input_dropout": dropout if input_dropout is None else input_dropout}
     values = {"features": in_channels, "classes": out_channels, **rates}
     known = {name: values[role] for role, name in filled.items() if name is not None}
-    with unchanged_settings(name), _ignored_seeds(name):
+    with _building, unchanged_settings(name), notice_seeding() as seeding:
         module = factory(**known, **options)
+    if seeding and name not in _seeding:  # without effect in `seeded`, where each run has the numbers of its seed
+        LOGGER.warning("%s seeds PyTorch when it is built; the seed of each run is used instead", name)
+        _seeding.add(name)
     if not isinstance(module, nn.Module):
         raise TypeError(f"{name} must return a torch.nn.Module, got {type(module).__name__}")
     if any(is_lazy(each) for each in (*module.parameters(), *module.buffers())):
         raise ValueError(f"{name} must have parameters of known sizes, got lazy ones")
     forward_arguments(module)
     return module
-
-
-@contextmanager
-def _ignored_seeds(name: str) -> Iterator[None]:
-    """Restores PyTorch's global generators after a constructor that seeds them; one constructor runs at a time.
-
-    Such a seed has no effect in `seeded`, where each run has the numbers of its seed.
-    """
-    import torch
-
-    with _building:
-        before = torch.get_rng_state()
-        of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        yield
-        after, seed = torch.get_rng_state(), torch.default_generator.initial_seed()
-        if after.equal(before) or not after.equal(torch.Generator().manual_seed(seed).get_state()):
-            return  # another thread may have drawn numbers
-        torch.set_rng_state(before)
-        if of_gpus:
-            torch.cuda.set_rng_state_all(of_gpus)
-        if name not in _seeding:
-            LOGGER.warning("%s seeds PyTorch when it is built; the seed of each run is used instead", name)
-        _seeding.add(name)
 
 
 def forward_arguments(module: nn.Module | type) -> tuple[str, ...]:

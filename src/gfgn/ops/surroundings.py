@@ -84,11 +84,12 @@ def _text(states: tuple[Any, Any]) -> str:
 
 @contextmanager
 def notice_seeding() -> Iterator[list[str]]:
-    """Notes by which functions this thread seeds PyTorch's global generators, and restores that of the CPU."""
+    """Notes by which functions this thread seeds PyTorch's global generators, and restores these."""
     functions = torch.manual_seed, torch.seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all
     codes = {inspect.unwrap(function).__code__: f"torch.{function.__name__}" for function in functions}
     found: list[str] = []
     state, before = torch.get_rng_state(), sys.getprofile()
+    of_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
     def notice(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code in codes:
@@ -101,3 +102,5 @@ def notice_seeding() -> Iterator[list[str]]:
         sys.setprofile(before)
         if found:
             torch.set_rng_state(state)
+            if of_gpus:
+                torch.cuda.set_rng_state_all(of_gpus)

@@ -98,25 +98,18 @@ class CustomProgram(Program):
             return torch.vmap(one)(state.parameters, buffers, own["key"])  # type: ignore[no-any-return]
 
     def why_not_captured(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> str:
-        # A program of its own is tried: this one, and what its module remembers, stays as it is.
-        mode = TrainingMode(batched=True)
-        tried = CustomProgram(self.model, self._settings, self._data, self._device, self._rates, self.given, mode)
-        tried._try(state, own, parts)
+        # One training step without an update, and one evaluation, on each part: nothing stays of them.
+        leaves = {name: value.detach().requires_grad_() for name, value in state.parameters.items()}
         try:
             with _errors_where_waiting(parts[0].x.device):
-                tried._try(state, own, parts)
+                for part in parts:
+                    out, _ = self(State(leaves, state.buffers), own, part, training=True)
+                    torch.autograd.grad(out.sum(), list(leaves.values()), allow_unused=True)
+                    with torch.no_grad():
+                        self(State(leaves, state.buffers), own, part, training=False)
         except RuntimeError as error:
             return str(error)
         return ""
-
-    def _try(self, state: State, own: dict[str, Tensor], parts: Sequence[Part]) -> None:
-        """One training step without an update, and one evaluation, on each part."""
-        leaves = {name: value.detach().requires_grad_() for name, value in state.parameters.items()}
-        for part in parts:
-            out, _ = self(State(leaves, state.buffers), own, part, training=True)
-            torch.autograd.grad(out.sum(), list(leaves.values()), allow_unused=True)
-            with torch.no_grad():
-                self(State(leaves, state.buffers), own, part, training=False)
 
     def check_given(self) -> None:
         """Raises an error if the module has changed what it was called with."""
