@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gfgn.metrics import METRICS
 from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import RunRecord
-from gfgn.runs.text import duration, gain, interval, score, unit
+from gfgn.runs.text import NONE, duration, gain, interval, score, unit
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.statistics import Scored, Summary, difference
 
@@ -227,13 +227,15 @@ def _scored(comparison: Comparison, model: str) -> str:
     """`accuracy of 81.3% [79.9, 82.7]`."""
     summary, metric = comparison.summary()[model], comparison.dataset.metric
     text = f"{METRICS[metric].title} of {score(summary.mean, metric)}{unit(metric)}"
-    return text if math.isnan(summary.low) else f"{text} {interval(summary, metric)}"
+    ends = interval(summary, metric)
+    return text if ends == NONE else f"{text} {ends}"
 
 
 def _gain(comparison: Comparison, gap: Summary) -> str:
     """`+4.2 [+1.1, +7.3] points`."""
     metric = comparison.dataset.metric
-    return f"{gain(gap, metric)}{' points' if unit(metric) else ''}"
+    text, points = gain(gap, metric), " points" if unit(metric) else ""
+    return f"{score(0.0, metric, sign='+')}{points} (equal in every split)" if text == "equal" else f"{text}{points}"
 
 
 def _cost(comparison: Comparison, model: str, other: str) -> str:
