@@ -1,10 +1,11 @@
-"""Settings of the whole test suite: Triton's interpreter without a GPU, no time limits, reproducible random numbers."""
+"""Settings of all tests: few threads, Triton's interpreter without a GPU, no time limits, reproducible numbers."""
 
 import os
 
 # Test processes share the cores. Waiting threads of OpenMP must sleep; by default they spin, which makes operators on
 # small tensors many times slower. Read when PyTorch is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # those of NumPy and SciPy always spin
 
 import pytest
 import torch

@@ -76,18 +76,6 @@ class Counting(Net):
         return self.conv2(x.relu() / (1 + self.steps), edge_index)
 
 
-class Changing(Net):
-    """Changes the features, and what it computes from the edges, in place."""
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        degree = torch.zeros(x.size(0), dtype=x.dtype).scatter_add_(0, edge_index[1], x.new_ones(edge_index.size(1)))
-        first = degree.sum()
-        degree.add_(1)
-        scale = (degree / first).unsqueeze(1)
-        degree.mul_(2)
-        return self.conv2(F.relu(self.conv1(x, edge_index)) * scale * degree.max(), edge_index)
-
-
 class WrongShape(Net):
     """Forgets the classes."""
 

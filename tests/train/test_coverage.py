@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-DATA_SETS = 500
+DATA_SETS = 150
 
 
 @pytest.fixture(scope="module")
@@ -33,4 +33,4 @@ SIMILAR = ["nearest mean − ridge"]  # the difference of two models that learn 
 def test_printed_intervals_contain_the_truth(
     coverage: dict[str, dict[int, dict[str, Any]]], estimate: str, splits: int
 ) -> None:
-    assert 0.92 <= coverage[estimate][splits]["printed"] <= 0.98
+    assert 0.9 <= coverage[estimate][splits]["printed"] <= 0.99
