@@ -11,8 +11,7 @@ from gfgn.nn.registry import MODELS
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs import PAPER_GRID
 from gfgn.runs.grid import COMMON_PARAMS, OPTIONAL_PARAMS
-from gfgn.runs.study import Cell, StudyError
-from gfgn.runs.views import View
+from gfgn.runs.study import Cell, StudyError, View
 from gfgn.train import TrainConfig, average_ranks
 from gfgn.train.minibatch import SAMPLING
 

@@ -10,9 +10,8 @@ from gfgn.data import load
 from gfgn.data.generators.noise import add_random_edges
 from gfgn.runs import read_runs
 from gfgn.runs.results import Results
-from gfgn.runs.study import Cell, StudyError
+from gfgn.runs.study import Cell, StudyError, View, data_name, load_view
 from gfgn.runs.study_file import read_study
-from gfgn.runs.views import View, data_name, load_view
 from gfgn.train.draws import summarize_draws
 
 STUDY = """
@@ -46,9 +45,6 @@ def test_views_of_draws() -> None:
     for draw, view in enumerate(views):
         assert torch.equal(view.graph.edge_index, add_random_edges(clean.graph, 0.5, draw).edge_index)
     assert data_name("ppi-relabelled", View(noise=0.5, draw=2)) == "ppi-relabelled (stand-in)+50% draw 2"
-    for options in ({"draw": 1}, {"noise": 0.5, "draw": -1}):
-        with pytest.raises(ValueError, match="draw must be 0 without noise, and 0 or larger with it, got"):
-            View(**options)
 
 
 def test_the_choice_is_made_on_the_first_draw_and_trained_on_all(done: Path) -> None:

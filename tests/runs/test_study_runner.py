@@ -14,10 +14,9 @@ from gfgn.runs import engine as training_module
 from gfgn.runs import plan as plan_module
 from gfgn.runs import study_runner as module
 from gfgn.runs.results import Results, ResultsError
-from gfgn.runs.study import Cell
+from gfgn.runs.study import Cell, View, load_view
 from gfgn.runs.study_file import read_study
 from gfgn.runs.study_files import Time, add_time, read_times
-from gfgn.runs.views import View, load_view
 from gfgn.train import Status
 
 

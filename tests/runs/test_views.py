@@ -10,7 +10,7 @@ from gfgn.data import Split, load, random_splits
 from gfgn.data.diagnosis import connected_components
 from gfgn.data.named.catalog import DATASETS
 from gfgn.runs.record import DatasetRecord, is_standin, measure_test_share
-from gfgn.runs.views import TEST_SHARES, View, data_name, known_test_share, load_view
+from gfgn.runs.study import TEST_SHARES, View, data_name, known_test_share, load_view
 
 
 def test_the_default_view_is_the_loaded_dataset() -> None:
@@ -36,7 +36,7 @@ def test_splits_of_the_largest_component(
     loaded = load("dimensions")
     component = torch.from_numpy(connected_components(loaded.graph)).clone()
     component[:100] = 99  # as if a hundred nodes were another component
-    monkeypatch.setattr("gfgn.runs.views.connected_components", lambda graph: component.numpy())
+    monkeypatch.setattr("gfgn.runs.study.connected_components", lambda graph: component.numpy())
     data = load_view("dimensions", View(nodes="largest part", fractions=fractions))
     for split, whole in zip(data.splits, loaded.splits, strict=True):
         assert not any(mask[:100].any() for mask in split)
@@ -67,7 +67,7 @@ def test_bad_views() -> None:
         ({"edges": "both"}, "edges must be one of 'undirected', 'directed', 'reversed', got 'both'"),
         ({"nodes": "some"}, "nodes must be one of 'all', 'largest part', got 'some'"),
         ({"noise": 0.5, "edges": "directed"}, "noise must be 0 where edges are directed, got 0.5"),
-        ({"fractions": (0.5, 0.5)}, "fractions must be positive with a sum below 1"),
+        ({"fractions": (0.5, 0.5)}, "fractions must be two positive numbers with a sum below 1"),
     ):
         with pytest.raises(ValueError, match=message):
             View(**options)

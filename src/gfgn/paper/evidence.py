@@ -12,9 +12,9 @@ from typing import TypeAlias
 from gfgn.paper.pages import group_by, read_csv
 from gfgn.paper.studies import load_study
 from gfgn.runs.results import Results
+from gfgn.runs.study import known_test_share
 from gfgn.runs.study_files import RUNS
 from gfgn.runs.table import read_runs
-from gfgn.runs.views import known_test_share
 from gfgn.train.draws import difference_draws
 from gfgn.train.statistics import Estimate, estimate
 

@@ -16,8 +16,7 @@ from gfgn.paper.study_page import gaps_to_best_baseline, known_means
 from gfgn.report.style import BLACK, FAINT, INK, PAGE_WIDTH, label_panels, model_style, save_svg, styled
 from gfgn.runs.record import is_gfgn
 from gfgn.runs.results import Results
-from gfgn.runs.study import Cell
-from gfgn.runs.views import data_name
+from gfgn.runs.study import Cell, data_name
 
 Style = dict[str, Any]
 FAMILIES = {  # of models, one row of panels each in the figure of noise; the others are thin gray lines

@@ -1,7 +1,4 @@
-"""Studies as YAML files: `StudyFile` says what one may hold, `read_study` reads and checks it.
-
-Numbers with an exponent need a point (`5.0e-4`), because YAML reads `5e-4` as text.
-"""
+"""Studies as YAML files: `StudyFile` says what one may hold, `read_study` reads and checks it."""
 
 from __future__ import annotations
 
@@ -9,12 +6,14 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
+import yaml
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     FiniteFloat,
@@ -28,22 +27,30 @@ from pydantic import (
 from gfgn.data.files import read_yaml
 from gfgn.data.messages import shown
 from gfgn.data.named.catalog import DATASETS
+from gfgn.data.raw import ReadOptions
 from gfgn.nn.custom import is_import_name
 from gfgn.nn.entry import SHARED
 from gfgn.nn.registry import MODELS, find_model
 from gfgn.runs.grid import COMMON_PARAMS, OPTIONAL_PARAMS, Configuration, grid, make_replicas
 from gfgn.runs.search import Choice, LogUniform, Space, Uniform, sample
-from gfgn.runs.study import AXES, MEASURES, At, Axis, Published, Search, Study, StudyError, Variant
-from gfgn.runs.views import GraphFile, View
+from gfgn.runs.study import AXES, MEASURES, At, Axis, GraphFile, Published, Search, Study, StudyError, Variant, View
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.config import TrainConfig
 from gfgn.train.minibatch import SAMPLING
 
 NUMBERS = (*COMMON_PARAMS, *OPTIONAL_PARAMS)
 SHARED_AXES = (*NUMBERS, *SHARED)  # what all models may share
+EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 
-Number = Annotated[FiniteFloat, Field(strict=True)]
+
+def _number(value: object) -> object:
+    """YAML reads `5e-4` as text, because it has no point."""
+    return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
+
+
+Number = Annotated[FiniteFloat, Field(strict=True), BeforeValidator(_number)]
 Count = Annotated[StrictInt, Field(ge=1)]
-Scalar = StrictBool | StrictInt | Number | StrictStr | None
+Scalar = Annotated[StrictBool | StrictInt | FiniteFloat | StrictStr | None, BeforeValidator(_number)]
 Values = Annotated[list[Scalar], Field(min_length=1)]
 Settings = dict[StrictStr, Scalar]
 Grid = dict[StrictStr, Values]
@@ -70,28 +77,20 @@ class LogUniformRange(Part):
 Range = Values | UniformRange | LogUniformRange
 
 
-class GraphPath(Part):
-    """A graph in files, and how `gfgn.data.read` reads it."""
+class GraphPath(BaseModel):
+    """A graph in files; further entries are those of `gfgn.data.read`."""
 
+    model_config = ConfigDict(extra="allow", frozen=True)
     path: StrictStr
-    id: StrictStr | None = None
-    label: StrictStr | None = None
-    split: StrictStr | None = None
-    drop: list[StrictStr] | None = None
-    undirected: StrictBool | None = None
-    scale: StrictStr | None = None
-    stratify: StrictBool | None = None
-    metric: StrictStr | None = None
-    num_splits: Count | None = None
 
 
 class SearchPart(Part):
     """Random configurations, the same number for every model, from a space that all models share."""
 
     configurations: Count
-    space: dict[StrictStr, Range]
+    space: dict[StrictStr, Range] = {}
     seed: Annotated[StrictInt, Field(ge=0)] = 0
-    rungs: list[Count] = []
+    rungs: list[Count] | Literal["default"] = []
 
 
 class VariantPart(Part):
@@ -112,18 +111,17 @@ class Vary(Part):
 
     @model_validator(mode="after")
     def _one(self) -> Vary:
+        given, numbers = ", ".join(self.model_fields_set), self.noise or self.lam or []
         if len(self.model_fields_set) != 1:
-            raise ValueError(
-                f"vary must name one of {', '.join(AXES)}, got {', '.join(self.model_fields_set) or 'none'}"
-            )
-        numbers = self.noise or self.lam or []
+            raise ValueError(f"vary must name one of {', '.join(AXES)}, got {given or 'none'}")
         if len(set(numbers)) < len(numbers):
             raise ValueError(f"vary must be of distinct values, got {numbers}")
         return self
 
 
 class StudyFile(Part):
-    """A study: models by datasets, each model with the configurations to choose from.
+    """A study: models by datasets, each model with the configurations to choose from: a grid, the axes of a search, or
+    a list of configurations.
 
     `StudyFile.model_json_schema()` is the JSON Schema of these files.
     """
@@ -131,7 +129,7 @@ class StudyFile(Part):
     title: StrictStr
     about: StrictStr = ""
     datasets: Annotated[list[StrictStr | GraphPath], Field(min_length=1)]
-    models: Annotated[dict[StrictStr, dict[StrictStr, Range]], Field(min_length=1)]
+    models: Annotated[dict[StrictStr, dict[StrictStr, Range] | list[Settings]], Field(min_length=1)]
     splits: Count
     seeds: Count
     training: Settings
@@ -147,9 +145,9 @@ class StudyFile(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> StudyFile:
-        if (self.grid is None) == (self.search is None):
-            got = "neither" if self.grid is None else "both"
-            raise ValueError(f"the study must have grid or search, got {got}")
+        listed = any(isinstance(given, list) for given in self.models.values())
+        if not listed and (self.grid is None) == (self.search is None):
+            raise ValueError(f"the study must have grid or search, got {'neither' if self.grid is None else 'both'}")
         if self.training_of and self.vary is not None:
             raise ValueError(f"training_of must not be given with vary, got it for {', '.join(self.training_of)}")
         if self.draws > 1 and (self.vary is None or self.vary.noise is None):
@@ -159,24 +157,16 @@ class StudyFile(Part):
     def resolve(self, name: str, folder: Path = Path()) -> Study:
         """The study, after checking that everything it names exists; paths of graphs are relative to `folder`."""
         graphs = _graphs(self.datasets, folder)
-        files = {name: graph for name, graph in graphs.items() if graph is not None}
-        config = _config("training", TrainConfig(), self.training)
-        search = None if self.search is None else self._search(config)
-        models = self._drawn(search) if search else self._grids({})
-        view = _view("data", View(), self.data, graphs)
-        known = list(dict.fromkeys([*models, *MODELS]))
-        configs = {
-            known_name("training_of", models, model): _config(f"training_of.{model}", config, changes)
-            for model, changes in self.training_of.items()
-        }
-        only = {
-            known_name("only", models, model): tuple(known_name(f"only.{model}", graphs, each) for each in names)
-            for model, names in self.only.items()
-        }
-        if self.baseline is not None:
-            known_name("baseline", models, self.baseline)
-        self._check_published(known, [*DATASETS, *graphs])
-        standard = Variant(view, models, config)
+        config = _changed("training", TrainConfig(), self.training)
+        search = None if self.search is None else self._search(self.search, config)
+        models = self._configurations(search, {})
+        for model in (*self.training_of, *self.only, *filter(None, [self.baseline])):
+            known_name("training_of, only and baseline", models, model)
+        for model, names in self.only.items():
+            for each in names:
+                known_name(f"only.{model}", graphs, each)
+        _check_published(self.published, [*models, *MODELS, *CLASSICAL], [*DATASETS, *graphs])
+        standard = Variant(_view("data", View(), self.data, graphs), models, config)
         variants = self._variants(standard, graphs)
         return Study(
             name=name,
@@ -187,110 +177,104 @@ class StudyFile(Part):
             splits=self.splits,
             seeds=self.seeds,
             config=config,
-            configs=configs,
+            configs={
+                model: _changed(f"training_of.{model}", config, given) for model, given in self.training_of.items()
+            },
             vary=None if self.vary is None else Axis(next(iter(self.vary.model_fields_set)), tuple(variants)),
             variants=variants,
-            only=only,
+            only={model: tuple(names) for model, names in self.only.items()},
             published=self.published,
-            graphs=files,
+            graphs={name: graph for name, graph in graphs.items() if graph is not None},
             search=search,
-            view=view,
+            view=standard.view,
             draws=self.draws,
             baseline=self.baseline,
         )
 
-    def _grids(self, changes: Grid, where: str = "") -> dict[str, tuple[Configuration, ...]]:
-        """Each model's configurations: a model's values override the shared grid, a variant's override both."""
-        shared = self.grid or {}
-        for axis in shared:
-            known_name("grid", SHARED_AXES, axis)
+    def _configurations(
+        self, search: Search | None, changes: Grid, where: str = ""
+    ) -> dict[str, tuple[Configuration, ...]]:
+        """Each model's configurations: those of its list, drawn ones, or a grid, where a model's values override the
+        shared ones, and a variant's override both."""
         models = {}
+        for axis in self.grid or {}:
+            known_name("grid", SHARED_AXES, axis)
         for model, given in self.models.items():
             what = f"{where}models.{model}"
             with _at("models"):
-                entry = find_model(model)
-            own = {name: _listed(f"{what}.{name}", values) for name, values in given.items()} | changes
-            choices = {name: values for name, values in shared.items() if name not in entry.ignored} | own
-            for name, values in choices.items():
-                _check_axis(model, what, name)
-                choices[name] = [_number(f"{what}.{name}", each) if name in NUMBERS else each for each in values]
-            with _at(what):
-                models[model] = _checked(model, grid(**choices))
+                ignored = find_model(model).ignored if model not in CLASSICAL else set(NUMBERS)
+            if isinstance(given, list):
+                models[model] = _checked(what, model, given)
+            elif search is not None:
+                models[model] = self._drawn(search, model, ignored)
+            else:
+                own: Grid = changes
+                for name, values in given.items():
+                    if not isinstance(values, list):
+                        raise StudyError(f"{what}.{name} must be a list of values in a study with grid, got a range")
+                    own = {name: values} | own
+                for name in own:
+                    _check_axis(model, what, name)
+                choices = {name: values for name, values in (self.grid or {}).items() if name not in ignored} | own
+                with _at(what):
+                    floats = {name: list(map(_float, values)) for name, values in choices.items() if name in NUMBERS}
+                    models[model] = _checked(what, model, grid(**choices | floats))
         return models
 
-    def _search(self, config: TrainConfig) -> Search:
+    def _search(self, part: SearchPart, config: TrainConfig) -> Search:
         """The search of a study: what all models share, and what each has in addition."""
-        assert self.search is not None
-        rungs = self.search.rungs
-        if rungs != sorted(set(rungs)) or (rungs and rungs[-1] >= config.max_epochs):
-            raise ValueError(f"search.rungs must be increasing and below max_epochs, {config.max_epochs}, got {rungs}")
+        rungs = None if part.rungs == "default" else tuple(part.rungs)
+        if rungs and (list(rungs) != sorted(set(rungs)) or rungs[-1] >= config.max_epochs):
+            got = f"{config.max_epochs}, got {list(rungs)}"
+            raise ValueError(f"search.rungs must be increasing and below max_epochs, {got}")
         space = {
             known_name("search.space", SHARED_AXES, name): _drawn_from(f"search.space.{name}", values)
-            for name, values in self.search.space.items()
+            for name, values in part.space.items()
         }
-        own: dict[str, Space] = {}
+        per_model: dict[str, Space] = {}
         for model, axes in self.models.items():
-            for name in axes:
+            for name in axes if isinstance(axes, dict) else ():
                 _check_axis(model, f"models.{model}", name)
                 if name in space:
                     raise ValueError(f"models.{model} must not have {name}, which all models share in search.space")
-            own[model] = {name: _drawn_from(f"models.{model}.{name}", values) for name, values in axes.items()}
-        return Search(self.search.configurations, self.search.seed, space, tuple(rungs), own)
+            if isinstance(axes, dict):
+                per_model[model] = {n: _drawn_from(f"models.{model}.{n}", values) for n, values in axes.items()}
+        return Search(part.configurations, part.seed, space, rungs, per_model)
 
-    def _drawn(self, search: Search) -> dict[str, tuple[Configuration, ...]]:
-        """Each model's configurations: the same number, and the same values on the axes that all models share."""
-        models = {}
-        for model, own in search.own.items():
-            space = {name: axis for name, axis in search.space.items() if name not in find_model(model).ignored}
-            with _at(f"models.{model}"):
-                models[model] = _checked(model, sample({**space, **own}, search.configurations, search.seed))
-            distinct = len(make_replicas(model, models[model], [0]))
-            if distinct < search.configurations:
-                raise StudyError(
-                    f"search.configurations must be at most the number of different ones that are drawn for {model}, "
-                    f"{distinct}, got {search.configurations}"
-                )
-        return models
+    def _drawn(self, search: Search, model: str, ignored: set[str]) -> tuple[Configuration, ...]:
+        """The configurations of a model: the same number, and the same values on the axes that all models share."""
+        space = {name: axis for name, axis in search.space.items() if name not in ignored}
+        with _at(f"models.{model}"):
+            drawn = sample({**space, **search.per_model[model]}, search.configurations, search.seed)
+        checked = _checked(f"models.{model}", model, drawn)
+        if (count := len(make_replicas(model, checked, [0]))) < search.configurations:
+            raise StudyError(
+                f"search.configurations must be at most the number of different ones that are drawn for {model}, "
+                f"{count}, got {search.configurations}"
+            )
+        return checked
 
     def _variants(self, standard: Variant, graphs: Iterable[str]) -> dict[At, Variant]:
         """The variant of each value of what is varied: the standard with one change."""
-        if self.vary is None:
-            return {}
-        if self.vary.noise is not None:
-            return {value: standard._replace(view=replace(standard.view, noise=value)) for value in self.vary.noise}
-        if self.vary.lam is not None:
-            return {
-                lam: standard._replace(
-                    models={name: tuple({**each, "lam": lam} for each in own) for name, own in standard.models.items()}
-                )
-                for lam in self.vary.lam
-            }
         variants: dict[At, Variant] = {}
+        if self.vary is None:
+            return variants
+        for noise in self.vary.noise or ():
+            variants[noise] = standard._replace(view=replace(standard.view, noise=noise))
+        for lam in self.vary.lam or ():
+            models = {name: tuple(each | {"lam": lam} for each in own) for name, own in standard.models.items()}
+            variants[lam] = standard._replace(models=models)
         for name, part in (self.vary.variant or {}).items():
             what = f"vary.variant.{name}"
             if part.grid and self.search is not None:
                 raise StudyError(f"{what}.grid must not be given in a study with search, got {shown(part.grid)}")
             variants[name] = Variant(
                 _view(f"{what}.data", standard.view, part.data, graphs),
-                self._grids(part.grid, f"{what}.") if part.grid else standard.models,
-                _config(f"{what}.training", standard.config, part.training),
+                self._configurations(None, part.grid, f"{what}.") if part.grid else standard.models,
+                _changed(f"{what}.training", standard.config, part.training),
                 " ".join(part.about.split()),
             )
         return variants
-
-    def _check_published(self, models: Sequence[str], datasets: Sequence[str]) -> None:
-        for what, table in (("scores", self.published.scores), ("spreads", self.published.spreads)):
-            for model, scores in table.items():
-                known_name(f"published.{what}", models, model)
-                for dataset in scores:
-                    known_name(f"published.{what}.{model}", datasets, dataset)
-        for model in self.published.ranks:
-            known_name("published.ranks", models, model)
-        for fact in self.published.facts:
-            known_name("published.facts.measure", MEASURES, fact.measure)
-            known_name("published.facts.dataset", datasets, fact.dataset)
-            if fact.model is not None:
-                known_name("published.facts.model", models, fact.model)
 
 
 def read_study(path: Path, trust_code: bool = False) -> Study:
@@ -309,15 +293,49 @@ def read_study(path: Path, trust_code: bool = False) -> Study:
 def make_study(content: object, name: str, folder: Path = Path(), trust_code: bool = False) -> Study:
     """Makes a study from the content of a YAML file and checks it; paths of graphs are relative to `folder`."""
     with _at(f"study {name}"):
-        try:
-            file = StudyFile.model_validate(content)
-        except ValidationError as error:
-            raise StudyError(_described(error)) from None
+        file = StudyFile.model_validate(content)
         code = [model for model in file.models if is_import_name(model)]
         if code and not trust_code:  # a study that somebody sends must not import code by itself
             cure = "--trust-code, or read_study(path, trust_code=True), imports it"
             raise StudyError(f"models must be models of gfgn, got {shown(code[0])}, which is code; {cure}")
         return file.resolve(name, folder)
+
+
+_Settings = TrainConfig | ReadOptions | View
+
+
+def study_yaml(study: Study) -> str:
+    """The study of one dataset, such as that of a comparison, as the text of a study file."""
+
+    def changes(
+        settings: TrainConfig | ReadOptions | View, standard: TrainConfig | ReadOptions | View
+    ) -> Configuration:
+        values = {part.name: getattr(settings, part.name) for part in fields(settings)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {name: value for name, value in plain.items() if values[name] != getattr(standard, name)}
+
+    datasets = [
+        {"path": str(study.graphs[name].path.resolve())} | changes(study.graphs[name].options, ReadOptions())
+        if name in study.graphs
+        else name
+        for name in study.datasets
+    ]
+    content: Configuration = {"title": study.title, "about": study.about, "datasets": datasets}
+    content |= {
+        "data": changes(study.view, View()),
+        "models": {model: [dict(each) for each in own] for model, own in study.models.items()},
+    }
+    if study.search is not None:
+        rungs = "default" if study.search.rungs is None else list(study.search.rungs)
+        content["search"] = {"configurations": study.search.configurations, "seed": study.search.seed, "rungs": rungs}
+    content |= {"splits": study.splits, "seeds": study.seeds, "training": changes(study.config, TrainConfig())}
+    content["training_of"] = {model: changes(config, study.config) for model, config in study.configs.items()}
+    content["baseline"] = study.baseline
+    kept = {name: value for name, value in content.items() if value or name == "training"}
+    return str(yaml.safe_dump(kept, sort_keys=False, allow_unicode=True))
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
 def known_name(what: str, names: Iterable[str], name: str) -> str:
@@ -339,6 +357,8 @@ def _at(where: str) -> Iterator[None]:
     """Puts the place in the file before the message of an error."""
     try:
         yield
+    except ValidationError as error:
+        raise StudyError(f"{where}: {_described(error)}") from None
     except (ValueError, TypeError, OverflowError) as error:
         raise StudyError(f"{where}: {error}") from None
 
@@ -348,11 +368,11 @@ def _described(error: ValidationError) -> str:
     errors = error.errors(include_url=False)
     alike = [each for each in errors if each["loc"][:1] == errors[0]["loc"][:1]]
     first = max(alike, key=lambda each: len(each["loc"]))  # of several kinds of content, the one that fits the furthest
-    kinds = (*(kind.__name__ for kind in Part.__subclasses__()), "list", "str", "bool", "int", "float")
+    parts: list[type[BaseModel]] = [GraphPath, *Part.__subclasses__()]
+    kinds = (*(kind.__name__ for kind in parts), "list", "dict", "str", "bool", "int", "float", "literal", "function")
     where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(kinds)) or "the study"
     match first["type"]:
         case "extra_forbidden" | "unexpected_keyword_argument":
-            parts: list[type[Part]] = Part.__subclasses__()
             known = {name for part in parts for name in part.model_fields}
             hint = "" if first["loc"][-1] in known else did_you_mean(first["loc"][-1], known)
             return f"{where} is not an entry of a study{hint}"
@@ -361,47 +381,40 @@ def _described(error: ValidationError) -> str:
         case "missing":
             return f"{where} is missing"
     expected = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
-    got = first["input"]
-    hint = (
-        "; YAML needs a point in numbers with an exponent: 5.0e-4" if isinstance(got, str) and _is_number(got) else ""
-    )
-    return f"{where} {expected}, got {shown(got)}{hint}"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return f"{where} {expected}, got {shown(first['input'])}"
 
 
 def _graphs(datasets: Sequence[str | GraphPath], folder: Path) -> dict[str, GraphFile | None]:
     """The datasets by name: of the catalog, or graphs in files, relative to `folder`."""
     graphs: dict[str, GraphFile | None] = {}
     for each in datasets:
-        name, graph = (each, None) if isinstance(each, str) and each in DATASETS else _graph(each, folder)
+        given, further = (each, {}) if isinstance(each, str) else (each.path, each.model_extra or {})
+        known, path = isinstance(each, str) and each in DATASETS, folder / given
+        if not known and ("\0" in given or not path.exists()):
+            expected = f"one of {', '.join(DATASETS)}, or the path of a graph"
+            raise StudyError(f"datasets must be {expected}, got {shown(given)}{did_you_mean(given, DATASETS)}")
+        name = given if known else path.resolve().stem if path.is_file() else path.resolve().name
+        if not known and name in DATASETS:
+            raise StudyError(f"datasets must be graphs whose names are not those of known datasets, got {name!r}")
         if name in graphs:
             raise StudyError(f"datasets must be distinct, got {name!r} twice")
-        graphs[name] = graph
+        for option in further:
+            known_name(f"datasets.{name}", [part.name for part in fields(ReadOptions)], option)
+        graphs[name] = None if known else GraphFile(path, ReadOptions(**further))
     return graphs
 
 
-def _graph(content: str | GraphPath, folder: Path) -> tuple[str, GraphFile]:
-    given = content if isinstance(content, str) else content.path
-    path = folder / given
-    try:
-        exists = path.exists()
-    except (OSError, ValueError):  # no name of a file
-        exists = False
-    if not exists:
-        expected = f"one of {', '.join(DATASETS)}, or the path of a graph"
-        raise StudyError(f"datasets must be {expected}, got {shown(given)}{did_you_mean(given, DATASETS)}")
-    name = path.resolve().stem if path.is_file() else path.resolve().name
-    if name in DATASETS:
-        raise StudyError(f"datasets must be graphs whose names are not those of known datasets, got {name!r}")
-    options = {} if isinstance(content, str) else content.model_dump(exclude={"path"}, exclude_unset=True)
-    return name, GraphFile(path, options)
+def _check_published(published: Published, models: Sequence[str], datasets: Sequence[str]) -> None:
+    """Refuses published values of what does not exist."""
+    for scores in (published.scores, published.spreads):
+        for dataset in {dataset for own in scores.values() for dataset in own}:
+            known_name("published datasets", datasets, dataset)
+    for model in {*published.scores, *published.spreads, *published.ranks}:
+        known_name("published models", models, model)
+    for fact in published.facts:
+        known_name("published.facts.measure", MEASURES, fact.measure)
+        known_name("published.facts.dataset", datasets, fact.dataset)
+        known_name("published.facts.model", [*models, ""], fact.model or "")
 
 
 def _check_axis(model: str, where: str, name: str) -> None:
@@ -412,25 +425,21 @@ def _check_axis(model: str, where: str, name: str) -> None:
         known_name(where, [*hyper, *entry.options, *SAMPLING.get(model, ())], name)
 
 
-def _checked(model: str, configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
+def _checked(what: str, model: str, configurations: Sequence[Configuration]) -> tuple[Configuration, ...]:
     """The configurations of a model, after checking that they can be trained."""
+    if model in CLASSICAL:
+        return tuple(configurations) or ({},)
     entry, sampling = find_model(model), SAMPLING.get(model, ())
-    for options in dict.fromkeys(replica.options for replica in make_replicas(model, configurations, [0])):
-        given = tuple((name, value) for name, value in options if name not in sampling)
-        entry.check(model, 1, 2, entry.settings(model, given, dict.fromkeys(entry.needs, 1)))
+    with _at(what):
+        for options in dict.fromkeys(replica.options for replica in make_replicas(model, configurations, [0])):
+            given = tuple((name, value) for name, value in options if name not in sampling)
+            entry.check(model, 1, 2, entry.settings(model, given, dict.fromkeys(entry.needs, 1)))
     return tuple(configuration | entry.fixed for configuration in configurations)
 
 
-def _listed(what: str, values: Range) -> list[Scalar]:
-    if not isinstance(values, list):
-        raise StudyError(f"{what} must be a list of values in a study with grid, got a range")
-    return values
-
-
-def _number(what: str, value: Scalar) -> float:
+def _float(value: Scalar) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        hint = "; YAML needs a point in numbers with an exponent: 5.0e-4" if isinstance(value, str) else ""
-        raise StudyError(f"{what} must be a finite number, got {shown(value)}{hint}")
+        raise ValueError(f"values of {', '.join(NUMBERS)} must be finite numbers, got {shown(value)}")
     return float(value)
 
 
@@ -442,27 +451,26 @@ def _drawn_from(what: str, values: Range) -> Uniform | Choice:
         return LogUniform(*values.log_uniform) if isinstance(values, LogUniformRange) else Choice(tuple(values))
 
 
-def _config(what: str, standard: TrainConfig, changes: Mapping[str, Scalar]) -> TrainConfig:
+def _changed(what: str, standard: TrainConfig, given: Mapping[str, Scalar]) -> TrainConfig:
     """How runs are trained: the standard with changes."""
+    changes: Configuration = dict(given)
     with _at(what):
-        known = asdict(standard)
         for name in changes:
-            known_name("an entry", known, name)
-        return TrainConfig(**(known | dict(changes)))
+            known_name("an entry", asdict(standard), name)
+        return replace(standard, **changes)
 
 
 def _view(what: str, standard: View, changes: Mapping[str, Scalar | list[float]], datasets: Iterable[str]) -> View:
     """A view: the standard with changes."""
+    tuples: Configuration = {name: tuple(v) if isinstance(v, list) else v for name, v in changes.items()}
     with _at(what):
-        known = asdict(standard)
         for name in changes:
-            known_name("an entry", known, name)
-        tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
-        view = View(**(known | tuples))
-    own = [name for name in datasets if name not in DATASETS]
-    if view.features != "normalized" and own:
-        raise StudyError(f"{what}: features must be normalized for {', '.join(own)}, got {view.features}")
-    names = ", ".join(name for name in datasets if name in own or not DATASETS[name].directed)
+            known_name("an entry", asdict(standard), name)
+        view = replace(standard, **tuples)
+    files = [name for name in datasets if name not in DATASETS]
+    if view.features != "normalized" and files:
+        raise StudyError(f"{what}: features must be normalized for {', '.join(files)}, got {view.features}")
+    names = ", ".join(name for name in datasets if name in files or not DATASETS[name].directed)
     if view.edges != "undirected" and names:
         message = f"{what}: edges must be undirected for {names}, whose files have no directions"
         raise StudyError(f"{message}, got {view.edges}")

@@ -22,10 +22,9 @@ from gfgn.runs.plan import Plan, group_plans, run_plans
 from gfgn.runs.record import RunRecord
 from gfgn.runs.results import Results
 from gfgn.runs.store import Store
-from gfgn.runs.study import Cell, Study
+from gfgn.runs.study import Cell, Study, View
 from gfgn.runs.study_files import RUNS, STORE, TIMES, Time, add_time, write_study_files
 from gfgn.runs.table import read_runs
-from gfgn.runs.views import View
 from gfgn.train.replica import Status
 
 Log = Callable[[str], None]  # receives messages, one line each
