@@ -100,7 +100,7 @@ def test_ray_starts_with_the_first_run_to_train(monkeypatch: pytest.MonkeyPatch)
     with Store(":memory:") as store:
         rows = train_missing(store, data, "mlp", replicas, TrainConfig(2, 2))
         with Cluster() as cluster:
-            monkeypatch.setattr(cluster, "_connect", lambda: pytest.fail("nothing is missing"))
+            monkeypatch.setattr(cluster, "connect", lambda: pytest.fail("nothing is missing"))
             assert train_missing(store, data, "mlp", replicas, TrainConfig(2, 2), engine=cluster) == rows
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 TASKS_PER_WORKER = 4  # of a job with many runs: a few even out faster and slower workers
 RETRIES = 4  # times that Ray starts the task of a lost worker again
 CONNECT = 10.0  # seconds to wait for the cluster's head
-WAIT = 60.0  # seconds without news after which a warning says that no worker is there
+WAIT = 60.0  # seconds between two looks at the workers
 _logger = logging.getLogger("gfgn")
 
 
@@ -38,7 +39,7 @@ class Cluster:
     The runs of a job are divided into tasks: one CPU each, or one GPU if the cluster has any. The runs of a task reach
     the caller when it ends; Ray starts the task of a lost worker again elsewhere. A search by successive halving is one
     task, as its runs meet at every rung. Results are those of a single process on the same kind of machine, bit for
-    bit. Ray starts with the first job that has something to train.
+    bit. Ray is imported and starts with the first job that has something to train.
 
     Args:
         address: `HOST:PORT` of the cluster's head; by default `RAY_ADDRESS`, the cluster that this machine belongs to,
@@ -52,8 +53,8 @@ class Cluster:
             raise ValueError(f"address must be HOST:PORT, got {address!r}; {advice}")
         if device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"device must be auto, cpu or cuda on a cluster, got {device!r}")
-        self.ray = _import_ray()
-        _check_address(address)
+        if find_spec("ray") is None:
+            raise ImportError("a cluster needs Ray, which is not installed: pip install 'gfgn[ray]'")
         self.address, self.device = address, device
         self._started = False
         self._data: tuple[NodeDataset, Any] | None = None  # the dataset that workers fetch, and a reference to it
@@ -63,26 +64,30 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         if self._started:
-            self.ray.shutdown()
+            import ray
+
+            ray.shutdown()
 
     def __call__(
         self, job: Job, dataset: NodeDataset, device: torch.device | str, on_run: OnRun, on_status: OnStatus
     ) -> None:
         """Trains a job. `device`, that of this process, is not used."""
-        kind = self._connect()
+        import ray
+
+        kind = self.connect()
         if self._data is None or self._data[0] is not dataset:
-            self._data = (dataset, self.ray.put(dataset.to("cpu")))
-        remote = self.ray.remote(num_cpus=1, num_gpus=int(kind == "cuda"), max_retries=RETRIES)(_train)
+            self._data = (dataset, ray.put(dataset.to("cpu")))
+        remote = ray.remote(num_cpus=1, num_gpus=int(kind == "cuda"), max_retries=RETRIES)(_train)
         # A reference in a list is not resolved by Ray: a worker fetches the data once for all its tasks.
         shared = ([self._data[1]], kind, code_version(), str(Path.cwd()))
         tasks = [remote.remote(part, *shared) for part in divide(job, self.workers(kind))]
         runs, finished, best, start = len(job.replicas), 0, math.nan, time.monotonic()
         try:
             while tasks:
-                ready, tasks = self.ray.wait(tasks, timeout=WAIT)
+                ready, tasks = ray.wait(tasks, timeout=WAIT)
                 if not ready and not self.workers(kind):
                     _logger.warning(f"no worker of the cluster can train {job.model}: waiting for one to join")
-                for row, history in self._results(ready):
+                for row, history in (run for task in ready for run in _result(task)):
                     on_run(row, history)
                     finished, best = finished + 1, row.val if math.isnan(best) else max(best, row.val)
                 seconds = time.monotonic() - start
@@ -90,32 +95,36 @@ class Cluster:
                 on_status(Status(runs, finished, runs - finished, 0, best, seconds, left))
         finally:
             for task in tasks:
-                self.ray.cancel(task, force=True)
+                ray.cancel(task, force=True)
 
-    def workers(self, kind: str) -> int:
-        """Number of tasks that can run at the same time on devices of a kind."""
-        return int(sum(node["Resources"].get("GPU" if kind == "cuda" else "CPU", 0) for node in self._nodes()))
-
-    def _connect(self) -> str:
+    def connect(self) -> str:
         """Connects to the cluster, or starts one on this machine; what workers train on, "cpu" or "cuda"."""
-        if not self.ray.is_initialized():
-            self.ray.init(address=self.address, log_to_driver=False, logging_level=logging.WARNING)
+        import ray
+
+        if not ray.is_initialized():
+            _check_address(self.address or "")
+            ray.init(address=self.address, log_to_driver=False, logging_level=logging.WARNING)
             self._started = True
-            machines, cpus, gpus = len(self._nodes()), self.workers("cpu"), self.workers("cuda")
-            _logger.info(f"Ray: {count(machines, 'machine')}, {count(cpus, 'CPU')}, {count(gpus, 'GPU')}")
+            _logger.info(f"Ray: {count(self.workers('cpu'), 'CPU')}, {count(self.workers('cuda'), 'GPU')}")
         if self.device == "cuda" and not self.workers("cuda"):
             raise ValueError("device must be cpu for a cluster without GPUs, got 'cuda'")
         return "cuda" if self.device != "cpu" and self.workers("cuda") else "cpu"
 
-    def _nodes(self) -> list[dict[str, Any]]:
-        return [node for node in self.ray.nodes() if node["Alive"]]
+    def workers(self, kind: str) -> int:
+        """Number of tasks that can run at the same time on devices of a kind."""
+        import ray
 
-    def _results(self, tasks: list[Any]) -> list[tuple[RunRecord, History]]:
-        """The runs of finished tasks; an error of training is raised as it was."""
-        try:
-            return [run for runs in self.ray.get(tasks) for run in runs]
-        except self.ray.exceptions.RayTaskError as error:
-            raise getattr(error, "cause", None) or error from None
+        return int(ray.cluster_resources().get("GPU" if kind == "cuda" else "CPU", 0))
+
+
+def _check_address(address: str) -> None:
+    """Raises an error at once if nothing listens there: Ray itself tries for minutes."""
+    host, colon, port = address.rpartition(":")
+    try:
+        if colon:
+            socket.create_connection((host, int(port)), timeout=CONNECT).close()
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"address must be HOST:PORT of a cluster's head, got {address!r}: {error}") from error
 
 
 def divide(job: Job, workers: int) -> list[Job]:
@@ -125,15 +134,15 @@ def divide(job: Job, workers: int) -> list[Job]:
     return [replace(job, replicas=job.replicas[first : first + size]) for first in range(0, runs, size)]
 
 
-def _check_address(address: str | None) -> None:
-    """Raises an error at once if nothing listens there: Ray itself tries for minutes."""
-    host, colon, port = (address or "").rpartition(":")
-    if not colon:
-        return
+def _result(task: Any) -> list[tuple[RunRecord, History]]:
+    """The runs of a finished task; an error of training is raised as it was."""
+    import ray
+
     try:
-        socket.create_connection((host, int(port)), timeout=CONNECT).close()
-    except (OSError, ValueError) as error:
-        raise ConnectionError(f"address must be HOST:PORT of a cluster's head, got {address!r}: {error}") from error
+        runs: list[tuple[RunRecord, History]] = ray.get(task)
+    except ray.exceptions.RayTaskError as error:
+        raise getattr(error, "cause", None) or error from None
+    return runs
 
 
 def _train(job: Job, data: list[Any], device: str, code: str, folder: str) -> list[tuple[RunRecord, History]]:
@@ -151,13 +160,7 @@ def _train(job: Job, data: list[Any], device: str, code: str, folder: str) -> li
 @lru_cache(maxsize=1)
 def _fetch(reference: Any, device: str) -> NodeDataset:
     """The dataset on a worker's device: once for all its tasks, so that what models cache about its graph is kept."""
-    dataset: NodeDataset = _import_ray().get(reference).to(device)
+    import ray
+
+    dataset: NodeDataset = ray.get(reference).to(device)
     return dataset
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("a cluster needs Ray, which is not installed: pip install 'gfgn[ray]'") from error
-    return ray
