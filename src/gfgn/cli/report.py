@@ -20,13 +20,20 @@ def report(
         Path | None, typer.Option(help="The file to write.", show_default="report.html next to the store")
     ] = None,
     runs: Annotated[Path | None, typer.Option(help="Also write all runs to this .csv or .parquet file.")] = None,
+    trust_code: options.TrustCode = False,
     open_: options.Open = False,
 ) -> None:
-    """Write the HTML report of a store again; for a study, its tables and figures. Nothing is trained."""
+    """Write the HTML report of a store or of a study again; for a study of the paper, its tables and figures.
+
+    Nothing is trained.
+    """
     from gfgn.cli.compare import STORE
     from gfgn.report import write_report
     from gfgn.runs import Store, read_comparisons
 
+    if (source / "study.yaml").is_file():
+        _report_own_study(source, out, runs, trust_code, open_)
+        return
     if (source / "chosen.csv").exists():  # only the folder of a study has it
         from gfgn.cli.reproduce import report_study
 
@@ -42,6 +49,9 @@ def report(
             if runs is not None:
                 (store.to_csv if runs.suffix == ".csv" else store.to_parquet)(runs)
             comparisons, count = read_comparisons(store), len(store)
+        if not comparisons and runs is not None:
+            echo(f"runs: {runs}")
+            return
         if not comparisons:
             raise ValueError(f"{path} has {count} runs but no comparison to report; `gfgn compare --out` writes one")
         written = write_report(comparisons, out or path.parent / "report.html")
@@ -49,5 +59,27 @@ def report(
         for model, (have, need) in comparison.incomplete.items():
             echo(f"left out: {model} on {comparison.dataset.name}, which has {have:,} of {need:,} runs so far")
     echo(f"report: {written}")
+    if open_:
+        options.open_in_browser(written)
+
+
+def _report_own_study(folder: Path, out: Path | None, runs: Path | None, trust_code: bool, open_: bool) -> None:
+    """Writes the report of a study from the files in its folder: one section per dataset and variant."""
+    from gfgn.report import write_report
+    from gfgn.runs import Store, read_runs
+    from gfgn.runs.results import Results
+    from gfgn.runs.study_file import read_study
+    from gfgn.runs.study_files import RUNS, SPEC, write_tables
+
+    with user_errors():
+        rows = read_runs(folder / RUNS)
+        results = Results(read_study(folder / SPEC, trust_code), rows)
+        if runs is not None:
+            with Store(":memory:") as store:
+                store.add(rows)
+                (store.to_csv if runs.suffix == ".csv" else store.to_parquet)(runs, dropped=True)
+        written = write_report(results.comparisons(), out or folder / "report.html")
+        tables = write_tables(results, folder)
+    echo(f"report: {written}    tables: {', '.join(map(str, tables))}")
     if open_:
         options.open_in_browser(written)

@@ -10,7 +10,7 @@ from gfgn.paper.studies import ANALYSES, DRAWN, FOLDERS, load_study, study_names
 from gfgn.paper.study_page import make_page
 from gfgn.runs.engine import Engine, Job, ProgressCallback
 from gfgn.runs.results import Results
-from gfgn.runs.study_files import CHOSEN, RUNS, STORE, TIMES, chosen_csv, read_times
+from gfgn.runs.study_files import CHOSEN, RUNS, SPEC, STORE, TIMES, chosen_csv, keep_spec, read_times, write_tables
 from gfgn.runs.study_runner import LOG, Log, Outcome, run_study
 from gfgn.runs.table import read_runs, write_runs
 from gfgn.train.settings import choose_device
@@ -63,6 +63,8 @@ def reproduce(
             files += write_derived(Results(load_study(FOLDERS[str(name)]), read_runs(out / RUNS)), out)
         return Outcome(files=files)
     study = load_study(name, trust_code)
+    if str(name) not in study_names():
+        keep_spec(Path(name), out)
     if not train and not reuse and (out / RUNS).is_file() and not (out / STORE).is_file():
         results = Results(study, read_runs(out / RUNS))
         return Outcome(missing=results.missing(), files=write_derived(results, out))
@@ -93,6 +95,7 @@ def write_derived(results: Results, out: Path, ended: bool = True) -> list[Path]
         from gfgn.paper.thesis import sections
 
         page += sections(results, out)
+    paths += write_tables(results, out) if (out / SPEC).is_file() else []
     return [*paths, replace_text(out / PAGE, page)]
 
 

@@ -93,3 +93,9 @@ def import_custom(model: str) -> None:
     """Imports a custom model that the caller of a function has named, so that `canonical` knows it."""
     if is_import_name(model):
         find_model(model)
+
+
+def ignored_params(model: str) -> set[str]:
+    """The hyperparameters that a model does not have."""
+    entry = known_model(model)
+    return {*COMMON_PARAMS, *OPTIONAL_PARAMS} if model in CLASSICAL else set() if entry is None else entry.ignored

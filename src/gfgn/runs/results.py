@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gfgn.runs.grid import ignored_params
 from gfgn.runs.plan import Find, Result, read_result
 from gfgn.runs.record import DatasetRecord, RunRecord, is_gfgn
 from gfgn.runs.selection import Selection
@@ -162,7 +163,7 @@ class Results:
                     | {"metric": part.dataset.metric, **summary._asdict()}
                     | {"validation": fmean(row.val for row in part.rows[model]), "baseline": part.baseline}
                     | ({} if gap is None else {f"difference_{name}": value for name, value in gap._asdict().items()})
-                    | ({} if model in CLASSICAL else {f"chosen_{name}": value for name, value in chosen.items()})
+                    | {f"chosen_{name}": value for name, value in chosen.items() if name not in ignored_params(model)}
                 )
         return pd.DataFrame(rows)
 

@@ -1,20 +1,25 @@
-"""The files of a study's folder: its runs, the chosen configurations and the wall-clock times."""
+"""The files of a study's folder: its runs, choices and times, and for a study of one's own the tables of results."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gfgn.data.files import replace_text
+import yaml
+
+from gfgn.data.files import read_yaml, replace_text
+from gfgn.data.named.catalog import DATASETS
 from gfgn.runs.grid import make_replica
 from gfgn.runs.results import Results
 from gfgn.runs.table import options_text, write_runs
+from gfgn.runs.text import NONE, gain, heading, p_value, percent
 
-RUNS, CHOSEN, TIMES, STORE = "runs.csv.gz", "chosen.csv", "times.csv", "runs.sqlite"
+RUNS, CHOSEN, TIMES, STORE, SPEC = "runs.csv.gz", "chosen.csv", "times.csv", "runs.sqlite", "study.yaml"
 
 
 class Time(NamedTuple):
@@ -30,8 +35,7 @@ class Time(NamedTuple):
 
 def write_study_files(results: Results, out: Path) -> list[Path]:
     """Writes the runs and the chosen configurations of a study and returns the paths of its files."""
-    paths = [write_runs(out / RUNS, results.runs), out / CHOSEN]
-    replace_text(paths[1], chosen_csv(results))
+    paths = [write_runs(out / RUNS, results.runs), replace_text(out / CHOSEN, chosen_csv(results))]
     return paths + [out / TIMES] * (out / TIMES).is_file()
 
 
@@ -50,8 +54,8 @@ def chosen_csv(results: Results) -> str:
             hyper = [replica.lr, replica.weight_decay, replica.dropout, replica.lam]
             scores = [f"{candidate.val:.6f}", f"{candidate.std:.6f}", candidate.runs, int(rank == 0)]
             scores += [int(candidate.dropped)] * halved
-            own = options_text((*replica.given.items(), *replica.options))
-            lines.append([cell.dataset, cell.model, *at, *hyper, own, *scores])
+            options = options_text((*replica.given.items(), *replica.options))
+            lines.append([cell.dataset, cell.model, *at, *hyper, options, *scores])
     return _csv([*header, *["dropped"] * halved], lines)
 
 
@@ -84,3 +88,61 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue()
+
+
+def keep_spec(study: Path, out: Path) -> None:
+    """Keeps a study file in the folder of its results, with the paths of its graphs relative to that folder."""
+    content = read_yaml(study)
+
+    def moved(path: str) -> str:
+        return path if path in DATASETS else os.path.relpath(study.parent / path, out)
+
+    content["datasets"] = [
+        moved(each) if isinstance(each, str) else each | {"path": moved(each["path"])} for each in content["datasets"]
+    ]
+    replace_text(out / SPEC, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+def write_tables(results: Results, out: Path) -> list[Path]:
+    """Writes the scores of a study, and differences to the baseline, as CSV, Markdown and LaTeX; returns the paths."""
+    scores, gaps = _tables(results)
+    markdown = "\n\n".join(_markdown(*table) for table in (scores, gaps) if len(table[1]))
+    latex = "\n\n".join(_latex(*table) for table in (scores, gaps) if len(table[1]))
+    texts = {"csv": results.frame().to_csv(index=False), "md": f"{markdown}\n", "tex": f"{latex}\n"}
+    return [replace_text(out / f"results.{kind}", text) for kind, text in texts.items()]
+
+
+Table = tuple[list[str], list[list[str]]]  # the header, and lines
+
+
+def _tables(results: Results) -> tuple[Table, Table]:
+    """Scores by model, one column per dataset and value of what is varied; and differences to the baseline."""
+    parts, models = results.comparisons(), results.study.models
+    titles = [f"{part.dataset.name}, {heading(part.dataset.metric)}" for part in parts]
+    baselines = [f"{title} − {part.baseline}" for title, part in zip(titles, parts, strict=True)]
+    scores, gaps = [], []
+    for model in models:
+        cells, differences = [model], [model]
+        for part in parts:
+            summary, gap, metric = part.summary().get(model), part.gap_to_baseline(model), part.dataset.metric
+            cells.append(percent(summary, metric) if summary else NONE)
+            p = f" (p {p_value(gap.p)})" if gap and p_value(gap.p) and gap.low != gap.high else ""
+            differences.append(gain(gap, metric) + p if gap else NONE)
+        scores.append(cells)
+        gaps += [differences] if set(differences[1:]) != {NONE} else []
+    return (["model", *titles], scores), (["model", *baselines], gaps)
+
+
+def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+
+
+def _latex(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table for the package booktabs."""
+    special = {each: f"\\{each}" for each in "&%$#_{}"} | {"±": "$\\pm$", "−": "$-$", "–": "--", "\\": ""}
+    special |= {"λ": "$\\lambda$", "~": "\\~{}", "^": "\\^{}"}
+    rows = [" & ".join("".join(special.get(c, c) for c in cell) for cell in row) + r" \\" for row in [header, *lines]]
+    columns = "l" + "r" * (len(header) - 1)
+    start, end = [f"\\begin{{tabular}}{{{columns}}}", r"\toprule"], [r"\bottomrule", r"\end{tabular}"]
+    return "\n".join([*start, rows[0], r"\midrule", *rows[1:], *end])
