@@ -1,11 +1,11 @@
-"""One gate for all dimensions, and a constant gate: against loops over scalars, alone and among replicas."""
+"""One gate for all dimensions, and a constant gate: against the gate per dimension, which loops over scalars test."""
 
 import copy
-import math
+from functools import partial
 
 import pytest
 import torch
-from loops import adjacency, random_edges
+from loops import random_edges
 from torch import Tensor
 
 from gfgn import GFGNConv
@@ -35,44 +35,17 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
     return x, edges, torch.rand(40, generator=generator(1), dtype=torch.float64) + 0.1
 
 
-def loop(conv: GFGNConv, x: Tensor, edges: Tensor, weight: Tensor, batch: list[int], pool: str = "mean") -> Tensor:
-    """The layer as loops over scalars, with one gate `s` per graph, node or pair, or `λ/2`; differentiable."""
-    n, width = x.size(0), conv.lin.weight.size(0)
-    z = [[sum(x[i, f] * conv.lin.weight[c, f] for f in range(x.size(1))) for c in range(width)] for i in range(n)]
-    A = adjacency([(int(j), int(i)) for j, i in edges.t()], weight.tolist())
-    degree = [sum(A.get(i, {}).values()) for i in range(n)]
-
-    def pooled(nodes: list[int]) -> list[Tensor]:
-        columns = [torch.stack([z[i][c] for i in nodes]) if nodes else x.new_zeros(1) for c in range(width)]
-        return [{"mean": v.mean(), "sum": v.sum(), "max": v.max()}[pool] for v in columns]
-
-    def gate(*values: list[Tensor]) -> Tensor | float:
-        if conv.gate_form == "constant":
-            return conv.lam / 2
-        vector = conv.gate.flatten()
-        total = sum(value * vector[k] for k, value in enumerate([v for part in values for v in part]))
-        total = total if conv.gate_bias is None else total + conv.gate_bias[0]
-        return conv.lam / (1 + torch.exp(-total))
-
-    rows = []
-    for i in range(n):
-        row = A.get(i, {})
-        if conv.level == "graph":
-            s = gate(pooled([v for v in range(n) if batch[v] == batch[i]]))
-        elif conv.level == "neighbor":
-            s = gate(z[i], pooled(list(row)))
-        out = []
-        for c in range(width):
-            kept, taken = 1.0, 0.0
-            for j, a in row.items():
-                s = gate(z[i], z[j]) if conv.level == "pair" else s
-                kept = kept - s * a / degree[i] if conv.level == "pair" else kept
-                norm = a / math.sqrt(degree[i] * degree[j]) if degree[j] > 0 else 0.0
-                taken = taken + s * norm * z[j][c]
-            kept = kept if conv.level == "pair" else 1 - s
-            out.append(kept * z[i][c] + taken + conv.bias[c])
-        rows.append(torch.stack(out))
-    return torch.stack(rows)
+def by_dimension(conv: GFGNConv, *arguments: object, **options: object) -> Tensor:
+    """The output of the same layer as one head with a gate per dimension: the columns of its gate are all the scalar
+    one, or 0 for a constant gate. Differentiable with respect to the parameters of `conv`."""
+    bias = None if conv.gate_bias is None else 0.0
+    other = GFGNConv(5, 12, conv.level, 1, conv.lam, pool=conv.pool, gate_bias=bias).double()
+    state = {"lin.weight": conv.lin.weight, "bias": conv.bias, "gate": torch.zeros_like(other.gate)}
+    if conv.gate_form == "scalar":
+        state["gate"] = conv.gate.expand_as(other.gate)
+    if conv.gate_bias is not None:
+        state["gate_bias"] = conv.gate_bias.expand(12)
+    return torch.func.functional_call(other, state, arguments, options)
 
 
 def gradients(conv: GFGNConv, out: Tensor, x: Tensor) -> list[Tensor]:
@@ -80,29 +53,24 @@ def gradients(conv: GFGNConv, out: Tensor, x: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad((out * weight).sum(), [x, *conv.parameters()]))
 
 
-@every_level
+OPTIONS: list[dict[str, object]] = [{}, {"gate_bias": -0.5}, {"pool": "max"}, {"pool": "sum"}]
+
+
+@pytest.mark.parametrize(
+    ("level", "options"), [(a, b) for a in LEVELS for b in OPTIONS if a != "pair" or "pool" not in b], ids=str
+)
 @every_form
-@pytest.mark.parametrize("gate_bias", [None, -0.5])
-def test_values_and_gradients_are_those_of_the_equation(level: str, form: str, gate_bias: float | None) -> None:
-    if form == "constant" and gate_bias is not None:
-        with pytest.raises(ValueError, match=r"gate_bias must be None for gate_form='constant', .* got -0.5"):
-            make(level, form, gate_bias=gate_bias)
+def test_values_and_gradients_are_those_of_equal_gates(level: str, form: str, options: dict[str, object]) -> None:
+    if form == "constant" and "gate_bias" in options:
+        with pytest.raises(ValueError, match=r"gate_bias .*gate_form='constant'.* -0.5"):
+            make(level, form, **options)
         return
-    conv, (x, edges, weight) = make(level, form, gate_bias=gate_bias), inputs()
-    batch = [0] * 10 + [1] * 2 if level == "graph" else [0] * 12
+    conv, (x, edges, weight) = make(level, form, **options), inputs()
+    batch = torch.tensor([0] * 10 + [1] * 2) if level == "graph" else None
     x.requires_grad_()
-    expected = loop(conv, x, edges, weight, batch)
-    out = conv(x, edges, weight, batch=torch.tensor(batch))
+    out, expected = (layer(x, edges, weight, batch=batch) for layer in (conv, partial(by_dimension, conv)))
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
-    for ours, theirs in zip(gradients(conv, out, x), gradients(conv, expected, x), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("level", ["graph", "neighbor"])
-@pytest.mark.parametrize("pool", ["max", "sum"])
-def test_a_scalar_gate_pools(level: str, pool: str) -> None:
-    conv, (x, edges, weight) = make(level, "scalar", pool=pool), inputs()
-    torch.testing.assert_close(conv(x, edges, weight), loop(conv, x, edges, weight, [0] * 12, pool))
+    torch.testing.assert_close(gradients(conv, out, x), gradients(conv, expected, x), rtol=0, atol=1e-11)
 
 
 @every_level
