@@ -183,15 +183,10 @@ def test_how_often_it_waits_for_the_gpu(undirected: bool, weighted: bool) -> Non
 
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
 BAD_ARGUMENTS: dict[str, tuple[Tensor, int | None, Tensor | None, str]] = {
-    "too large": (EDGES, 2, None, "holds the source id 2 at edge 2, expected ids from 0 to 1"),
-    "negative": (EDGES - 1, 3, None, "holds the source id -1 at edge 0, expected ids from 0 to 2"),
-    "negative, no number of nodes": (EDGES - 1, None, None, "holds the source id -1 at edge 0"),
-    "no nodes": (EDGES, 0, None, "holds the source id 0 at edge 0"),
-    "num_nodes": (EDGES, -3, None, "num_nodes must be between 0"),
-    "weight shape": (EDGES, 3, torch.ones(2), r"shape \[3\].*got \[2\]"),
-    "weight sign": (EDGES, 3, torch.tensor([1.0, -1.0, 1.0]), "got -1.0 at edge 1"),
-    "weight nan": (EDGES, 3, torch.full((3,), torch.nan), "got nan at edge 0"),
-    "weight inf": (EDGES, 3, torch.tensor([1.0, 1.0, torch.inf], dtype=torch.float64), "got inf at edge 2"),
+    "too large": (EDGES, 2, None, "source id 2 at edge 2.*0 to 1"),
+    "negative": (EDGES - 1, None, None, "source id -1 at edge 0"),
+    "weight sign": (EDGES, 3, torch.tensor([1.0, -1.0, 1.0]), "-1.0 at edge 1"),
+    "weight inf": (EDGES, 3, torch.tensor([1.0, 1.0, torch.inf], dtype=torch.float64), "inf at edge 2"),
 }
 
 
