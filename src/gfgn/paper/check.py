@@ -14,7 +14,6 @@ import random
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -24,6 +23,7 @@ import numpy as np
 from scipy.stats import t
 
 from gfgn.data.dataset import NodeDataset
+from gfgn.paper.pages import grouped
 from gfgn.paper.reproduce import RESULTS, write_derived
 from gfgn.paper.studies import ANALYSES, load_study, study_names
 from gfgn.runs.record import RunRecord
@@ -33,7 +33,6 @@ from gfgn.runs.study_files import RUNS
 from gfgn.runs.study_runner import LOG, Log, select_cells
 from gfgn.runs.table import read_runs
 from gfgn.runs.text import count
-from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_runs
 from gfgn.train.replica import Run
 from gfgn.train.settings import choose_device
@@ -83,12 +82,9 @@ def check(
         checked["claims"] = check_files(claims, analysis="claims", root=root, device=device, log=log)
     seed = secrets.randbits(32) if seed is None else seed
     log(f"the sample has the seed {seed}; --seed {seed} draws it again")
-    data, missing = load_data(results, cells, root)
-    for line in missing:
-        log(f"not trained again: {line}")
+    reruns, missing = train_again(results, cells, random.Random(seed), full, root, device, log)
     if missing and (full or datasets):
         checked["data"] = missing
-    reruns = train_again(draw_sample(results, cells, data, seed, full), results.runs, data, device, log)
     graphs, equal = count(len({each.row.dataset for each in reruns}), "graph"), sum(r.has_same_bits for r in reruns)
     what = f"{count(len(reruns), 'run')} on {graphs} trained again (sample {seed}), {equal:,} equal bit for bit"
     return checked | {what: compare(reruns)}
@@ -134,46 +130,6 @@ def _difference(committed: Path, made: Path) -> str:
     return f"{committed}: has {has!r}, but its runs give {should!r}"
 
 
-def load_data(results: Results, cells: Sequence[Cell], root: Path | None) -> tuple[dict[str, NodeDataset], list[str]]:
-    """The data of cells that have runs, by name; and for what cannot be loaded or is other data, why."""
-    study, recorded = results.study, {row.dataset: row.dataset_fingerprint for row in results.runs}
-    data, missing = dict[str, NodeDataset](), list[str]()
-    views = {n: (cell, v) for cell in cells for n, v in zip(study.data_names(cell), study.views(cell), strict=True)}
-    for name, (cell, view) in views.items():
-        if name in recorded:
-            try:
-                data[name] = study.load(cell.dataset, view, root)
-            except (OSError, ImportError) as error:
-                missing.append(f"{name}: {' '.join(str(error).split())}")
-                continue
-            if data[name].fingerprint != recorded[name]:
-                del data[name]
-                missing.append(f"{name}: the data have another fingerprint than those of the runs")
-    return data, missing
-
-
-def draw_sample(
-    results: Results, cells: Sequence[Cell], data: Mapping[str, NodeDataset], seed: int, full: bool
-) -> list[RunRecord]:
-    """Draws the runs to train again: on every graph as many as its size allows, of a few models; if `full`, also
-    `FULL_RUNS` of every model."""
-    generator, picks = random.Random(seed), dict[str, RunRecord]()
-    wanted = {(name, cell.model) for cell in cells for name in results.study.data_names(cell)}
-    for name, dataset in data.items():
-        size = dataset.graph.num_edges + int(dataset.x.to_dense().count_nonzero())
-        pools: dict[str, list[RunRecord]] = {}
-        for row in results.runs:
-            if row.dataset == name and (name, row.model) in wanted and not row.dropped:
-                pools.setdefault(row.model, []).append(row)
-        typical = median([row.seconds for pool in pools.values() for row in pool] or [0.0])
-        quick = [[row for row in pool if row.seconds <= SLOW * typical] for pool in pools.values()]
-        known = [pool for pool in quick if pool]
-        some = [row for pool in generator.sample(known, min(MODELS, len(known))) for row in pool]
-        for pool, most in [(some, max(1, WORK // size)), *((pool, FULL_RUNS) for pool in pools.values() if full)]:
-            picks |= {row.key: row for row in generator.sample(pool, min(most, len(pool)))}
-    return list(picks.values())
-
-
 class Rerun(NamedTuple):
     """A run that has been trained again, the recorded runs of its configuration, and the number of nodes by measure."""
 
@@ -206,28 +162,60 @@ class Rerun(NamedTuple):
 
 
 def train_again(
-    picks: Sequence[RunRecord], rows: Sequence[RunRecord], data: Mapping[str, NodeDataset], device: str, log: Log
-) -> list[Rerun]:
-    """Trains runs again, those of one dataset and model together."""
-    groups, like = dict[tuple[str, str, TrainConfig], list[RunRecord]](), dict[object, list[RunRecord]]()
-    for row in picks:
-        groups.setdefault((row.dataset, row.model, row.config), []).append(row)
+    results: Results,
+    cells: Sequence[Cell],
+    generator: random.Random,
+    full: bool,
+    root: Path | None,
+    device: str,
+    log: Log,
+) -> tuple[list[Rerun], list[str]]:
+    """Trains a sample of the runs of some cells again, and says which data cannot be loaded or are other data."""
+    study, reruns, missing = results.study, list[Rerun](), list[str]()
+    recorded: dict[str, list[RunRecord]] = {}
+    for row in results.runs:
+        recorded.setdefault(row.dataset, []).append(row)
+    views = {n: (cell, v) for cell in cells for n, v in zip(study.data_names(cell), study.views(cell), strict=True)}
+    for name, (cell, view) in views.items():
+        if name not in recorded:
+            continue
+        try:
+            data = study.load(cell.dataset, view, root)
+            if data.fingerprint != recorded[name][0].dataset_fingerprint:
+                raise OSError("the data have another fingerprint than those of the runs")
+        except (OSError, ImportError) as error:
+            missing.append(f"{name}: {' '.join(str(error).split())}")
+            log(f"not trained again: {missing[-1]}")
+            continue
+        models = {cell.model for cell in cells if name in study.data_names(cell)}
+        rows = [row for row in recorded[name] if row.model in models and not row.dropped]
+        for _, group in grouped(draw_sample(rows, data, generator, full), "model", "config"):
+            log(f"{name}: {count(len(group), 'run')} of {group[0].model}")
+            runs = train_runs(group[0].model, data, [row.replica for row in group], group[0].config, device)
+            for row, run in zip(group, runs, strict=True):
+                like = [r for r in rows if _configuration(r) == _configuration(row) and not r.diverged]
+                split = data.splits[row.split]
+                reruns.append(Rerun(row, run, like, {name: int(getattr(split, name).sum()) for name in MEASURES}))
+    return reruns, missing
+
+
+def draw_sample(rows: Sequence[RunRecord], data: NodeDataset, generator: random.Random, full: bool) -> list[RunRecord]:
+    """Draws the runs of a graph to train again: as many as its size allows, of a few models; if `full`, also
+    `FULL_RUNS` of every model."""
+    size, pools = data.graph.num_edges + int(data.x.to_dense().count_nonzero()), dict[str, list[RunRecord]]()
+    typical = median(row.seconds for row in rows)
     for row in rows:
-        if not (row.dropped or row.diverged):
-            like.setdefault(_configuration(row), []).append(row)
-    reruns = []
-    for number, ((name, model, config), group) in enumerate(groups.items(), 1):
-        log(f"{number} of {len(groups)}: {count(len(group), 'run')} of {model} on {name}")
-        runs = train_runs(model, data[name], [row.replica for row in group], config, device)
-        for row, run in zip(group, runs, strict=True):
-            split = data[name].splits[row.split]
-            nodes = {measure: int(getattr(split, measure).sum()) for measure in MEASURES}
-            reruns.append(Rerun(row, run, like.get(_configuration(row), []), nodes))
-    return reruns
+        pools.setdefault(row.model, []).append(row)
+    quick = [[row for row in pool if row.seconds <= SLOW * typical] for pool in pools.values()]
+    known = [pool for pool in quick if pool]
+    some = [row for pool in generator.sample(known, min(MODELS, len(known))) for row in pool]
+    draws = [(some, max(1, WORK // size)), *((pool, FULL_RUNS) for pool in pools.values() if full)]
+    picks = [row for pool, most in draws for row in generator.sample(pool, min(most, len(pool)))]
+    return list({row.key: row for row in picks}.values())
 
 
 def _configuration(row: RunRecord) -> object:
-    return row.dataset, row.model, row.config, replace(row.replica, split=0, seed=0)
+    return row.model, row.lr, row.weight_decay, row.dropout, row.lam, row.options, row.max_epochs, row.protocol
 
 
 def compare(reruns: Sequence[Rerun]) -> list[str]:

@@ -50,11 +50,11 @@ def span(low: float, high: float, digits: int = 2, sign: str = "") -> str:
     return f"[{number(low, digits, sign)}, {number(high, digits, sign)}]"
 
 
-def grouped(items: Iterable[T], attribute: str) -> Iterable[tuple[object, list[T]]]:
-    """Items by the value of an attribute, in the order in which values first occur."""
+def grouped(items: Iterable[T], *attributes: str) -> Iterable[tuple[object, list[T]]]:
+    """Items by the values of attributes, in the order in which these first occur."""
     groups: dict[object, list[T]] = {}
     for item in items:
-        groups.setdefault(attrgetter(attribute)(item), []).append(item)
+        groups.setdefault(attrgetter(*attributes)(item), []).append(item)
     return groups.items()
 
 

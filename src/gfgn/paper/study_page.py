@@ -12,7 +12,7 @@ from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.registry import find_model
 from gfgn.paper.pages import number, render, signed, span
 from gfgn.runs.grid import Configuration
-from gfgn.runs.record import RunRecord, is_gfgn, is_standin
+from gfgn.runs.record import is_gfgn, is_standin
 from gfgn.runs.results import Gap, Results, best_baseline
 from gfgn.runs.search import Choice, LogUniform, Space
 from gfgn.runs.study import AXES, MEASURES, At, Cell
@@ -46,8 +46,8 @@ def known_means(results: Results, dataset: str) -> dict[str, float]:
 
 def make_page(results: Results, times: Sequence[Time], figures: Sequence[Path]) -> str:
     """The page in Markdown, with wall-clock times and the figures in its folder."""
-    page = StudyPage(results)
-    return render("study", page=page, study=page.study, times=times, figures=[path.stem for path in figures])
+    page, names = StudyPage(results), [path.stem for path in figures]
+    return render("study", page=page, study=page.study, times=times, figures=names, measures=MEASURES)
 
 
 class StudyPage:
@@ -63,7 +63,6 @@ class StudyPage:
         self.shows_published = search is None or bool(self.published.scores)
         varied = [cell for cell in self.study.all_cells() if self.axis == "variant" and cell.at != self.values[0]]
         self.changes = {cell: change.points for cell in varied if (change := results.change(cell)) is not None}
-        self.tested = _p_values(self.changes.values())
         self.ranked = [name for name in self.real if f"{name}-corrected" not in self.real]
         self.gaps = gaps_to_best_baseline(results, self.real) if search is not None else {}
         self.levels = [model for model in self.study.models if is_gfgn(model)]
@@ -78,10 +77,6 @@ class StudyPage:
         cells = [cell for cell in self.study.all_cells() if cell.model == model]
         final = {row.key: row.epochs for cell in cells for row in self.results[cell].rows}
         return len(cells), len(final), sum(final.values())
-
-    def at_last_epoch(self, rows: Sequence[RunRecord]) -> int:
-        """The number of runs that trained until the last epoch allowed."""
-        return sum(row.epochs >= row.config.max_epochs for row in rows)
 
     def grid(self, model: str) -> str:
         """The values of a model's grid."""
@@ -181,21 +176,6 @@ class StudyPage:
 
     # --- rows of tables -----------------------------------------------------------------------------------------------
 
-    def effects(self) -> list[list[str]]:
-        """The effect of each variant over all cells, and how many effects are significant."""
-        rows = []
-        for at in self.values:
-            changes = [change for cell, change in self.changes.items() if cell.at == at]
-            means, tested, cells = [change.mean for change in changes], _p_values(changes), [NONE] * 5
-            if changes:
-                cells = [signed(value) for value in (fmean(means), min(means), max(means))]
-                cells.append(f"{sum(mean > 0 for mean in means)} of {len(means)}")
-                cells.append(f"{sum(p < SIGNIFICANT for p in tested)} of {len(tested)}" if tested else NONE)
-            distances = [self.to_published(cell) for cell in self.study.all_cells() if cell.at == at]
-            known = [each for each in distances if each is not None]
-            rows.append([str(at), *cells, signed(fmean(known) if known else None)])
-        return rows
-
     def paper_ranks(self) -> dict[str, Mapping[str, float]]:
         """Average ranks by model: published, of measured levels among published baselines, and measured."""
         scores, measured = self.published.scores, self.measured(self.real)
@@ -244,23 +224,6 @@ class StudyPage:
             for paper, model, score in sorted(given, key=lambda each: -float(each[2].split()[0])):
                 rows.append([name, model, score, *here, paper.mark, f"[{paper.paper}]({paper.source})"])
         return rows
-
-    def facts(self) -> list[list[str]]:
-        """Published numbers other than scores."""
-        rows = []
-        for fact in self.published.facts:
-            measured, where = self.results.measure(fact), fact.dataset
-            if fact.at is not None:
-                where += f", {self.at(fact.at)} added edges" if self.axis == "noise" else f", λ {fact.at:g}"
-            what = MEASURES[fact.measure] + (f" ({fact.model})" if fact.model else "")
-            values = ["missing", NONE] if measured is None else [number(measured), signed(measured - fact.value)]
-            rows.append([what, where, f"{fact.value:g}", *values])
-        return rows
-
-
-def _p_values(changes: Iterable[Gap]) -> list[float]:
-    """The p-values of the changes that have one."""
-    return [change.p for change in changes if not math.isnan(change.p)]
 
 
 def _average_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
