@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from gfgn import GFGNConv
+
 
 def sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-value))
@@ -82,6 +84,22 @@ def layer(
                         kept = 1 - score([z[i][k] for k in own], [pooled(list(row), k) for k in own], head, c)
                 out[i][column] = kept * z[i][column] + taken + shift[column]
     return out
+
+
+def equation(
+    conv: GFGNConv,
+    x: Tensor,
+    edges: Tensor,
+    weight: Tensor | None = None,
+    batch: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The output of a layer by `layer`."""
+    weights, factors = (None if values is None else values.tolist() for values in (weight, mask))
+    graphs = [0] * x.size(0) if batch is None else batch.tolist()
+    pairs = [(source, target) for source, target in edges.t().tolist()]
+    parameters = (conv.lin.weight, conv.gate, conv.bias, conv.level, conv.lam, conv.pool)
+    return torch.tensor(layer(x, pairs, weights, graphs, *parameters, factors), dtype=torch.float64)
 
 
 def bipartite_layer(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loops import layer, random_edges, undirected
+from loops import equation, random_edges, undirected
 from torch_geometric.nn import GCNConv
 
 from gfgn import GFGNConv, Graph
@@ -42,21 +42,13 @@ def inputs(n: int = 12, e: int = 40, seed: int = 0) -> tuple[torch.Tensor, torch
     return x, random_edges(n - 2, e, generator(seed))
 
 
-def equation(conv: GFGNConv, x: torch.Tensor, edges: torch.Tensor, **further: list) -> torch.Tensor:
-    """The layer as loops over Python floats."""
-    given = {"weights": None, "batch": [0] * x.size(0), "pool": conv.pool} | further
-    parameters = {"w": conv.lin.weight, "gate": conv.gate, "bias": conv.bias, "level": conv.level, "lam": 1.3}
-    out = layer(x, [tuple(pair) for pair in edges.t().tolist()], **given, **parameters)
-    return torch.tensor(out, dtype=torch.float64)
-
-
 @every_level_and_pool
 @pytest.mark.parametrize("weighted", [False, True])
 def test_layer_is_the_papers_equation(level: str, weighted: bool, pool: str) -> None:
     conv = make(level, pool=pool)
     x, edges = inputs()
     weight = torch.rand(edges.size(1), generator=generator(1), dtype=torch.float64) if weighted else None
-    expected = equation(conv, x, edges, weights=None if weight is None else weight.tolist())
+    expected = equation(conv, x, edges, weight)
     out = conv(x, edges, weight)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
 
@@ -67,7 +59,7 @@ def test_several_graphs_in_a_batch(level: str, pool: str) -> None:
     x, _ = inputs(11)
     edges = torch.cat([random_edges(4, 9, generator(3)), 4 + random_edges(5, 12, generator(4))], dim=1)
     batch = torch.tensor([0] * 4 + [1] * 5 + [3] * 2)  # graph 2 has no nodes, graph 3 no edges
-    expected = equation(conv, x, edges, batch=batch.tolist())
+    expected = equation(conv, x, edges, batch=batch)
     out, scores = conv(x, edges, batch=batch, batch_size=5, return_scores=True)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
     alone = [conv(x[batch == k], edges[:, batch[edges[0]] == k] - int((batch < k).sum())) for k in (0, 1, 3)]

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from loops import layer, random_edges, undirected
+from loops import equation, random_edges, undirected
 from torch import nn
-from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer, PGExplainer
+from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GCNConv
 
@@ -36,23 +36,6 @@ def inputs(n: int = 12, e: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(n, 5, generator=generator, dtype=torch.float64), edges
 
 
-def expected_output(conv, x, edges, mask, weight=None, batch=None) -> torch.Tensor:
-    out = layer(
-        x,
-        [tuple(edge) for edge in edges.t().tolist()],
-        None if weight is None else weight.tolist(),
-        [0] * x.size(0) if batch is None else batch.tolist(),
-        conv.lin.weight,
-        conv.gate,
-        conv.bias,
-        conv.level,
-        1.3,
-        conv.pool,
-        mask.tolist(),
-    )
-    return torch.tensor(out, dtype=torch.float64)
-
-
 @pytest.mark.parametrize(
     ("level", "pool"), [("graph", "mean"), ("neighbor", "mean"), ("neighbor", "max"), ("pair", "mean")]
 )
@@ -65,12 +48,12 @@ def test_edge_mask_multiplies_the_messages(level: str, pool: str, weighted: bool
     mask = torch.randn(40, dtype=torch.float64)
     set_masks(conv, mask, edges, apply_sigmoid)
     assert conv.explain
-    expected = expected_output(conv, x, edges, mask.sigmoid() if apply_sigmoid else mask, weight)
+    expected = equation(conv, x, edges, weight, mask=mask.sigmoid() if apply_sigmoid else mask)
     graph = Graph.from_edge_index(edges, 12, weight, dtype=torch.float64)
     for out in (conv(x, edges, weight), conv(x, graph)):
         torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
     clear_masks(conv)
-    ones = expected_output(conv, x, edges, torch.ones(40), weight)
+    ones = equation(conv, x, edges, weight, mask=torch.ones(40))
     torch.testing.assert_close(conv(x, edges, weight), ones, rtol=0, atol=1e-10)
 
 
@@ -104,7 +87,7 @@ def test_batches_bipartite_graphs_and_added_self_loops_can_be_masked(level: str)
     set_masks(conv, ones, edges, apply_sigmoid=False)
     torch.testing.assert_close([conv(*call, return_scores=True) for call in calls], plain)
     set_masks(conv, zeros, edges, apply_sigmoid=False)
-    torch.testing.assert_close(conv(x, edges, None, batch), expected_output(conv, x, edges, zeros, batch=batch))
+    torch.testing.assert_close(conv(x, edges, None, batch), equation(conv, x, edges, None, batch, zeros))
     if level != "pair":  # where a node takes from itself what it gives up
         assert not torch.allclose(conv(x, looped), conv(x, edges))  # added self-loops are not masked
 
@@ -153,22 +136,6 @@ def test_gnn_explainer(level: str, index: int | None) -> None:
         assert set(edges[1, hard].tolist()) <= near
     torch.testing.assert_close(model(x, edges), before)
     assert model.convs[0].explain is None
-
-
-@every_level
-def test_pg_explainer(level: str) -> None:
-    """An explainer that learns to predict masks from the nodes' embeddings."""
-    model, x, edges = trained(level)
-    algorithm = PGExplainer(epochs=2)
-    explainer = Explainer(
-        model, algorithm, explanation_type="phenomenon", edge_mask_type="object", model_config=CLASSES
-    )
-    target = model(x, edges).argmax(1)
-    for epoch in range(2):
-        algorithm.train(epoch, model, x, edges, target=target, index=3)
-    explanation = explainer(x, edges, target=target, index=3)
-    assert explanation.edge_mask.shape == (edges.size(1),)
-    assert torch.isfinite(explanation.edge_mask).all()
 
 
 @every_level
