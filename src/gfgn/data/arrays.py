@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
 from gfgn.data.columns import Array, Matrix, named_columns, read_matrix, to_float32
 from gfgn.data.messages import DataError, listed, reading
 from gfgn.data.raw import RawGraph, ReadOptions
-from gfgn.data.tables import bad_weight
+from gfgn.data.tables import bad_weight, label_codes
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -153,7 +154,11 @@ def _graph(arrays: GraphArrays, options: ReadOptions, texts: dict[str, list[str]
     names, ids, words = (texts.get(name, []) for name in ("attr_names", "node_names", "class_names"))
     if not len(names) == len(set(names)) == width:
         names = [f"x{k}" for k in range(width)]
-    labels, classes = _labels(arrays, size) if "y" in arrays else (None, [])
+    labels, classes = None, list[str]()
+    if "y" in arrays:
+        given = arrays.column("y", size, "integers")
+        given = given.astype(np.int64) if given.dtype.kind == "b" else given
+        labels, classes = label_codes(pd.Series(given), f"{label}: {y}", typed=True)
     named = 0 < len(words) == len(set(words)) and all(name.isdecimal() and int(name) < len(words) for name in classes)
     classes = [words[int(name)] for name in classes] if named else classes
     expected = None if options.encoder is None else options.encoder.columns
@@ -164,6 +169,7 @@ def _graph(arrays: GraphArrays, options: ReadOptions, texts: dict[str, list[str]
         origin=label,
         edge_origin=label,
         label=y,
+        named_classes=named,
         raw=raw,
         edges=edges,
         weight=weight,
@@ -171,7 +177,6 @@ def _graph(arrays: GraphArrays, options: ReadOptions, texts: dict[str, list[str]
         class_names=classes,
         parts=parts,
         node_ids=np.array(ids) if len(ids) == len(set(ids)) == size else np.arange(size),
-        sort_classes=not named,
         notes=[] if edges.size else [f"{arrays.called('edge_index')} holds no edge: a graph without edges"],
     )
 
@@ -222,21 +227,6 @@ def _edges(arrays: GraphArrays, size: int) -> tuple[NDArray[np.integer], NDArray
     if bad is not None:
         raise arrays.error("edge_weight", f"holds {weight[bad]} at edge {bad}, expected a finite number, 0 or larger")
     return index.astype(np.int32), values
-
-
-def _labels(arrays: GraphArrays, size: int) -> tuple[NDArray[np.int64], list[str]]:
-    """The indices of the classes, −1 for −1 or NaN, and the classes as text."""
-    values = arrays.column("y", size, "integers")
-    if values.dtype.kind in "bu":
-        values = values.astype(np.int64)
-    if values.dtype.kind == "f":
-        values = np.where(np.isnan(values), -1, values)
-    bad = np.flatnonzero((values < -1) | np.isinf(values))
-    if bad.size:
-        raise arrays.error("y", f"holds {values[bad[0]]} at node {bad[0]}, expected classes from 0, or -1 for none")
-    classes, codes = np.unique(values, return_inverse=True)
-    missing = int(classes.size > 0 and classes[0] == -1)
-    return codes.astype(np.int64) - missing, [str(name).removesuffix(".0") for name in classes[missing:].tolist()]
 
 
 def _parts(arrays: GraphArrays, size: int) -> NDArray[np.int64] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -110,7 +109,7 @@ def _labels_of_model(raw: RawGraph, options: ReadOptions) -> tuple[NDArray[np.in
 
 
 def _labels_and_splits(raw: RawGraph, options: ReadOptions) -> tuple[NDArray[np.int64], list[Split]]:
-    """The labels, and masks over labelled nodes; sorts `raw.class_names`."""
+    """The labels, and masks over labelled nodes."""
     notes = raw.notes
     if raw.labels is None:
         given = ", and the given splits are ignored" if raw.parts is not None else ""
@@ -118,12 +117,9 @@ def _labels_and_splits(raw: RawGraph, options: ReadOptions) -> tuple[NDArray[np.
         return np.full(len(raw.node_ids), -1, dtype=np.int64), []
     _check_classes(raw, raw.labels)
     y, names = raw.labels, raw.class_names
-    if raw.sort_classes:
-        y, names = sort_classes(y, names)
-        raw.class_names = names
-        if names != [str(k) for k in range(len(names))]:
-            shown = listed([f"{name!r} is {k}" for k, name in enumerate(names)])
-            notes.append(f"classes numbered in sorted order: {shown}")
+    if not raw.named_classes and names != [str(k) for k in range(len(names))]:
+        shown = listed([f"{name!r} is {k}" for k, name in enumerate(names)])
+        notes.append(f"classes numbered in sorted order: {shown}")
     unlabelled = int((y < 0).sum())
     if unlabelled:
         notes.append(f"{counted(unlabelled, 'unlabelled node')} kept, in no part of any split")
@@ -157,17 +153,6 @@ def _check_classes(raw: RawGraph, labels: NDArray[np.int64]) -> None:
     if fractions > len(names) / 2 or len(names) > labelled / 5:
         bins = "gfgn predicts classes, so put the numbers into a few bins, such as low, medium and high"
         raise DataError(f"{values}, all of them numbers: is it a regression? {bins}")
-
-
-def sort_classes(labels: NDArray[np.int64], names: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Labels and names with the classes in the order of their numbers if all are numbers, else of their names. Equal
-    numbers that are written differently ("1", "01") are separate classes, ordered by their text."""
-    try:
-        keys = [float(name) for name in names]
-    except ValueError:
-        keys = [0.0] * len(names)
-    order = sorted(range(len(names)), key=lambda k: (keys[k], names[k]))
-    return np.array([*np.argsort(order), -1], dtype=np.int64)[labels], [names[k] for k in order]  # −1 stays −1
 
 
 def _random_splits(raw: RawGraph, y: NDArray[np.int64], options: ReadOptions) -> list[Split]:

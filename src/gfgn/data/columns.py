@@ -267,10 +267,8 @@ def profile_of(values: Matrix, rows: NDArray[np.bool_]) -> Profile:
     zeros, ones, known, total, square = np.zeros((5, values.shape[1]))
     for part in row_blocks(*values.shape):
         block = values[part][rows[part]].astype(np.float64)
-        low, high = (
-            np.fmin(low, np.fmin.reduce(block, 0, initial=np.inf)),
-            np.fmax(high, np.fmax.reduce(block, 0, initial=-np.inf)),
-        )
+        low = np.fmin(low, np.fmin.reduce(block, 0, initial=np.inf))
+        high = np.fmax(high, np.fmax.reduce(block, 0, initial=-np.inf))
         zeros += (block == 0).sum(0)
         ones += (block == 1).sum(0)
         known += (~np.isnan(block)).sum(0)
@@ -334,14 +332,6 @@ def raw_features(X: object, columns: Sequence[Column] | None = None, *, notes: l
     return named_columns(values, [f"x{k}" for k in range(values.shape[1])], columns, "X")
 
 
-class Found(NamedTuple):
-    """A column of a data frame that has been read; `holds` is "" if all values are missing."""
-
-    column: Column
-    values: Floats
-    holds: str
-
-
 @dataclass
 class FrameReader:
     """Reads the features in a data frame.
@@ -370,29 +360,43 @@ class FrameReader:
         wanted = {column.name: column for column in expected or ()}
         found = {name: self._column(frame.iloc[:, k], name, wanted.get(name)) for k, name in enumerate(names)}
         if expected is not None:
-            parts = differences(expected, {name: column.holds for name, column in found.items()}, self.examples)
-            refuse_unlike(self.label, [*parts, *more])
+            refuse_unlike(self.label, [*self._differences(expected, found), *more])
             names = [column.name for column in expected]
-        chosen = [found[name] for name in names]
-        wide = any(each.column.kind == "date" or len(each.column.categories) > 2**24 for each in chosen)
+        columns = tuple(found[name][0] for name in names)
+        wide = any(column.kind == "date" or len(column.categories) > 2**24 for column in columns)
         values = np.empty((len(frame), len(names)), dtype=np.float64 if wide else np.float32)
-        for k, each in enumerate(chosen):
-            bad = np.flatnonzero(np.isinf(to_float32(each.values)))
-            if bad.size:
-                got = f"column {names[k]!r} holds {each.values[bad[0]]} at {self._row(bad[0])}"
+        for k, name in enumerate(names):
+            given = found[name][1]
+            for bad in np.flatnonzero(np.isinf(to_float32(given)))[:1]:
+                got = f"column {name!r} holds {given[bad]} at {self._row(bad)}"
                 raise DataError(f"{self.label}: {got}, expected a finite number in single precision")
-            values[:, k] = each.values
-        return RawFeatures(values, tuple(each.column for each in chosen))
+            values[:, k] = given
+        return RawFeatures(values, columns)
+
+    def _differences(self, expected: Sequence[Column], found: Mapping[str, tuple[Column, Floats]]) -> list[str]:
+        """What differs from the expected columns; a column without any value fits every kind."""
+        missing = [repr(column.name) for column in expected if column.name not in found]
+        unexpected = [repr(name) for name in found if name not in {column.name for column in expected}]
+        parts = [f"no column {listed(missing)}"] if missing else []
+        if unexpected:
+            parts.append(f"unexpected column{'s' * (len(unexpected) > 1)} {listed(unexpected)}")
+        wrong = []
+        for column in (column for column in expected if column.name in found):
+            got, values = found[column.name]
+            if got.holds != column.holds and not np.isnan(values).all():
+                example = self.examples.get(column.name, "")
+                wrong.append(f"column {column.name!r} holds {got.holds}{example}, expected {column.holds}")
+        return [*parts, *wrong[:5], *([f"{len(wrong) - 5:,} more columns hold something else"] if wrong[5:] else [])]
 
     def _row(self, index: np.integer) -> str:
         return f"row {index + self.first}"
 
-    def _column(self, series: Series, name: str, expected: Column | None) -> Found:
+    def _column(self, series: Series, name: str, expected: Column | None) -> tuple[Column, Floats]:
         import pandas as pd
 
         types, dtype, known = pd.api.types, series.dtype, series.notna().to_numpy()
         if not known.any():
-            return Found(Column(name), np.full(len(series), np.nan), "")
+            return Column(name), np.full(len(series), np.nan)
         inferred = types.infer_dtype(series, skipna=True) if dtype.kind == "O" else ""
         numeric = types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
         if numeric or inferred in ("boolean", "integer", "floating", "mixed-integer-float", "decimal"):
@@ -401,21 +405,21 @@ class FrameReader:
                 digits = pd.Series(values).map(lambda value: f"{value:.15g}", na_action="ignore")
                 if not set(digits.dropna()).isdisjoint(expected.categories):
                     return self._texts(digits, name, expected)
-            return Found(Column(name), values, "numbers")
+            return Column(name), values
         if types.is_datetime64_any_dtype(dtype) or inferred in ("datetime", "datetime64", "date"):
-            return Found(Column(name, "date"), _days(pd.to_datetime(series, utc=True)), "dates")
+            return Column(name, "date"), _days(pd.to_datetime(series, utc=True))
         if isinstance(dtype, pd.CategoricalDtype):  # declared by the user, in their order
             texts = [str(value) for value in dtype.categories]
             categories = tuple(dict.fromkeys(texts))
             index = np.array([*(categories.index(text) for text in texts), np.nan])
-            return Found(Column(name, "category", categories), index[series.cat.codes.to_numpy()], "text")
+            return Column(name, "category", categories), index[series.cat.codes.to_numpy()]
         scalars = inferred in ("mixed", "mixed-integer") and series[known].map(np.isscalar).all()
         if not (isinstance(dtype, pd.StringDtype) or inferred == "string" or scalars):
             got = f"{dtype} with {inferred} values" if inferred else f"{dtype}"
             raise DataError(f"{self.label}: column {name!r} is of type {got}, expected numbers, categories or dates")
         return self._texts(series, name, expected)
 
-    def _texts(self, series: Series, name: str, expected: Column | None) -> Found:
+    def _texts(self, series: Series, name: str, expected: Column | None) -> tuple[Column, Floats]:
         """A column of text, of the first kind that accepts it."""
         import pandas as pd
 
@@ -426,7 +430,7 @@ class FrameReader:
         index = {text: k for k, text in enumerate(order)} | {"": -1}
         rows = np.array([*(index[text] for text in stripped), -1], dtype=np.int64)[codes]
         if not order:
-            return Found(Column(name), np.full(len(series), np.nan), "")
+            return Column(name), np.full(len(series), np.nan)
         texts = Texts(rows, order, self.typed and (expected is None or expected.holds != "numbers"))
         known = expected is not None and (expected.kind == "hashed" or not set(order).isdisjoint(expected.categories))
         format = "" if expected is None else expected.format
@@ -438,7 +442,7 @@ class FrameReader:
         assert read is not None  # every text is a category
         self._note(name, texts, read, kind)
         column = Column(name, kind, tuple(order) if kind == "category" else (), read.format)
-        return Found(column, np.append(read.values, np.nan)[rows], column.holds)
+        return column, np.append(read.values, np.nan)[rows]
 
     def _note(self, name: str, texts: Texts, read: Values, kind: str) -> None:
         """Says how numbers and dates were read, which texts count as missing, and what may be a name or a comment."""
@@ -488,26 +492,6 @@ def refuse_repeated(names: Sequence[str], label: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{label} has the column {twice[0]!r} more than once, expected every name once")
-
-
-def differences(expected: Sequence[Column], found: Mapping[str, str], examples: Mapping[str, str]) -> list[str]:
-    """What differs from the expected columns.
-
-    `found` has what each column holds, "" if all its values are missing; `examples` of the texts of a column.
-    """
-    names = {column.name for column in expected}
-    missing = [repr(column.name) for column in expected if column.name not in found]
-    unexpected = [repr(name) for name in found if name not in names]
-    parts = [f"no column {listed(missing)}"] if missing else []
-    if unexpected:
-        parts.append(f"unexpected column{'s' * (len(unexpected) > 1)} {listed(unexpected)}")
-    wrong = []
-    for column in expected:
-        got = found.get(column.name, "")
-        if got and got != column.holds:
-            example = examples.get(column.name, "") if got == "text" else ""
-            wrong.append(f"column {column.name!r} holds {got}{example}, expected {column.holds}")
-    return [*parts, *wrong[:5], *([f"{len(wrong) - 5:,} more columns hold something else"] if len(wrong) > 5 else [])]
 
 
 def refuse_unlike(label: str, parts: Sequence[str]) -> None:

@@ -185,27 +185,23 @@ class FeatureEncoder:
 
     def notes(self) -> list[str]:
         """What is done to the columns, one sentence each."""
-        notes = [self._note(kind) for kind in KINDS]
-        holes = [(column, f"{column.name} ({n:,})") for column, n in zip(self.columns, self.missing, strict=True) if n]
+        notes = [self._note(kind, of) for kind in KINDS if (of := [c for c in self.columns if c.kind == kind])]
+        given = [(column, count) for column, count in zip(self.columns, self.missing, strict=True) if count]
+        holes = [(column.holds == "text", f"{column.name} ({count:,})") for column, count in given]
         for text, what in ((False, "values replaced by the training mean"), (True, "categories read as none")):
-            names = [shown for column, shown in holes if (column.holds == "text") == text]
-            notes.append(f"missing {what}, with an indicator feature each: {listed(names)}" if names else "")
-        if self.scale == "row":
-            notes.append("rows of features divided by the sum of their absolute values")
-        return [note for note in notes if note]
+            names = [shown for is_text, shown in holes if is_text == text]
+            if names:
+                notes.append(f"missing {what}, with an indicator feature each: {listed(names)}")
+        return notes + ["rows of features divided by the sum of their absolute values"] * (self.scale == "row")
 
-    def _note(self, kind: str) -> str:
-        columns, facts = [column for column in self.columns if column.kind == kind], KINDS[kind]
-        if not columns:
-            return ""
-        days = " in days since 1970" if facts.holds == "dates" else ""
-        subject = f"{counted(len(columns), f'{facts.word} column')}{days}"
-        words = [counted(len(column.categories), "category", "categories") for column in columns]
-        sizes = [f" ({word})" if kind == "category" else "" for word in words]
-        names = f": {listed([column.name + size for column, size in zip(columns, sizes, strict=True)])}"
-        if self.scale != "standard" or not facts.scaled:
-            return f"{subject} {facts.note.format(names=names, they='it is' if len(columns) == 1 else 'they are')}"
-        nodes = counted(self.nodes, "training node")
+    def _note(self, name: str, columns: list[Column]) -> str:
+        kind, nodes = KINDS[name], counted(self.nodes, "training node")
+        subject = counted(len(columns), f"{kind.word} column") + " in days since 1970" * (kind.holds == "dates")
+        sizes = [f" ({counted(len(c.categories), 'category', 'categories')})" if c.categories else "" for c in columns]
+        shown = [column.name + size for column, size in zip(columns, sizes, strict=True)]
+        names = f": {listed(shown)}"
+        if self.scale != "standard" or not kind.scaled:
+            return f"{subject} {kind.note.format(names=names, they='it is' if len(columns) == 1 else 'they are')}"
         if self.sparse:
             return f"{subject} divided by the standard deviation of {nodes}, not centered to stay sparse{names}"
         return f"{subject} standardized by the mean and standard deviation of {nodes}{names}"

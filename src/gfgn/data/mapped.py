@@ -16,25 +16,11 @@ from gfgn.graph import Graph
 from gfgn.ops.csr import CSR
 
 
-def _computed(name: str) -> Any:
-    """A tensor of the graph in memory."""
-    return cached_property(lambda graph: getattr(graph.whole, name))
-
-
 class MappedGraph(Graph):
     """A graph in files: `by_target` and `weight` are memory maps, of which only what is read takes memory.
 
-    Samplers and `infer_layerwise` read nothing else. All other tensors are computed when one of them is first read, and
-    are then in memory.
+    Samplers and `infer_layerwise` read nothing else. When another tensor is read, the whole graph is read into memory.
     """
-
-    by_source = _computed("by_source")
-    norm = _computed("norm")
-    row_norm = _computed("row_norm")
-    reverse_norm = _computed("reverse_norm")
-    reverse_row_norm = _computed("reverse_row_norm")
-    degree = _computed("degree")
-    transpose = _computed("transpose")
 
     @staticmethod
     def of(ptr: Array, idx: Array, weight: Array | None) -> MappedGraph:
@@ -51,6 +37,11 @@ class MappedGraph(Graph):
         ptr, idx = self.by_target.ptr.numpy(), self.by_target.idx.numpy()
         values = np.ones(idx.size, np.int8) if self.weight is None else self.weight.numpy()
         return Graph.from_csr(scipy.sparse.csr_array((values, idx, ptr), shape=(self.num_nodes, self.num_nodes)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.whole, name)
 
     @property
     def dtype(self) -> torch.dtype:

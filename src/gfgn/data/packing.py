@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 
-from gfgn.data.assemble import KEEP, edge_notes, sort_classes
+from gfgn.data.assemble import KEEP, edge_notes
 from gfgn.data.columns import Array, to_float32
 from gfgn.data.dataset import default_metric
 from gfgn.data.files import atomic_folder
@@ -104,7 +104,7 @@ def _pack_nodes(table: Table, roles: Roles, num_nodes: int, folder: Path) -> lis
     y, names = np.full(num_nodes, -1, dtype=np.int64), list[str]()
     parts = np.empty((0, num_nodes), dtype=np.int8)
     if roles.label:
-        y, names = sort_classes(*label_codes(known[roles.label], table, roles.label))
+        y, names = label_codes(known[roles.label], f"{table.label}: column {roles.label!r}", table.typed)
     if roles.split:
         parts = split_codes(known[roles.split], table.label, roles.split)[None].astype(np.int8)
     np.save(folder / "y.npy", y)

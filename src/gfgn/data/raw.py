@@ -87,7 +87,7 @@ class RawGraph:
         weight: `[E]`, or `None` without weights.
         labels: `[N]`, indices into `class_names`, −1 if unlabeled; `None` without labels.
         parts: `[S, N]`, 0, 1 and 2 for training, validation and test nodes, −1 for others; `None` without splits.
-        sort_classes: Whether classes are numbered by name; otherwise they are in the order of the files.
+        named_classes: Whether the names of the classes belong to numbers in the files.
         notes: One sentence per repair.
     """
 
@@ -101,6 +101,6 @@ class RawGraph:
     class_names: list[str]
     parts: NDArray[np.int64] | None
     node_ids: Array
-    sort_classes: bool = True
+    named_classes: bool = False
     name: str = ""
     notes: list[str] = field(default_factory=list)

@@ -165,7 +165,7 @@ def _read_folder(folder: Path, label: str, prefix: str, options: ReadOptions) ->
     ids = Ids(frame[roles.id], nodes.label, roles.id)
     labels, classes, more = None, list[str](), list[str]()
     if roles.label:
-        labels, classes = label_codes(frame[roles.label], nodes, roles.label)
+        labels, classes = label_codes(frame[roles.label], f"{nodes.label}: column {roles.label!r}", nodes.typed)
         more = options.unknown_classes(classes, f"column {roles.label!r}")
     raw = FrameReader(nodes.label, nodes.typed, 1, notes).read(frame[roles.features], expected, more)
     parts = split_codes(frame[roles.split], nodes.label, roles.split)[None] if roles.split else None

@@ -9,6 +9,7 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -67,11 +68,6 @@ class Table:
                 self._raw = list(self._sheet(nrows=0).columns)
         self.names = [str(name).strip() for name in self._raw]
         refuse_repeated(self.names, self.label)
-
-    def require(self, *names: str) -> None:
-        for name in names:
-            if name not in self.names:
-                raise DataError(f"{self.label} has no column {name!r}, only {listed(self.names, 12)}")
 
     def frame(self, names: Sequence[str], texts: Sequence[str] = ()) -> pd.DataFrame:
         """Some columns as a data frame; of CSV and Excel files, those in `texts` stay as they are written."""
@@ -202,7 +198,9 @@ def find_roles(table: Table, options: ReadOptions, notes: list[str]) -> Roles:
     if not options.id and id != "id" and id in table.names:
         notes.append(f"{label}: column {id!r} has the ids")
     given = [*drop, *filter(None, (options.label, options.split))]
-    table.require(id, *(given if options.encoder is None else ()))
+    for name in [id, *(given if options.encoder is None else ())]:
+        if name not in table.names:
+            raise DataError(f"{label} has no column {name!r}, only {listed(table.names, 12)}")
     names = [name for name in table.names if name not in drop]
     if id not in names:
         raise DataError(f"{label}: column {id!r} is dropped, expected it for the ids of the nodes")
@@ -317,23 +315,27 @@ def _id_values(column: Series, label: str, name: str, row: int) -> pa.Array:
     raise DataError(f"{label}: column {name!r} is of type {values.type}, expected strings or integers")
 
 
-def label_codes(series: Series, table: Table, name: str) -> tuple[NDArray[np.int64], list[str]]:
-    """The classes, numbered in order of appearance, −1 where the label is missing or −1; and their names."""
+def label_codes(series: Series, what: str, typed: bool) -> tuple[NDArray[np.int64], list[str]]:
+    """The classes in the order of their numbers if all are numbers, else of their names, −1 where the label is missing
+    or −1; and their names. Equal numbers that are written differently ("1", "01") are separate classes, ordered by
+    their text."""
     import pandas as pd
 
-    label, kind = table.label, series.dtype
+    kind = series.dtype
     if pd.api.types.is_float_dtype(kind):  # pandas writes integers with missing values as floats
         if np.isinf(series.dropna().to_numpy()).any():
-            raise DataError(f"{label}: column {name!r} holds infinity, expected class names or integers")
+            raise DataError(f"{what} holds infinity, expected class names or integers")
         series = series.map(lambda value: str(value).removesuffix(".0"), na_action="ignore")
-    elif not all(map(np.isscalar, series.dropna().iloc[:1])) or "datetime" in str(kind):
-        raise DataError(f"{label}: column {name!r} is of type {kind}, expected class names or integers")
+    elif not all(map(np.isscalar, series.dropna().iloc[:1])) or kind.kind in "cmM":
+        raise DataError(f"{what} is of type {kind}, expected class names or integers")
     elif pd.api.types.is_bool_dtype(kind):
         series = series.map({True: "true", False: "false"})
-    missing = {"", "-1"} if table.typed else MISSING | {"-1"}
+    missing = {"", "-1"} if typed else MISSING | {"-1"}
     codes, unique = pd.factorize(series)
     names = [str(value).strip() for value in unique]
-    classes = list(dict.fromkeys(name for name in names if name not in missing))
+    classes = sorted(set(names) - missing)
+    with suppress(ValueError):
+        classes.sort(key=float)
     index = {name: k for k, name in enumerate(classes)}
     return np.array([*(index.get(name, -1) for name in names), -1], dtype=np.int64)[codes], classes
 
