@@ -50,6 +50,7 @@ def test_describe() -> None:
     assert lines["16–31"].split()[-1] == "2"
     assert "█" in lines["2–3"]
     assert result.stdout.count("█") > 50
+    assert "in-degree" not in result.stdout
     assert "feature dimensions by smoothness" in result.stdout
     assert "in the paper" not in result.stdout
 

@@ -123,6 +123,12 @@ def test_degree_profile(case: tuple[nx.Graph, Tensor]) -> None:
         assert count == sum(low <= degree <= high for degree in degrees)
 
 
+def test_the_profile_of_a_directed_graph_is_that_of_in_degrees() -> None:
+    profile = degree_profile(Graph.from_edge_index(torch.tensor([[0, 0, 1, 3], [1, 2, 2, 2]]), num_nodes=5))
+    assert (profile.directed, profile.isolated, profile.sources) == (True, 3, 2)
+    assert profile.mean == pytest.approx(0.8)
+
+
 def test_a_graph_without_nodes_has_no_profile() -> None:
     with pytest.raises(ValueError, match="graph must have nodes, got none"):
         degree_profile(Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=0))

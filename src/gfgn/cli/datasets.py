@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import app, echo, print_table, user_errors
+from gfgn.cli.app import app, echo, print_table, stdout, user_errors
 from gfgn.cli.reading import Reader, print_notes, takes_graph
 
 datasets = typer.Typer(help="List the named datasets; describe or pack one of them, or a graph of your own.")
@@ -42,15 +42,18 @@ def describe(
     from gfgn.data.diagnosis import describe as describe_dataset
     from gfgn.data.files import atomic_write
     from gfgn.report.figures import description_figure
-    from gfgn.report.terminal import histograms, statistics
+    from gfgn.report.terminal import print_histograms, statistics
 
     with user_errors():
         description = describe_dataset(reader.open(data, Console(stderr=True)).dataset)
         if png is not None:
             with atomic_write(png) as unfinished:
                 description_figure(description).savefig(unfinished, format="png", dpi=160)
-    lines = [f"histograms: {png}"] if png is not None else histograms(description)
-    echo("\n".join([*statistics(description, DATASETS.get(data.lower())), "", *lines]))
+    echo("\n".join(statistics(description, DATASETS.get(data.lower()))))
+    if png is None:
+        print_histograms(stdout(), description)
+    else:
+        echo(f"\nhistograms: {png}")
 
 
 @datasets.command()

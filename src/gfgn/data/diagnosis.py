@@ -78,11 +78,13 @@ def _labelled_edges(graph: Graph, y: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class DegreeProfile:
-    """The distribution of the number of neighbors."""
+    """The distribution of the number of neighbors: of nodes with an edge to a node, its in-degree."""
 
     mean: float
     quantiles: tuple[float, float, float, float, float]  # minimum, lower quartile, median, upper quartile, maximum
     isolated: int  # number of nodes without neighbors
+    sources: int  # number of these that have outgoing edges
+    directed: bool  # whether any edge lacks its opposite
     bins: list[tuple[int, int, int]]  # low, high, number of nodes of such degrees, for 0, 1, 2–3, 4–7, …
 
 
@@ -95,8 +97,14 @@ def degree_profile(graph: Graph) -> DegreeProfile:
     bits = torch.frexp(degree.double()).exponent.clamp(min=0)  # 0 for 0, 1 for 1, 2 for 2 and 3, …
     counts = torch.bincount(bits).tolist()
     bins = [(2 ** (k - 1) if k else 0, 2**k - 1, int(count)) for k, count in enumerate(counts)]
+    isolated, has_edges = degree == 0, graph.by_source.ptr.diff().cpu() > 0
     return DegreeProfile(
-        degree.double().mean().item(), (low, lower, median, upper, high), int((degree == 0).sum()), bins
+        mean=degree.double().mean().item(),
+        quantiles=(low, lower, median, upper, high),
+        isolated=int(isolated.sum()),
+        sources=int((isolated & has_edges).sum()),
+        directed=not graph.by_source.same_pattern(graph.by_target),
+        bins=bins,
     )
 
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from rich.bar import Bar
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from gfgn.data.diagnosis import Description
 from gfgn.data.named.catalog import Entry
@@ -38,13 +39,12 @@ def print_advice(console: Console, advice: Advice) -> None:
     """Prints the table of the comparison, homophily and smoothness, and the verdict."""
     found = advice.description
     _print_comparison(console, advice.comparison, with_settings=True, with_headline=False)
-    quartiles = ", ".join(f"{value:.2f}" for value in smoothness_quartiles(found))
     if not math.isnan(found.edge_homophily):
         adjusted = (
             "" if math.isnan(found.adjusted_homophily) else f", adjusted homophily {found.adjusted_homophily:.2f}"
         )
         _print(console, f"\nEdges within a class: {100 * found.edge_homophily:.0f}%{adjusted}.")
-    _print(console, f"Smoothness of the features, quartiles: {quartiles} (0: smooth, 1: noise).")
+    _print(console, f"Smoothness of the features, quartiles: {smoothness_quartiles(found)} (0: smooth, 1: noise).")
     _print(console, f"\n{advice.verdict.sentence}")
 
 
@@ -76,59 +76,54 @@ def _print(console: Console, text: str) -> None:
     console.print(literal(text), soft_wrap=not console.is_terminal)
 
 
-def smoothness_quartiles(description: Description) -> list[float]:
+def smoothness_quartiles(description: Description) -> str:
     """The quartiles of the smoothness of the feature dimensions."""
     smooth = description.smoothness.double().sort().values
-    return [smooth[round(fraction * (len(smooth) - 1))].item() for fraction in (0.25, 0.5, 0.75)]
+    return ", ".join(f"{smooth[round(fraction * (len(smooth) - 1))].item():.2f}" for fraction in (0.25, 0.5, 0.75))
 
 
 # --- datasets ---------------------------------------------------------------------------------------------------------
 
 
-def statistics(description: Description, entry: Entry | None = None) -> list[str]:
+def statistics(found: Description, entry: Entry | None = None) -> list[str]:
     """The statistics of a dataset, one line each; with the source, citation and license of one of the registry."""
-    degrees = description.degrees
+    degrees, classes = found.degrees, found.classes
     smallest, lower, median, upper, largest = degrees.quantiles
-    nodes = " labels, on" if description.metric == "micro_f1" else ", of"
-    graphs = f" in {description.num_graphs:,} graphs" if description.num_graphs > 1 else ""
-    unlabeled = f", {description.unlabelled:,} without a label" if description.unlabelled else ""
-    adjusted = "" if math.isnan(description.adjusted_homophily) else f", adjusted {description.adjusted_homophily:.3f}"
-    quartiles = [f"{value:.2f}" for value in smoothness_quartiles(description)]
-    sizes = f"{min(description.classes):,} to {max(description.classes):,} nodes" if description.classes else ""
+    graphs = f" in {found.num_graphs:,} graphs" if found.num_graphs > 1 else ""
+    unlabeled = f", {found.unlabelled:,} without a label" if found.unlabelled else ""
+    adjusted = "" if math.isnan(found.adjusted_homophily) else f", adjusted {found.adjusted_homophily:.3f}"
+    noun = " labels, on" if found.metric == "micro_f1" else ", of"
+    without = f"{degrees.isolated:,} nodes without neighbors"
+    if degrees.directed:
+        without = f"{degrees.isolated:,} nodes without incoming edges, {degrees.sources:,} of them with outgoing ones"
     values = {} if entry is None else {"source": entry.source, "cite": entry.citation, "license": entry.license}
     values |= {
-        "nodes": f"{description.num_nodes:,}{graphs}{unlabeled}",
-        "edges": f"{description.num_edges:,}",
-        "features": f"{description.num_features:,}, {100 * description.nonzero:.1f}% nonzero",
-        "classes": f"{len(description.classes)}{nodes} {sizes}" if sizes else "none",
-        "splits": f"{description.splits}, measured by {description.metric}",
-        "homophily": f"edge {description.edge_homophily:.3f}, node {description.node_homophily:.3f}{adjusted}",
-        "degree": f"mean {degrees.mean:.1f}, quartiles {lower:g}, {median:g} and {upper:g}, "
-        f"from {smallest:g} to {largest:g}; {degrees.isolated:,} nodes without neighbors",
-        "smoothness": f"quartiles {', '.join(quartiles)} (fᵀLf / fᵀf of a dimension; 0: smooth, 1: noise)"
-        + (f"; {description.constant:,} constant dimensions count as 0" if description.constant else ""),
+        "nodes": f"{found.num_nodes:,}{graphs}{unlabeled}",
+        "edges": f"{found.num_edges:,}",
+        "features": f"{found.num_features:,}, {100 * found.nonzero:.1f}% nonzero",
+        "classes": f"{len(classes)}{noun} {min(classes):,} to {max(classes):,} nodes" if classes else "none",
+        "splits": f"{found.splits}, measured by {found.metric}",
+        "homophily": f"edge {found.edge_homophily:.3f}, node {found.node_homophily:.3f}{adjusted}",
+        "in-degree" if degrees.directed else "degree": f"mean {degrees.mean:.1f}, quartiles {lower:g}, {median:g} "
+        f"and {upper:g}, from {smallest:g} to {largest:g}; {without}",
+        "smoothness": f"quartiles {smoothness_quartiles(found)} (fᵀLf / fᵀf of a dimension; 0: smooth, 1: noise)"
+        + (f"; {found.constant:,} constant dimensions count as 0" if found.constant else ""),
     }
     if entry is not None and entry.paper is not None:
         paper = [f"{getattr(entry.paper, name):,} {name}" for name in ("nodes", "edges", "features", "classes")]
         values["in the paper"] = ", ".join(paper)
-    return [f"{description.name}: {description.description}", *(f"  {key:<13}{text}" for key, text in values.items())]
+    return [f"{found.name}: {found.description}", *(f"  {key:<13}{text}" for key, text in values.items())]
 
 
-def histograms(description: Description) -> list[str]:
-    """Nodes by degree and feature dimensions by smoothness, as lines of bars."""
+def print_histograms(console: Console, description: Description) -> None:
+    """Prints nodes by degree and feature dimensions by smoothness as bars."""
     counts, edges = description.smoothness_histogram(12)
     degrees = {(f"{low}–{high}" if low < high else f"{low}"): count for low, high, count in description.degrees.bins}
-    ranges = [f"{low:.2f}–{high:.2f}" for low, high in pairwise(edges.tolist())]
+    ranges = (f"{low:.2f}–{high:.2f}" for low, high in pairwise(edges.tolist()))
     smooth = dict(zip(ranges, counts.tolist(), strict=True))
-    return ["nodes by degree", *_bars(degrees), "", "feature dimensions by smoothness", *_bars(smooth)]
-
-
-def _bars(counts: dict[str, int], width: int = 50) -> list[str]:
-    """One line per count; any count above 0 has at least a sliver of a bar."""
-    largest, label_width = max(1, *counts.values()), max(map(len, counts))
-    lines = []
-    for label, count in counts.items():
-        eighths = -(-count * 8 * width // largest)  # rounded up
-        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-        lines.append(f"  {label:>{label_width}} {bar}{' ' if count else ''}{count:,}")
-    return lines
+    kind = "in-degree" if description.degrees.directed else "degree"
+    for title, histogram in {f"nodes by {kind}": degrees, "feature dimensions by smoothness": smooth}.items():
+        table = Table(Column(justify="right"), Column(), Column(justify="right"), box=None, show_header=False)
+        for label, count in histogram.items():
+            table.add_row(label, Bar(max(1, *histogram.values()), 0, count, width=50), f"{count:,}")
+        console.print(f"\n{title}", table, sep="\n")

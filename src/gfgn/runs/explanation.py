@@ -359,13 +359,14 @@ def permute_columns(x: Tensor, columns: Sequence[int], order: NDArray[np.int64])
         index, rows = torch.as_tensor(columns, device=x.device), torch.from_numpy(order).to(x.device)
         return x.index_copy(1, index, x.index_select(1, index).index_select(0, rows))
     parts = (part.cpu().numpy() for part in (x.values(), x.col_indices(), x.crow_indices()))
-    entries = scipy.sparse.csr_array(tuple(parts), shape=(x.size(0), x.size(1))).tocoo()
-    rows_of = np.where(np.isin(entries.col, columns), np.argsort(order)[entries.row], entries.row)
-    matrix = scipy.sparse.coo_array((entries.data, (rows_of, entries.col)), shape=entries.shape).tocsr()
+    matrix = scipy.sparse.csr_array(tuple(parts), shape=(x.size(0), x.size(1)))
+    moved = scipy.sparse.diags_array(np.isin(np.arange(x.size(1)), columns).astype(matrix.dtype))
+    matrix = (matrix - matrix @ moved + matrix[order] @ moved).tocsr()
     matrix.sort_indices()
-    pointers, indices = (torch.from_numpy(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices))
-    values = torch.from_numpy(matrix.data).to(x.device)
-    return sparse_csr(pointers.to(x.device), indices.to(x.device), values, x.shape)
+    pointers, indices, values = (
+        torch.from_numpy(part).to(x.device) for part in (matrix.indptr, matrix.indices, matrix.data)
+    )
+    return sparse_csr(pointers.long(), indices.long(), values, x.shape)
 
 
 def _work(part: Part, width: int = 64) -> int:
