@@ -169,7 +169,7 @@ def test_a_change_after_the_gather_is_noticed() -> None:
         torch.vmap(one)(X, torch.arange(REPLICAS))
 
 
-def test_indices_of_inference_mode(built: list[list[int]]) -> None:
+def test_indices_of_inference_mode() -> None:
     with torch.inference_mode():
         index = SOURCE.clone()
         for _ in range(2):
