@@ -38,8 +38,8 @@ EPOCHS = 3
 REPLICAS = {"cpu": 8, "cuda": 100}
 TIMED = ("mlp", "gfgn-graph", "gfgn-neighbor", "gfgn-pair", "gcn", "gat", "gcnii")
 OURS, PYTORCH = "same bits", "PyTorch's products"
-MOST_EPOCHS = 1000
-MOST_TIMED, SAMPLE = {"cpu": 5, "cuda": 20}, 0.3
+MAX_EPOCHS = 1000
+MAX_TIMED_EPOCHS, SAMPLE = {"cpu": 5, "cuda": 20}, 0.3
 """Epochs of a sample: as many as take about `SAMPLE` seconds, at least two."""
 
 
@@ -92,7 +92,7 @@ def products_of_pytorch() -> Iterator[None]:
 def make_batch(model: str, data: NodeDataset, device: str) -> Batch:
     """Runs in training, as `train_replicas` makes them."""
     chosen = [Replica(split=k % 10, seed=k) for k in range(REPLICAS[device])]
-    config, count = TrainConfig(MOST_EPOCHS, best="last"), len(chosen)
+    config, count = TrainConfig(MAX_EPOCHS, best="last"), len(chosen)
     moved, progress = with_sparse_features(data.to(device)), Progress(count)
     trainer = Trainer(model, MODELS[model], moved, chosen, config, progress, False, False, False, count, None)
     return trainer._batch(trainer._group(list(range(count))), range(count))
@@ -111,7 +111,7 @@ def cost(model: str, data: NodeDataset, device: str, rounds: int) -> dict[str, f
                 batches[name].run(2)
             times[name].append(1e3 * common.elapsed(lambda: batches[name].run(epochs), device) / epochs)  # noqa: B023
         if number == 0:
-            epochs = max(2, min(MOST_TIMED[device], int(1e3 * SAMPLE / times[name][0])))
+            epochs = max(2, min(MAX_TIMED_EPOCHS[device], int(1e3 * SAMPLE / times[name][0])))
     return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 

@@ -15,9 +15,9 @@ from torch_geometric.datasets import KarateClub
 from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import Graph, graph
-from gfgn.graph import REMEMBERED, as_graph, count_runs
+from gfgn.graph import MAX_CACHED_GRAPHS, as_graph, count_runs
 from gfgn.nn import GFGN, GFGNConv
-from gfgn.ops.remember import Remembered
+from gfgn.ops.cache import TensorCache
 
 NODES = 9
 
@@ -27,9 +27,9 @@ def random_edges(seed: int = 0) -> Tensor:
 
 
 @pytest.fixture(autouse=True)
-def remembered(monkeypatch: pytest.MonkeyPatch) -> Remembered[Graph]:
+def remembered(monkeypatch: pytest.MonkeyPatch) -> TensorCache[Graph]:
     """Every test starts without remembered graphs."""
-    fresh: Remembered[Graph] = Remembered(REMEMBERED)
+    fresh: TensorCache[Graph] = TensorCache(MAX_CACHED_GRAPHS)
     monkeypatch.setattr(graph, "_graphs", fresh)
     return fresh
 
@@ -56,7 +56,7 @@ def test_the_same_tensor_gives_the_same_graph() -> None:
     assert as_graph(edges, NODES) is first
 
 
-def test_layers_share_it_and_a_hit_runs_no_operation(remembered: Remembered[Graph]) -> None:
+def test_layers_share_it_and_a_hit_runs_no_operation(remembered: TensorCache[Graph]) -> None:
     edges, x = random_edges(), torch.randn(NODES, 4)
     convs = [GFGNConv(4, 4, level) for level in ("pair", "neighbor")]
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_changes_of_an_edge_index_of_pyg_are_noticed(edit: Callable[[EdgeIndex],
     )
 
 
-def test_nothing_is_kept_alive(remembered: Remembered[Graph]) -> None:
+def test_nothing_is_kept_alive(remembered: TensorCache[Graph]) -> None:
     edges, weight, batch = random_edges(), torch.rand(30), torch.zeros(NODES, dtype=torch.int64)
     graphs = [weakref.ref(as_graph(edges, NODES, *rest)) for rest in ((), (weight,), (None, batch))]
     tensors = [weakref.ref(x) for x in (weight, batch)]
@@ -158,7 +158,7 @@ def test_a_new_tensor_with_the_id_of_an_old_one() -> None:
     assert reused
 
 
-def test_compiled_layers_notice_changes(remembered: Remembered[Graph]) -> None:
+def test_compiled_layers_notice_changes(remembered: TensorCache[Graph]) -> None:
     torch._dynamo.reset()
     edges, x, conv = random_edges(), torch.randn(NODES, 4), GFGNConv(4, 4)
     compiled = torch.compile(conv, backend="eager")
@@ -167,7 +167,7 @@ def test_compiled_layers_notice_changes(remembered: Remembered[Graph]) -> None:
     torch.testing.assert_close(compiled(x, edges), conv(x, edges.clone()))
 
 
-def test_many_threads(remembered: Remembered[Graph]) -> None:
+def test_many_threads(remembered: TensorCache[Graph]) -> None:
     """Shared tensors that stay, own tensors that change, and tensors that come and go."""
     shared = [random_edges(seed) for seed in range(4)]
     expected = [Graph.from_edge_index(edges, NODES).edge_index for edges in shared]
@@ -191,7 +191,7 @@ def test_many_threads(remembered: Remembered[Graph]) -> None:
     for thread in threads:
         thread.join()
     assert not errors
-    assert len(remembered.entries) <= REMEMBERED
+    assert len(remembered.entries) <= MAX_CACHED_GRAPHS
     gc.collect()
     assert len(remembered.entries) == len(shared)
 

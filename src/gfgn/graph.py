@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gfgn.ops.cache import TensorCache, can_be_remembered
 from gfgn.ops.csr import CSR, compress, per_graph, traced_per_graph
 from gfgn.ops.dispatch import cpu_kernels, cuda_kernels
 from gfgn.ops.index import MAX_KERNEL_EDGES, Indexed, index_edges
-from gfgn.ops.registration import is_plain
-from gfgn.ops.remember import Remembered, can_be_remembered
+from gfgn.ops.registration import is_eager
 from gfgn.ops.torch_internals import coo_entries, is_wrapped, outside_of_all_transforms, parse_to
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ SelfLoops: TypeAlias = Literal["remove", "add"]
 Duplicates: TypeAlias = Literal["merge", "keep"]
 
 MAX_NODES = 2**31 - 1  # node ids are stored as int32; offsets into the edges are 64-bit
-REMEMBERED = 16  # graphs of tensors that `as_graph` remembers: the edge types of a heterogeneous graph, and more
+MAX_CACHED_GRAPHS = 16  # graphs of tensors that `as_graph` remembers: the edge types of a heterogeneous graph, and more
 KERNEL_FLOATS = (torch.float32, torch.float64)
 SPARSE_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
@@ -422,7 +422,7 @@ def as_graph(
 ) -> Graph:
     """The `Graph` that a layer needs, from a `Graph`, an `edge_index` or a sparse matrix.
 
-    The graph of an `edge_index` is remembered until one of the tensors is changed or deleted, see `Remembered`.
+    The graph of an `edge_index` is remembered until one of the tensors is changed or deleted, see `TensorCache`.
     `pooled` says that the layer pools all nodes of a graph: then an `edge_index` that looks like a batch of graphs is
     answered with a warning if there is no `batch`.
     """
@@ -449,7 +449,7 @@ def as_graph(
     return graph
 
 
-_graphs: Remembered[Graph] = Remembered(REMEMBERED)
+_graphs: TensorCache[Graph] = TensorCache(MAX_CACHED_GRAPHS)
 
 
 def _remembered(
@@ -618,9 +618,9 @@ def _sort(edges: Tensor, num_nodes: int | None, weight: Tensor | None, add: bool
 
 def _sorting_kernels(edges: Tensor, weight: Tensor | None) -> Any:
     """The kernels that sort the edges and add their weights, or `None` where PyTorch must see the operations."""
-    if torch.compiler.is_compiling() or not is_plain(edges) or edges.size(1) > MAX_KERNEL_EDGES:
+    if torch.compiler.is_compiling() or not is_eager(edges) or edges.size(1) > MAX_KERNEL_EDGES:
         return None
-    if weight is not None and (weight.requires_grad or not is_plain(weight) or weight.dtype not in KERNEL_FLOATS):
+    if weight is not None and (weight.requires_grad or not is_eager(weight) or weight.dtype not in KERNEL_FLOATS):
         return None
     return _kernels("index", edges.device)
 
@@ -723,9 +723,9 @@ def _check_degrees(degree: Tensor, weighted: bool) -> None:
 
 def _normalizing_kernels(ptr: Tensor, weight: Tensor | None, dtype: torch.dtype) -> Any:
     """The kernels that normalize a graph, or `None` where PyTorch must see the operations."""
-    if dtype not in KERNEL_FLOATS or torch.compiler.is_compiling() or not is_plain(ptr):
+    if dtype not in KERNEL_FLOATS or torch.compiler.is_compiling() or not is_eager(ptr):
         return None
-    if weight is not None and (weight.requires_grad or not is_plain(weight)):
+    if weight is not None and (weight.requires_grad or not is_eager(weight)):
         return None
     return _kernels("normalize", ptr.device)
 

@@ -15,8 +15,8 @@ from gfgn import ops
 from gfgn.graph import Graph, as_bipartite, as_graph
 from gfgn.nn.levels import GATE_FORMS, LEVELS, POOLS, Lam, Pool, pool_nodes
 from gfgn.nn.messages import build_messages
-from gfgn.ops.registration import is_plain
-from gfgn.ops.remember import is_captured, state_of
+from gfgn.ops.cache import is_captured, state_of
+from gfgn.ops.registration import is_eager
 from gfgn.ops.torch_internals import WeakIdKeyDictionary, is_batched, is_wrapped
 
 NO_TORCHSCRIPT = "GFGNConv does not support TorchScript; use torch.export or torch.compile"
@@ -486,7 +486,7 @@ def check_finite(x: Tensor, name: str = "x") -> None:
     values = (x.values() if x.layout == torch.sparse_csr else x).detach()
     if is_captured(values):
         return
-    state = state_of(values) if is_plain(x) and not x.is_inference() else None
+    state = state_of(values) if is_eager(x) and not x.is_inference() else None
     if state is not None and _finite.get(x) == state:
         return
     # The sum of finite values is finite unless it overflows, so one cheap pass is nearly always enough.

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch_geometric.nn.inits import glorot, reset
 
 from gfgn import ops
-from gfgn.ops.registration import is_plain
+from gfgn.ops.registration import is_eager
 from gfgn.ops.torch_internals import has_derivatives
 
 Rate: TypeAlias = float | Tensor  # of dropout
@@ -108,7 +108,7 @@ class StackedLinear(nn.Module):
 def two_maps(x: Tensor, first: Tensor, second: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """`x W_1ᵀ` and `x W_2ᵀ + b` of a dense `x`; each result is contiguous, unlike the halves of one product."""
     plain = x.dtype == first.dtype and not torch.is_autocast_enabled(x.device.type)
-    if not plain or torch.compiler.is_compiling() or not is_plain(x) or has_derivatives():
+    if not plain or torch.compiler.is_compiling() or not is_eager(x) or has_derivatives():
         return ops.linear(x, first), ops.linear(x, second, bias)
     results: tuple[Tensor, Tensor] = TwoMaps.apply(x, first, second, bias)  # type: ignore[no-untyped-call]
     return results

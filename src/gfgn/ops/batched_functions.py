@@ -22,13 +22,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from gfgn.ops.attention import attend_op
+from gfgn.ops.cache import TensorCache
 from gfgn.ops.csr import compress
 from gfgn.ops.dense import linear
 from gfgn.ops.dispatch import choose
 from gfgn.ops.edges import to_edges_op, to_nodes_op
 from gfgn.ops.features import sparse_if_smaller
 from gfgn.ops.keys import current_key
-from gfgn.ops.remember import Remembered
 from gfgn.ops.sums import spmm_op
 from gfgn.ops.torch_internals import (
     add_batch_dim,
@@ -42,7 +42,7 @@ from gfgn.ops.torch_internals import (
     without_function_modes,
 )
 
-MOST_REMEMBERED = 256  # results for indices and features
+MAX_CACHED_RESULTS = 256  # results for indices and features
 FEW_CLASSES = 32
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def computed(values: Any) -> Any:
 # --- patterns of indices ----------------------------------------------------------------------------------------------
 
 
-_known: Remembered[Any] = Remembered(MOST_REMEMBERED)
+_known: TensorCache[Any] = TensorCache(MAX_CACHED_RESULTS)
 
 
 def _remembered(build: Callable[..., T], size: int, *tensors: Tensor) -> T:

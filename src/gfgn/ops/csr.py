@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from gfgn.ops.remember import is_captured, stream
+from gfgn.ops.cache import is_captured, stream
 from gfgn.ops.torch_internals import has_dispatch_modes, is_wrapped
 
 SEGMENT = 512  # entries in one segment of a long row; part of the definition of the summation order

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from gfgn.ops import reference
+from gfgn.ops.cache import is_captured, stream
 from gfgn.ops.csr import CSR, Adjacency, unpack
 from gfgn.ops.dense import head_linear_gradient_op, head_linear_op
 from gfgn.ops.dispatch import choose, elementwise, kernels
 from gfgn.ops.heads import halves, halves_backward
 from gfgn.ops.invariant import activate, activate_op, expand_rows, sum_rows, sum_rows_op
-from gfgn.ops.registration import Tensors, empty_like, is_plain, needs_gradient, operator, save
-from gfgn.ops.remember import is_captured, stream
+from gfgn.ops.registration import Tensors, empty_like, is_eager, needs_gradient, operator, save
 from gfgn.ops.sums import (
     check_features,
     inverse_count,
@@ -225,7 +225,7 @@ def check_lam(lam: float | Tensor) -> None:
 def _lam_by_column(lam: float | Tensor, z: Tensor, dtype: torch.dtype) -> Tensor:
     """`[D]`: λ for every column of `z`."""
     if not isinstance(lam, Tensor):
-        if torch.compiler.is_compiling() or not is_plain(z) or is_captured(z):
+        if torch.compiler.is_compiling() or not is_eager(z) or is_captured(z):
             return torch.full((z.size(1),), lam, dtype=dtype, device=z.device)
         return _constant(float(lam), z.size(1), dtype, z.device, stream(z))
     if lam.dim() > 1 or lam.numel() not in (1, z.size(1)):
@@ -346,7 +346,7 @@ def _(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
 
         return reference.gradient(of_halves, (z, gate), grad)
     # Without `retain_graph` nothing reads `p` and `q` after this.
-    reuse = not torch.compiler.is_compiling() and not graph_is_retained() and is_plain(grad)
+    reuse = not torch.compiler.is_compiling() and not graph_is_retained() and is_eager(grad)
     if p.dim() != 2:  # the forward pass did not expect a gradient
         _, p, q = gated_pair_op(z, gate, lam, ctx.edges, ctx.reverse, True, ctx.backend)
     return gated_pair_gradient_op(grad, z, p, q, gate, lam, ctx.reverse, reuse, ctx.backend)

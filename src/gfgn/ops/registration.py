@@ -120,7 +120,7 @@ class Operator:
         compiling = torch.compiler.is_compiling()
         if not compiling and has_derivatives():
             return self._visible(args)
-        if compiling or not is_plain(args[0]):
+        if compiling or not is_eager(args[0]):
             level = None if compiling else only_vmap_level()
             return self.registered(*args) if level is None else self._inside_vmap(level, args)
         if self.function is not None and torch.is_grad_enabled():
@@ -210,7 +210,7 @@ def _eager_function(name: str, kernel: Callable[..., Any], context: Context, bac
     return type(name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(padded)})
 
 
-def is_plain(x: Tensor) -> bool:
+def is_eager(x: Tensor) -> bool:
     """Whether an eager call has ordinary tensors: no subclass, no dispatch mode, no functorch transform."""
     return type(x) in (Tensor, nn.Parameter) and not has_dispatch_modes() and not has_transforms()
 

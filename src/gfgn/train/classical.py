@@ -30,7 +30,7 @@ from gfgn.train.replica import Replica, Run, Status
 from gfgn.train.task import check_splits, with_sparse_features
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the logistic regression, the inverse strength of its L2 penalty
-ROUNDS, MOST_ROUNDS = 10, 200  # of boosting: added at a time, and in all
+ROUNDS, MAX_ROUNDS = 10, 200  # of boosting: added at a time, and in all
 ALPHAS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of label propagation: the weight of the neighbors
 STEPS = 50  # of label propagation
 PRIOR = 1e-3  # weight of the class frequencies in the scores of label propagation
@@ -139,7 +139,7 @@ def gradient_boosting(data: NodeDataset, split: Split, balanced: bool) -> Iterat
     weight = "balanced" if balanced else None
     model = HistGradientBoostingClassifier(early_stopping=False, warm_start=True, random_state=0, class_weight=weight)
     scores: list[float] = []
-    for rounds in range(ROUNDS, MOST_ROUNDS + 1, ROUNDS):
+    for rounds in range(ROUNDS, MAX_ROUNDS + 1, ROUNDS):
         probabilities = _predict(model.set_params(max_iter=rounds), x, data, train)
         trees = getattr(model, "n_trees_per_iteration_", 0)
         yield probabilities, rounds * trees * model.max_leaf_nodes  # at most one value per leaf

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gfgn.data.messages import shown
 
-MOST_EPOCHS = 1_000_000  # the losses of all epochs are kept in memory
+MAX_EPOCHS = 1_000_000  # the losses of all epochs are kept in memory
 # The factor of the learning rate as a function of the fraction of steps done.
 SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
     "constant": torch.ones_like,
@@ -60,8 +60,8 @@ class TrainConfig:
                 raise ValueError(f"{name} must be a whole number, got {shown(value)}")
             if value < 1:
                 raise ValueError(f"{name} must be 1 or larger, got {shown(value)}")
-        if self.max_epochs > MOST_EPOCHS:
-            raise ValueError(f"max_epochs must be at most {MOST_EPOCHS:,}, got {shown(self.max_epochs)}")
+        if self.max_epochs > MAX_EPOCHS:
+            raise ValueError(f"max_epochs must be at most {MAX_EPOCHS:,}, got {shown(self.max_epochs)}")
         if self.clip is not None and not (isinstance(self.clip, int | float) and self.clip > 0):
             raise ValueError(f"clip must be above 0, got {shown(self.clip)}")
         for name in ("class_weights", "tf32"):

@@ -1,4 +1,4 @@
-"""`Remembered`: what was computed from tensors, while these tensors are alive and unchanged."""
+"""`TensorCache`: a cache of results, keyed by tensor identity and version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gfgn.ops.torch_internals import (
 )
 
 T = TypeVar("T")
-_all: WeakSet[Remembered[Any]] = WeakSet()
+_all: WeakSet[TensorCache[Any]] = WeakSet()
 
 
 class _Entry(NamedTuple, Generic[T]):
@@ -31,7 +31,7 @@ class _Entry(NamedTuple, Generic[T]):
     value: T
 
 
-class Remembered(Generic[T]):
+class TensorCache(Generic[T]):
     """The last `size` values that were computed from tensors.
 
     A tensor is known by its identity, and its content by PyTorch's count of in-place changes, its memory and its shape:
