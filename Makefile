@@ -13,7 +13,8 @@ demo: $(VENV)/.installed  ## compare the majority class, MLP, GCN and the three 
 test: $(VENV)/.installed-dev  ## all tests, one process per core, at most four
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
 
-# Overrides a version for a machine that cannot install the oldest one: `make minimum OVERRIDE=torch==2.13.0`.
+# OVERRIDE is for a machine that cannot install the oldest version: `make minimum OVERRIDE=torch==2.13.0`. It has been
+# run with that one only: torch 2.11 and 2.12 are unrun.
 MINIMUM := .venv-minimum
 QUICK ?= tests/golden tests/cli tests/estimator tests/data tests/runs tests/nn/test_conv.py tests/train/test_loop.py
 minimum:  ## the quick part of the tests with the oldest versions that pyproject.toml allows, in .venv-minimum

@@ -91,23 +91,12 @@ class MixHop(Heads):
         super().__init__(partial(pyg.MixHopConv, powers=list(range(HEADS))), in_channels, out_channels)
 
 
-def even(layer: Callable[[int, int], nn.Module], in_channels: int, out_channels: int) -> nn.Module:
-    """A convolution whose heads must divide its outputs."""
-    width = out_channels + out_channels % HEADS
-    return _Even(layer(in_channels, width), out_channels)
-
-
-class _Even(nn.Module):
-    def __init__(self, convolution: nn.Module, out_channels: int) -> None:
-        super().__init__()
-        self.convolution, self.out_channels = convolution, out_channels
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.convolution(x, edge_index)[:, : self.out_channels]
-
-
 def _gps(width: int) -> nn.Module:
     return pyg.GPSConv(width, pyg.GCNConv(width, width), heads=1, dropout=0.2)
+
+
+def _egc(in_channels: int, width: int) -> nn.Module:
+    return pyg.EGConv(in_channels, HEADS * width, aggregators=["sum", "max", "symnorm"], num_heads=HEADS)
 
 
 def _pna(in_channels: int, out_channels: int) -> nn.Module:
@@ -147,7 +136,7 @@ CONVOLUTIONS: dict[str, Layer] = {
     "FiLMConv": pyg.FiLMConv,
     "SuperGATConv": partial(Heads, partial(pyg.SuperGATConv, heads=HEADS, dropout=0.2)),
     "FAConv": partial(WithInput, lambda width: pyg.FAConv(width, dropout=0.2)),
-    "EGConv": partial(even, partial(pyg.EGConv, aggregators=["sum", "max", "symnorm"], num_heads=HEADS)),
+    "EGConv": partial(Heads, _egc),
     "PDNConv": partial(pyg.PDNConv, edge_dim=1, hidden_channels=8),  # without edge features
     "GeneralConv": partial(pyg.GeneralConv, attention=True, heads=HEADS),
     "LGConv": partial(Mapped, lambda _: pyg.LGConv()),
