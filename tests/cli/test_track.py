@@ -45,7 +45,7 @@ def test_train(made: list[Memory], tmp_path: Path) -> None:
     (tracker,) = made
     seeds = sorted({run.facts["seed"] for run in tracker.runs})
     final = [run for run in tracker.runs if run.facts["seed"] == seeds[2]]  # only of the chosen level
-    assert {run.group for run in tracker.runs} == {f"own/gfgn-{level}" for level in ("graph", "neighbor", "pair")}
+    assert {run.facts["model"] for run in tracker.runs} == {"gfgn-graph", "gfgn-neighbor", "gfgn-pair"}
     assert len(final) == 1
     assert len({run.facts["key"] for run in tracker.runs}) == len(tracker.runs) > 6
     assert all(len(run.curves["history/val"]) == run.scores["epochs"] for run in tracker.runs)

@@ -1,6 +1,7 @@
 """`gfgn train` and `gfgn predict`: from tables to predictions with the ids and classes of the user's files."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from estimator.tables import CLASSES, write_tables
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from gfgn import GFGNClassifier
 from gfgn.cli import app
-from gfgn.data import read
+from gfgn.data import read, read_with_notes
 
 QUICK = ["--level", "neighbor", "--replicas", "2", "--epochs", "60", "--device", "cpu"]
 
@@ -172,3 +174,47 @@ def test_a_named_dataset(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "p.csv")) == 34
     other = run("predict", tmp_path / "m", "digits", "--out", tmp_path / "p.csv", code=2)
     assert "must have the features of the model (34, such as" in other.stderr
+
+
+# --- the command and Python ---------------------------------------------------------------------------------------
+
+
+def tensors(folder: Path) -> dict[str, Any]:
+    return {name: value.tolist() for name, value in load_file(folder / "model.safetensors").items()}
+
+
+@pytest.mark.parametrize("level", ["pair", "auto"])
+def test_the_command_trains_the_model_of_fit(level: str, folder: Path, tmp_path: Path) -> None:
+    """From the tables, from data frames and from a `Reading`: the same bits."""
+    options = ["--level", level, "--replicas", "3", "--epochs", "8", "--seed", "5", "--set", "lr=0.05", "--test", "0"]
+    run("train", folder / "own", "--out", tmp_path / "command", *options, "--device", "cpu")
+    nodes = pd.read_csv(folder / "own" / "nodes.csv", index_col="id")
+    edges, labels = pd.read_csv(folder / "own" / "edges.csv"), nodes.pop("label")
+    clf = GFGNClassifier(level, 3, max_epochs=8, lr=0.05, device="cpu", random_state=5)
+    clf.fit(nodes, labels, edge_index=edges).save(tmp_path / "frames")
+    clf.fit(read_with_notes(folder / "own", num_splits=1, fractions=(1.0, 0.0))).save(tmp_path / "reading")
+    found = [json.loads((tmp_path / name / "model.json").read_text()) for name in ("command", "frames", "reading")]
+    for name, content in zip(("frames", "reading"), found[1:], strict=True):
+        assert tensors(tmp_path / name) == tensors(tmp_path / "command")
+        assert content["fitted"] == found[0]["fitted"]
+        for key in ("constructor", "classes", "encoder", "network"):
+            assert content[key] == found[0][key], key
+
+
+def test_test_nodes_are_held_out_of_fit(folder: Path, tmp_path: Path) -> None:
+    run("train", folder / "own", "--out", tmp_path / "model", *QUICK)
+    reading = read_with_notes(folder / "own", num_splits=1, fractions=(0.8, 0.0))
+    labels = np.where(reading.dataset.splits[0].test, None, pd.read_csv(folder / "own" / "nodes.csv")["label"])
+    nodes = pd.read_csv(folder / "own" / "nodes.csv", index_col="id").drop(columns="label")
+    clf = GFGNClassifier("neighbor", 2, max_epochs=60, device="cpu", random_state=0)
+    clf.fit(nodes, labels, edge_index=pd.read_csv(folder / "own" / "edges.csv")).save(tmp_path / "same")
+    assert tensors(tmp_path / "same") == tensors(tmp_path / "model")
+
+
+def test_a_model_is_not_replaced_by_accident(folder: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(folder / "model", tmp_path / "model")
+    quick = ["--level", "graph", "--replicas", "1", "--epochs", "2", "--device", "cpu", "--out", out]
+    assert "--overwrite" in run("train", folder / "own", *quick, code=2).stderr
+    assert tensors(out) == tensors(folder / "model")
+    run("train", folder / "own", *quick, "--overwrite")
+    assert tensors(out) != tensors(folder / "model")

@@ -10,7 +10,7 @@ import typer
 
 from gfgn.cli import options
 from gfgn.cli.app import app, notes, stdout, user_errors
-from gfgn.cli.compare import Out, default_splits, print_files, train_and_report
+from gfgn.cli.compare import Out, default_splits, make_studies, print_files, train_and_report
 from gfgn.cli.reading import Reader, takes_graph
 
 
@@ -56,7 +56,8 @@ def advise(
         dataset = reader.open(data, console).dataset
         settings |= {"models": suited_models(dataset, names), "seeds": seeds, "trials": trials}
         settings |= {"splits": default_splits(dataset, splits, SPLITS)}
-        outcome = train_and_report([dataset], [settings], out, device, console, minutes)
+        studies = make_studies([dataset], [settings], minutes, out, device, console)
+        outcome = train_and_report([dataset], studies, out, device, console)
         advice = make_advice(dataset, outcome.comparisons[0])
     seconds = time.perf_counter() - start
     if json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,19 +13,19 @@ import typer
 
 from gfgn.cli import options
 from gfgn.cli.app import app, echo, fail, notes, stdout, user_errors
-from gfgn.cli.reading import Reader, takes_graph
+from gfgn.cli.reading import OPTIONS, Reader, takes_graph
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from gfgn.data import NodeDataset
-    from gfgn.runs import Comparison, Store, Tracker
+    from gfgn.runs import Comparison, Tracker
     from gfgn.runs.engine import Engine
     from gfgn.runs.study import Study
 
 STORE, TABLE, REPORT = "runs.sqlite", "runs.csv", "report.html"
 MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
-OUT = Path("gfgn-report")
+IN_STUDY = ("data", "models", "grid", "trials", "minutes", "epochs", "class_weights", "set_", "check", *OPTIONS)
 Grid = StrEnum("Grid", ["none", "paper"])
 Out = Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPORT}.")]
 
@@ -43,7 +43,7 @@ def compare(
         str, typer.Option(help="Models (see `gfgn models`) or package.module:Class of your own, separated by commas.")
     ] = ",".join(MODELS),
     splits: Annotated[int | None, typer.Option(help="Number of splits.", show_default="4, or all if fewer")] = None,
-    seeds: options.Seeds = 1,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds per split.", show_default="1")] = None,
     grid: Annotated[Grid, typer.Option(help="paper: tune every model on the paper's grid.")] = Grid.none,
     trials: options.Trials = None,
     minutes: options.Minutes = None,
@@ -51,8 +51,12 @@ def compare(
     class_weights: options.ClassWeights = False,
     set_: options.Set = None,
     track: options.Track = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="YAML file of a study, as for `gfgn reproduce`, to compare.")
+    ] = None,
+    trust_code: options.TrustCode = False,
     on: options.On = None,
-    out: Out = OUT,
+    out: Out = Path("gfgn-report"),
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -65,24 +69,38 @@ def compare(
     """
     start, console = time.perf_counter(), notes(quiet)
     with user_errors():
-        names = options.model_names(models)
-        settings: dict[str, Any] = {"max_epochs": epochs, "class_weights": class_weights}
-        settings |= options.parse_settings(set_, names)
-        datasets = [reader.open(source, console, check).dataset for source in data or ["dimensions"]]
-        if check:
-            return
-        settings |= {"models": names, "seeds": seeds, "grid": _configurations(grid), "trials": trials}
-        requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
+        if config is not None:
+            for name in IN_STUDY:
+                if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE":
+                    raise ValueError(f"{name.rstrip('_')} must not be given with --config, whose study says it")
+            datasets, studies = _read_studies(config, trust_code, splits, seeds)
+        else:
+            names = options.model_names(models)
+            settings: dict[str, Any] = {"max_epochs": epochs, "class_weights": class_weights}
+            settings |= options.parse_settings(set_, names)
+            datasets = [reader.open(source, console, check).dataset for source in data or ["dimensions"]]
+            if check:
+                return
+            if on is not None and minutes is not None:
+                raise ValueError("--minutes must not be given together with --on, whose workers it cannot measure")
+            settings |= {"models": names, "seeds": seeds or 1, "grid": _configurations(grid), "trials": trials}
+            requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
+            studies = make_studies(datasets, requests, minutes, out, device, console)
         trackers = context.with_resource(options.trackers(track))  # until results have been printed
-        if on is not None and minutes is not None:
-            raise ValueError("--minutes must not be given together with --on, whose workers it cannot measure")
         engine = context.with_resource(options.engine(on, device))
         own = device if on is None else "auto"  # what this process itself computes on
-        outcome = train_and_report(datasets, requests, out, own, console, minutes, trackers, engine)
+        outcome = train_and_report(datasets, studies, out, own, console, trackers, engine)
+    seconds = time.perf_counter() - start
     if json:
-        options.print_json(_to_json(outcome, time.perf_counter() - start))
+        from gfgn.runs.verdict import headline
+
+        comparisons = [each.to_json() | {"headline": headline(each)} for each in outcome.comparisons]
+        options.print_json({"comparisons": comparisons, **outcome.files(), "seconds": round(seconds, 3)})
     else:
-        _print(outcome, time.perf_counter() - start)
+        from gfgn.report.terminal import print_comparisons
+
+        print_comparisons(stdout(), outcome.comparisons)
+        print_files(outcome, seconds)
     if open_:
         options.open_in_browser(outcome.report)
 
@@ -97,114 +115,105 @@ class Outcome:
     trained: int
     kept: int
 
-    def files(self) -> dict[str, Any]:
+    def files(self) -> dict[str, object]:
         """What `--json` says about the runs and files."""
         files = {"report": str(self.report), "runs": str(self.table)}
         return {"trained": self.trained, "kept": self.kept, "files": files}
 
 
-def train_and_report(
+def _read_studies(
+    path: Path, trust_code: bool, splits: int | None, seeds: int | None
+) -> tuple[list[NodeDataset], list[Study]]:
+    """The datasets of a study in a file, each with a study of its own."""
+    from gfgn.runs.study_file import read_study
+
+    study = read_study(path, trust_code)
+    if study.vary is not None or study.only:
+        raise ValueError(f"--config must be a study of all models on all datasets; run `gfgn reproduce {path}`")
+    study = replace(study, splits=splits or study.splits, seeds=seeds or study.seeds)
+    studies = [replace(study, name=name, datasets=(name,)) for name in study.datasets]
+    return [study.load(name, study.view) for name in study.datasets], studies
+
+
+def make_studies(
     datasets: Sequence[NodeDataset],
     requests: Sequence[dict[str, Any]],
+    minutes: float | None,
     out: Path,
     device: str,
     console: Console,
-    minutes: float | None = None,
+) -> list[Study]:
+    """The comparisons of datasets; `requests` are arguments of `comparison_study`. With `minutes`, every dataset gets
+    the same time and as many trials as fit."""
+    from gfgn.literal import literal
+    from gfgn.runs import Store
+    from gfgn.runs.budget import plan_in_time
+    from gfgn.runs.comparison import comparison_study
+    from gfgn.runs.text import count, duration
+    from gfgn.train.settings import choose_device
+
+    studies = [comparison_study(dataset, **request) for dataset, request in zip(datasets, requests, strict=True)]
+    if minutes is None:
+        return studies
+    if any(request.get(name) is not None for request in requests for name in ("grid", "trials")):
+        raise ValueError("--minutes must not be given together with --grid or --trials")
+    device, each = choose_device(device), minutes / len(datasets)
+    _check_folder(out)
+    with Store(out / STORE) as store:
+        for k, (dataset, request) in enumerate(zip(datasets, requests, strict=True)):
+            own = {name: value for name, value in request.items() if name not in ("grid", "trials")}
+            with console.status(literal(f"{dataset.name}: measuring the cost of an epoch of every model")):
+                studies[k], budget = plan_in_time(store, dataset, each, device, **own)
+            longest = duration(sum(budget.seconds.values()))
+            chosen = f"{count(budget.trials, 'configuration')} per model, at most {longest}"
+            limit = "" if budget.fits else f", more than the {duration(60 * each)} that --minutes allows"
+            console.print(literal(f"{dataset.name}: {chosen}{limit}"), soft_wrap=True)
+    return studies
+
+
+def train_and_report(
+    datasets: Sequence[NodeDataset],
+    studies: Sequence[Study],
+    out: Path,
+    device: str,
+    console: Console,
     trackers: Sequence[Tracker] = (),
     engine: Engine | None = None,
 ) -> Outcome:
-    """Trains what the store in `out` lacks and writes the report.
-
-    `requests` are the arguments of `comparison_study`, one per dataset; with `minutes`, the number of trials is chosen.
-    """
+    """Trains what the store in `out` lacks, dataset by dataset, explains the best run of each and writes the report."""
+    from gfgn.literal import literal
     from gfgn.report import write_report
-    from gfgn.report.files import check_page
-    from gfgn.runs import Store, read_comparisons
-    from gfgn.runs.comparison import comparison_study, read_comparison
+    from gfgn.report.progress import RunProgress
+    from gfgn.runs import CallbackList, Store, explain, read_comparisons
+    from gfgn.runs.comparison import read_comparison, run_comparison
+    from gfgn.runs.engine import Job
     from gfgn.runs.record import DatasetRecord
+    from gfgn.train import keep_freed_memory
     from gfgn.train.settings import choose_device
 
     names = [dataset.name for dataset in datasets]
     if len(set(names)) < len(names):
         raise ValueError(f"DATA must be graphs with different names, got {', '.join(names)}")
-    if minutes is not None and any(
-        request.get(name) is not None for request in requests for name in ("grid", "trials")
-    ):
-        raise ValueError("--minutes must not be given together with --grid or --trials")
-    studies = [comparison_study(dataset, **request) for dataset, request in zip(datasets, requests, strict=True)]
-    device = choose_device(device)
-    check_table(out / TABLE)
-    check_page(out / REPORT)
+    device, pairs = choose_device(device), list(zip(datasets, studies, strict=True))
+    _check_folder(out)
+    progress = RunProgress(console, sum(study.plan(cell).count for study in studies for cell in study.all_cells()))
     with Store(out / STORE) as store:
         try:
-            if minutes is not None:
-                studies = _studies_in_time(store, datasets, requests, minutes, device, console)
-            trained, kept = _train(store, datasets, studies, device, console, trackers, engine)
+            with progress.bars, keep_freed_memory():
+                callback = CallbackList(progress, *trackers)
+                for dataset, study in pairs:
+                    run_comparison(store, dataset, study, device, callback, engine or Job.run)
+            for dataset, study in pairs:
+                with console.status(literal(f"explaining {dataset.name}")):
+                    explain(store, dataset, read_comparison(store, study, DatasetRecord.of(dataset)), device)
+        except KeyboardInterrupt:
+            runs = f"{progress.trained} finished runs are kept in {store.path}"
+            fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
         finally:
             store.to_csv(out / TABLE)
-        records = map(DatasetRecord.of, datasets)
-        comparisons = [read_comparison(store, *each) for each in zip(studies, records, strict=True)]
-        stored = read_comparisons(store)
-    report = write_report(stored, out / REPORT)  # of everything in the store
-    return Outcome(comparisons, report, out / TABLE, trained, kept)
-
-
-def _studies_in_time(
-    store: Store,
-    datasets: Sequence[NodeDataset],
-    requests: Sequence[dict[str, Any]],
-    minutes: float,
-    device: str,
-    console: Console,
-) -> list[Study]:
-    """The comparisons with as many trials as fit; every dataset gets the same time."""
-    from gfgn.literal import literal
-    from gfgn.runs.budget import plan_in_time
-    from gfgn.runs.text import count, duration
-
-    studies, each = [], minutes / len(datasets)
-    for dataset, request in zip(datasets, requests, strict=True):
-        own = {name: value for name, value in request.items() if name not in ("grid", "trials")}
-        with console.status(literal(f"{dataset.name}: measuring the cost of an epoch of every model")):
-            study, budget = plan_in_time(store, dataset, each, device, **own)
-        studies.append(study)
-        chosen = f"{count(budget.trials, 'configuration')} per model, at most {duration(sum(budget.seconds.values()))}"
-        limit = "" if budget.fits else f", more than the {duration(60 * each)} that --minutes allows"
-        console.print(literal(f"{dataset.name}: {chosen}{limit}"), soft_wrap=True)
-    return studies
-
-
-def _train(
-    store: Store,
-    datasets: Sequence[NodeDataset],
-    studies: Sequence[Study],
-    device: str,
-    console: Console,
-    trackers: Sequence[Tracker],
-    engine: Engine | None,
-) -> tuple[int, int]:
-    """Trains what the store lacks, dataset by dataset; the number of runs trained, and of those that were there."""
-    from gfgn.literal import literal
-    from gfgn.report.progress import RunProgress
-    from gfgn.runs import CallbackList, explain
-    from gfgn.runs.comparison import run_comparison
-    from gfgn.runs.engine import Job
-    from gfgn.train import keep_freed_memory
-
-    total = sum(study.plan(cell).count for study in studies for cell in study.all_cells())
-    progress, comparisons = RunProgress(console, total), []
-    try:
-        with progress.bars, keep_freed_memory():
-            callback = CallbackList(progress, *trackers)
-            for each in zip(datasets, studies, strict=True):
-                comparisons.append(run_comparison(store, *each, device, callback, engine or Job.run))
-    except KeyboardInterrupt:
-        runs = f"{progress.trained} finished runs are kept in {store.path}"
-        fail(f"interrupted; {runs if progress.trained else 'no run had finished'}", 130)
-    for dataset, comparison in zip(datasets, comparisons, strict=True):
-        with console.status(literal(f"explaining {dataset.name}")):
-            explain(store, dataset, comparison, device)
-    return progress.trained, progress.kept
+        comparisons = [read_comparison(store, study, DatasetRecord.of(dataset)) for dataset, study in pairs]
+        report = write_report(read_comparisons(store), out / REPORT)  # of everything in the store
+    return Outcome(comparisons, report, out / TABLE, progress.trained, progress.kept)
 
 
 def print_files(outcome: Outcome, seconds: float) -> None:
@@ -214,27 +223,17 @@ def print_files(outcome: Outcome, seconds: float) -> None:
     echo(f"report: {outcome.report}    all runs: {outcome.table}")
 
 
-def check_table(path: Path) -> None:
-    """Refuses to overwrite a table that is not one of ours."""
-    if path.exists() and not path.read_text(encoding="utf-8", errors="replace").startswith("key,dataset,"):
-        raise ValueError(f"--out must be a folder whose {TABLE} gfgn may overwrite, but {path} is something else")
+def _check_folder(out: Path) -> None:
+    """Refuses to overwrite files that are not ours."""
+    from gfgn.report.files import check_page
+
+    table = out / TABLE
+    if table.exists() and not table.read_text(encoding="utf-8", errors="replace").startswith("key,dataset,"):
+        raise ValueError(f"--out must be a folder whose {TABLE} gfgn may overwrite, but {table} is something else")
+    check_page(out / REPORT)
 
 
-def _print(outcome: Outcome, seconds: float) -> None:
-    from gfgn.report.terminal import print_comparisons
-
-    print_comparisons(stdout(), outcome.comparisons)
-    print_files(outcome, seconds)
-
-
-def _to_json(outcome: Outcome, seconds: float) -> dict[str, Any]:
-    from gfgn.runs.verdict import headline
-
-    comparisons = [comparison.to_json() | {"headline": headline(comparison)} for comparison in outcome.comparisons]
-    return {"comparisons": comparisons, **outcome.files(), "seconds": round(seconds, 3)}
-
-
-def _configurations(grid: Grid) -> Any:
+def _configurations(grid: Grid) -> list[dict[str, Any]] | None:
     from gfgn.runs import PAPER_GRID
 
     return PAPER_GRID if grid is Grid.paper else None

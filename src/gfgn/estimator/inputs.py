@@ -149,9 +149,13 @@ def _unpack_dataset(given: NodeDataset | Reading, y: TargetLike, val_mask: MaskL
         val_mask = val if val_mask is None and bool(val.any()) and y is None else val_mask
     labels = None
     if y is None and data.num_classes:
-        names = np.arange(data.num_classes) if data.multilabel or data.class_names is None else data.class_names
+        classes = np.arange(data.num_classes)
+        if data.class_names is not None and not data.multilabel:
+            classes = np.array(data.class_names)
+            if all(name.isdecimal() and str(int(name)) == name for name in data.class_names):
+                classes = classes.astype(np.int64)  # as pandas reads them
         hidden = data.y if data.multilabel else torch.where(known, data.y, -1)
-        labels = Labels(hidden, np.array(names), known.numpy())
+        labels = Labels(hidden, classes, known.numpy())
     return Inputs(data.x if X is None else X, data.graph, None, y, val_mask, data, None, labels)
 
 

@@ -42,7 +42,7 @@ def read_labels(y: TargetLike, num_nodes: int, nodes: Indices | None = None) -> 
         values = values.astype(np.int64)  # NaN made floats of integers
     if values.dtype.kind == "O":  # because of the missing ones
         kinds = {type(value) for value in values.tolist()}
-        values = values.astype(bool if kinds == {bool} else np.int64 if kinds == {int} else object)
+        values = values.astype(next(iter(kinds)) if kinds in ({bool}, {int}, {str}) else object)
     classes, codes = np.unique(values, return_inverse=True)
     if classes.size < 2:
         got = f"one class ({classes[0]!r})" if classes.size else "no label"
