@@ -14,6 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from gfgn.report.style import save_svg
+
 RESULTS = Path(__file__).parent / "results"
 ASSETS = Path(__file__).parent.parent / "docs" / "assets"
 OURS, THEIRS, PLAIN = "#00796b", "#9aa5ad", "#c77f0a"
@@ -33,9 +35,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def save(figure: Figure, name: str) -> None:
-    ASSETS.mkdir(parents=True, exist_ok=True)
-    # No date and no random ids: the same results give the same files.
-    figure.savefig(ASSETS / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    save_svg(figure, ASSETS / f"{name}.svg", crop=True)
     print(f"drew {ASSETS.name}/{name}.svg")
 
 

@@ -17,7 +17,7 @@ from gfgn.graph import Graph
 from gfgn.paper import cornell, cornell_ranks, mechanism, motivation, networks, parameters, scores, spectral, thesis
 from gfgn.paper.pages import read_csv
 from gfgn.paper.reproduce import reproduce
-from gfgn.paper.studies import ANALYSES, load_study
+from gfgn.paper.studies import load_study
 from gfgn.runs import read_runs
 from gfgn.runs.grid import grid
 from gfgn.runs.record import DatasetRecord, RunRecord
@@ -36,11 +36,6 @@ def undirected(pairs: list[tuple[int, int]], num_nodes: int) -> Graph:
     return Graph.from_edge_index(torch.cat([half, half.flip(0)], dim=1), num_nodes)
 
 
-def test_the_analyses_by_name() -> None:
-    assert list(ANALYSES) == ["spectral", "motivation", "parameters", "scores", "mechanism", "cornell", "claims"]
-    assert all(callable(analysis) for analysis in ANALYSES.values())
-
-
 # --- spectra, parameters, motivation ----------------------------------------------------------------------------------
 
 
@@ -54,9 +49,8 @@ def test_spectra_and_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         spectral.dense_adjacency(undirected([(0, 1)], 10_001))
     monkeypatch.setattr(spectral, "load", lambda name, root: dimensions(60, degree=6))
     paths = spectral.analyze(tmp_path, root=None, device="cpu", progress=print)
-    assert {path.name for path in paths} == {"coefficients.csv", "spectral.svg", "README.md"}
-    row = read_csv(tmp_path / "coefficients.csv")[-1]
-    assert float(row["K=2 s=0.5"]) == pytest.approx((1 - 0.5 * float(row["eigenvalue"])) ** 2, abs=2e-3)
+    assert {path.name for path in paths} == {"eigenvalues.csv", "spectral.svg", "README.md"}
+    assert len(read_csv(tmp_path / "eigenvalues.csv")) == 60
 
 
 def test_parameters(tmp_path: Path) -> None:
@@ -67,15 +61,6 @@ def test_parameters(tmp_path: Path) -> None:
     rows = read_csv(tmp_path / "networks.csv")
     assert len(rows) == 33
     assert all(row["formula"] == row["module"] for row in rows)
-
-
-def test_principal_components_agree_with_singular_values() -> None:
-    x = torch.randn(40, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64).clamp(min=0)
-    left, singular, _ = np.linalg.svd(x.numpy() - x.numpy().mean(axis=0), full_matrices=False)
-    components, variance = motivation.principal_components(x)
-    assert np.abs(components) == pytest.approx(np.abs(left[:, :2] * singular[:2]), abs=1e-9)
-    assert variance == pytest.approx((singular**2 / (singular**2).sum())[:2])
-    assert (components[np.abs(components).argmax(axis=0), [0, 1]] > 0).all()
 
 
 def test_users_and_their_neighbors() -> None:
@@ -180,14 +165,6 @@ def test_scores_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"[{low:.2f}, {high:.2f}]" in (out / "dimensions.md").read_text(encoding="utf-8")
 
 
-def test_a_dimension_is_undecided_if_its_scores_stay_where_they_began() -> None:
-    """Within 0.01 of λ/2, except for a twentieth of the scores at each end."""
-    middle = np.tile([0.2, 0.991, 0.995, 1.0, 1.005, 1.009, 1.8], (4, 1))
-    middle[1, 5], middle[2, 1], middle[3] = 1.02, 0.98, 0.5
-    assert scores.undecided(middle, 2.0).tolist() == [True, False, False, False]
-    assert scores.undecided(middle, 1.0).tolist() == [False, False, False, True]
-
-
 def test_smoothness_and_rank_correlations() -> None:
     edges = torch.tensor([[0, 1, 1, 2, 2, 0, 3, 2], [1, 0, 2, 1, 0, 2, 2, 3]])  # node 4 has no neighbors
     graph, degree = Graph.from_edge_index(edges, 5), [2, 2, 3, 1]
@@ -221,15 +198,6 @@ def test_planted_gates_are_found(data: NodeDataset) -> None:
     assert row["dimensions"] == 36
     state["convs.0.lin.weight"][:4] *= 0.01  # vanished weights
     assert mechanism.correlate(data, dataclasses.replace(run, state=state))[0]["dimensions"] == 32
-
-
-def test_mean_correlation() -> None:
-    rows = [{"rank_correlation": v, "dimensions": n} for v, n in (("0.5", "26"), ("0.3", "11"), ("nan", "26"))]
-    mean = mechanism.mean_correlation(rows)
-    assert (mean.mean, mean.networks) == (pytest.approx(0.4), 2)
-    assert mean.half == pytest.approx(1.96 * math.sqrt(1 / 25 + 1 / 10) / 2, rel=1e-4)
-    assert mean.p == pytest.approx(0.0325, abs=5e-4)  # of a normal deviate of 0.4 / 0.187
-    assert mechanism.mean_correlation([]).p == 1.0
 
 
 THESIS = """
@@ -293,14 +261,6 @@ def test_links_that_belong_to_the_nodes_are_told_from_those_that_do_not() -> Non
         assert summary["_p"] == pytest.approx(1 / 401)
         assert summary["_z"] > 4
     assert all(cornell.compare_to_permuted(*each)["_p"] > 0.01 for each in wrong.values() if each[0] > 0)
-
-
-def test_the_same_links_with_other_numbers_are_recognized() -> None:
-    one, order = twins(True), torch.randperm(60, generator=torch.Generator().manual_seed(1))
-    graph = Graph.from_edge_index(order[one.graph.edge_index], 60)
-    assert cornell.same_links(one, dataclasses.replace(one, graph=graph))
-    ring = undirected([(k, (k + 1) % 60) for k in range(60)], 60)
-    assert not cornell.same_links(one, dataclasses.replace(one, graph=ring))
 
 
 def made_results(models: dict[str, float], moved: dict[str, float]) -> tuple[Study, list[RunRecord]]:

@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 from cli.test_app import check_imports_of_command
-from runs.fake_trackers import track_in_memory
 from typer.testing import CliRunner
 
 from gfgn.cli import app
-from gfgn.cli.reproduce import print_checked, print_outcome
-from gfgn.runs.study_runner import Outcome
 
 RESULTS = Path(__file__).parents[2] / "results"
 STUDY = """
@@ -53,21 +50,6 @@ def test_a_study_is_run_and_checked(tmp_path: Path) -> None:
     assert f"differs: {out / 'README.md'}: has " in gfgn(*arguments, "--check", code=1).stdout
     gfgn(*arguments, "--tables")
     assert (out / "README.md").read_text() == page
-
-
-def test_a_study_is_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study, made = tmp_path / "small.yaml", track_in_memory(monkeypatch)
-    study.write_text(STUDY)
-    gfgn("reproduce", study, "--out", tmp_path / "out", "--device", "cpu", "--track", "memory")
-    assert [run.name.rpartition("/")[0] for run in made[0].runs] == ["karate/gcn"] * 2 + ["karate/mlp"] * 2
-
-
-def test_outcomes_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_outcome(Outcome(made=1200, left_out=["cora: no file"], stopped=True, files=[Path("runs.csv")])) == 1
-    assert capsys.readouterr().out == "left out: cora: no file\nstopped at the time limit; 1,200 new runs; runs.csv\n"
-    assert print_checked({}) == 0
-    assert print_checked({"tables": ["README.md"]}) == 1
-    assert "differs: README.md\ntables: 1 problem\ndiffers from the committed results\n" in capsys.readouterr().out
 
 
 def test_without_a_name_the_studies_are_listed() -> None:

@@ -150,19 +150,6 @@ def test_a_full_check_has_runs_of_every_model(copied: Path, study: Path, monkeyp
     assert f"{ALL_RUNS} runs on 1 graph" in list(check(study, copied, seed=2, full=True))[-1]
 
 
-def test_slow_runs_are_trained_again_in_a_full_check_only(
-    copied: Path, study: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checking, "SLOW", 2.0)
-    change(copied, "gcn", seconds=1e6)
-    change(copied, "gfgn-graph", seconds=1e6)
-    reproduce(study, copied, train=False)
-    monkeypatch.setattr(checking, "check_files", lambda out, results: [])
-    assert f"{ALL_RUNS} runs" not in list(check(study, copied, seed=1))[-1]
-    monkeypatch.setattr(checking, "FULL_RUNS", ALL_RUNS)
-    assert f"{ALL_RUNS} runs" in list(check(study, copied, seed=1, full=True))[-1]
-
-
 def reruns(rows: list[RunRecord], shift: float = 0.0, only: int = -1) -> list[Rerun]:
     """Runs that differ from their records by `shift`, all or only one."""
     made = []

@@ -116,25 +116,6 @@ def test_what_is_missing_is_said(make: Make) -> None:
     assert "nan" not in page
 
 
-def test_one_split_and_one_seed(make: Make, tmp_path: Path) -> None:
-    path = write_study(tmp_path, STUDY.replace("splits: 2", "splits: 1").replace("seeds: 3", "seeds: 1"))
-    page = page_of(Results(load_study(path), make(STUDY).runs))
-    row = cells(page, "| gcn |", "### karate")
-    assert "±" not in row[2]
-    assert row[3] == "–"
-    assert "With one split there is no interval over splits." in page
-
-
-def test_stand_ins_have_a_separate_section(tmp_path: Path) -> None:
-    text = STUDY.replace("datasets: [karate]", "datasets: [karate, ppi-relabelled]")
-    before, after = page_of(Results(load_study(write_study(tmp_path, text)), [])).split("## Stand-ins")
-    assert "ppi-relabelled" not in before
-    assert "published |" not in after.split("## Times")[0]
-    content = yaml.safe_load(SMALL) | {"title": "S", "datasets": ["ppi-relabelled"], "models": {"mlp": {}}}
-    content |= {"training": {"max_epochs": 5, "patience": 5}, "vary": {"noise": [0.0, 0.5]}}
-    assert "| mlp | 50% | missing |" in page_of(Results(make_study(content, "small"), []))
-
-
 def test_a_model_that_runs_on_some_datasets(tmp_path: Path) -> None:
     content = yaml.safe_load(SMALL) | {"title": "S", "datasets": ["karate", "dimensions"], "models": {"gcn": {}}}
     content |= {"training": {"max_epochs": 5, "patience": 5}, "only": {"gcn": ["karate"]}}
@@ -143,13 +124,6 @@ def test_a_model_that_runs_on_some_datasets(tmp_path: Path) -> None:
         assert "missing" in cells(page, "| gcn |", "# karate")[1:]
         assert "missing" not in cells(page, "| gcn |", "# dimensions")
     assert "gcn does not depend on λ." in page
-
-
-def test_times(make: Make) -> None:
-    for seconds, longer in ((1e5, False), (1e-5, True)):
-        page = page_of(make(STUDY), [Time("karate", "gcn", 6, seconds, "cpu", "2026-01-01")])
-        assert ("Training time exceeds wall-clock time" in page) == longer
-        assert cells(page, "| **the GFGN levels** |")[1] == "12"
 
 
 def test_variants(make: Make, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_dropped_runs_are_recorded_as_such(done: Path) -> None:
     assert {each.epochs for each in stopped} == {2, 4}
     assert all(each.test != each.test for each in stopped)  # NaN: never evaluated
     chosen = read_csv(done / "chosen.csv")
-    assert [line["dropped"] for line in chosen] == ["0", "1", "1", "1"] * 3
+    assert [line["chosen"] for line in chosen] == ["1"] * 3  # those that were stopped are left out
     assert all("input_dropout=" in line["own"] and "features=" in line["own"] for line in chosen)
     assert {each.replica.input_dropout for each in rows} == {
         each["input_dropout"] for each in make_study(CONTENT, "small").models["gcn"]

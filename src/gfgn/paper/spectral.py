@@ -58,11 +58,10 @@ def analyze(out: Path, *, root: Path | None, device: str, progress: Callable[[st
     eigenvalues = np.asarray(np.clip(values, 0.0, 2.0).round(12), np.float64)  # rounding errors depend on the machine
     coefficients = filters(eigenvalues, 2)
     rows = zip(SCORES, coefficients.min(1), eigenvalues[coefficients.argmin(1)], (coefficients**2).mean(1), strict=True)
-    header = ["eigenvalue", *(f"K=2 s={score:.1f}" for score in SCORES)]
     with styled():
         figure = draw(eigenvalues)
     return [
-        write_csv(out / "coefficients.csv", header, np.stack([eigenvalues, *coefficients], 1).tolist(), digits=4),
+        write_csv(out / "eigenvalues.csv", ["eigenvalue"], eigenvalues[:, None].tolist()),
         save_svg(figure, out / "spectral.svg"),
         write_page(out / "README.md", "spectral", eigenvalues=eigenvalues, rows=list(rows)),
     ]

@@ -57,6 +57,7 @@ STYLE: Any = {
 }
 """Matplotlib settings, see `styled`."""
 
+NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 MODEL_STYLES: dict[str, dict[str, Any]] = {
     "gfgn-graph": {"color": RED, "marker": "o"},
     "gfgn-neighbor": {"color": BLUE, "marker": "s"},
@@ -86,11 +87,12 @@ def styled() -> Iterator[None]:
         yield
 
 
-def save_svg(figure: Figure, path: Path) -> Path:
-    """Writes a figure as SVG and returns the path. The same figure always gives the same bytes."""
+def save_svg(figure: Figure, path: Path, crop: bool = False) -> Path:
+    """Writes a figure as SVG, cropped to what it shows or whole, and returns the path. The same figure always gives the
+    same bytes."""
     text = io.StringIO()
     with styled():
-        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        figure.savefig(text, format="svg", metadata=NO_METADATA, bbox_inches="tight" if crop else None)
     page = text.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")  # Verdana is as wide
     page = re.sub(r' (?:d|x|y|transform)="[^"]+"', _shorter, page)
     return replace_text(path, re.sub(r"\n +", "\n", re.sub(r'<g id="[^"]*">', "<g>", page)))

@@ -40,23 +40,22 @@ def write_study_files(results: Results, out: Path) -> list[Path]:
 
 
 def chosen_csv(results: Results) -> str:
-    """The text of `chosen.csv`: every configuration of every cell that has been tuned, best first."""
+    """The text of `chosen.csv`: the configurations of every cell that have been tuned to the end, best first."""
     vary = results.study.vary
     axis = [] if vary is None else [vary.name if vary.name != "lam" else "at_lam"]
     header = ["dataset", "model", *axis, "lr", "weight_decay", "dropout", "lam", "own", "val", "std", "runs", "chosen"]
-    halved = results.study.search is not None and bool(results.study.search.rungs)
     lines: list[list[object]] = []
     for cell in results.study.all_cells():
         selection = results[cell].selection
-        for rank, candidate in enumerate(selection.candidates if selection else ()):
+        candidates = selection.candidates if selection else ()
+        for rank, candidate in enumerate(each for each in candidates if not each.dropped):
             replica = make_replica(candidate.configuration)
             at: list[object] = ["" if cell.at is None else cell.at] if axis else []
             hyper = [replica.lr, replica.weight_decay, replica.dropout, replica.lam]
             scores = [f"{candidate.val:.6f}", f"{candidate.std:.6f}", candidate.runs, int(rank == 0)]
-            scores += [int(candidate.dropped)] * halved
             options = options_text((*replica.given.items(), *replica.options))
             lines.append([cell.dataset, cell.model, *at, *hyper, options, *scores])
-    return _csv([*header, *["dropped"] * halved], lines)
+    return _csv(header, lines)
 
 
 def read_times(path: Path) -> list[Time]:
