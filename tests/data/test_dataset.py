@@ -9,7 +9,6 @@ import torch
 
 from gfgn import Graph
 from gfgn.data import NodeDataset, Split, load
-from gfgn.data.dataset import default_metric
 
 
 def small(**changes: Any) -> NodeDataset:
@@ -176,12 +175,6 @@ def test_to_keeps_cached_properties() -> None:
     there = data.to("meta")  # where nothing can be computed
     assert there.fingerprint == expected
     assert there.inductive
-
-
-def test_default_metric() -> None:
-    y = torch.zeros(6, dtype=torch.int64)
-    assert [default_metric(y, classes) for classes in (0, 2, 3)] == ["accuracy", "roc_auc", "accuracy"]
-    assert default_metric(torch.zeros(6, 2, dtype=torch.bool), 2) == "micro_f1"
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from gfgn.data.messages import DataError, counted, listed
 
 if TYPE_CHECKING:
     import pandas as pd
+    import scipy.sparse
     from torch import Tensor
 
     Series: TypeAlias = pd.Series[Any]
 
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
-Matrix: TypeAlias = NDArray[Any] | scipy.sparse.csr_array
+Matrix: TypeAlias = "NDArray[Any] | scipy.sparse.csr_array"
 
 MAX_CATEGORIES = 64  # features of a category column; with more categories, they share this many
 MIN_BAG = 8  # columns; a bag of words has many
@@ -528,7 +528,8 @@ def read_matrix(X: Any, label: str) -> Matrix:
             X = sparse_tensor(X)
         elif X.layout == torch.strided:
             X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
-    if not scipy.sparse.issparse(X) and not hasattr(X, "layout"):
+    sparse = sys.modules.get("scipy.sparse")
+    if not hasattr(X, "layout") and (sparse is None or not sparse.issparse(X)):
         X = np.asarray(X)
         if X.dtype.kind == "O":
             with suppress(TypeError, ValueError):
@@ -552,6 +553,8 @@ def _single(array: Array, label: str) -> NDArray[np.float32]:
 
 
 def _sparse_single(X: Any, label: str) -> scipy.sparse.csr_array:
+    import scipy.sparse
+
     with np.errstate(over="ignore"):
         matrix: scipy.sparse.csr_array = scipy.sparse.csr_array(X, dtype=np.float32)
     if not matrix.has_canonical_format:
@@ -567,6 +570,8 @@ def _sparse_single(X: Any, label: str) -> scipy.sparse.csr_array:
 
 def sparse_tensor(x: Tensor) -> scipy.sparse.csr_array:
     """A sparse tensor of any layout as a CSR matrix in single precision."""
+    import scipy.sparse
+
     x = x.detach().cpu().to_sparse_csr()
     parts = (x.values().float().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
     return scipy.sparse.csr_array(parts, shape=(x.size(0), x.size(1)))
