@@ -291,6 +291,7 @@ def test_the_models_page_lists_the_registry() -> None:
             assert "".join(cells[name][1:]).strip() == expected, name
     for name, model in CLASSICAL.items():
         assert cells[name][1] == model.description
+    assert f"any of {len(MODELS)} networks" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 COMMON = {("hidden", 64), ("layers", 2)}
