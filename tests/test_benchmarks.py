@@ -15,6 +15,7 @@ from torch_geometric.nn import GCNConv
 from gfgn import Graph, ops
 from gfgn.graph import with_self_loops
 from gfgn.runs import compare
+from gfgn.runs.record import DatasetRecord
 from gfgn.train import TrainConfig
 
 ROOT = Path(__file__).parents[1]
@@ -122,7 +123,7 @@ def test_noise_is_scored_as_advise_scores_it(benchmarks: Benchmarks) -> None:
     data, config = replace(study.noise(study.FOUR, 0), metric="accuracy"), TrainConfig(3, 3, best="loss")
     for model in ("majority", "logistic-regression", "gcn"):
         rows = compare(data, [model], study.SPLITS, max_epochs=3, patience=3, best="loss").rows[model]
-        found = study.score(data, study.train(data, model, config), "accuracy", model)
+        found = study.score(data, study.train(data, model, config), DatasetRecord.of(data), model, config)
         assert [run.test for run in found] == pytest.approx([row.test for row in rows])
         assert [run.val for run in found] == pytest.approx([row.val for row in rows])
 
