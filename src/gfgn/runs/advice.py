@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.diagnosis import Description, describe
-from gfgn.runs.comparison import Comparison, compare
+from gfgn.runs.comparison import Settings, compare
 from gfgn.runs.engine import ProgressCallback
+from gfgn.runs.results import Results
 from gfgn.runs.store import Store
 from gfgn.runs.verdict import Verdict, judge
 from gfgn.train.catalog import CLASSICAL
@@ -23,7 +24,7 @@ SPLITS = 10
 class Advice:
     """The comparison, the verdict it leads to, and the statistics of the graph."""
 
-    comparison: Comparison
+    comparison: Results
     verdict: Verdict
     description: Description
 
@@ -57,11 +58,12 @@ def advise(
     dataset: NodeDataset,
     splits: int | None = None,
     graph_models: Sequence[str] = GRAPH_MODELS,
+    seeds: int = 1,
     *,
     store: Store | None = None,
     device: str = "cpu",
     callback: ProgressCallback | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Advice:
     """Trains the models over splits, except runs that the store has, and judges whether the graph is worth it.
 
@@ -71,10 +73,11 @@ def advise(
         **settings: Those of `gfgn.runs.compare`.
     """
     count = min(SPLITS, max(1, len(dataset.splits))) if splits is None else splits
-    options: dict[str, Any] = {"store": store, "device": device, "callback": callback, **settings}
-    return make_advice(dataset, compare(dataset, suited_models(dataset, graph_models), count, **options))
+    models = suited_models(dataset, graph_models)
+    results = compare(dataset, models, count, seeds, store=store, device=device, callback=callback, **settings)
+    return make_advice(dataset, results)
 
 
-def make_advice(dataset: NodeDataset, comparison: Comparison) -> Advice:
+def make_advice(dataset: NodeDataset, comparison: Results) -> Advice:
     """The advice from a finished comparison of `suited_models`."""
     return Advice(comparison, judge(comparison), describe(dataset))

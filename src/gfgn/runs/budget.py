@@ -1,4 +1,4 @@
-"""A budget of time: the largest number of trials per model that fits into it, the same for all models."""
+"""The number of trials of a comparison that fit into some minutes, from the measured cost of an epoch of each model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Unpack
 
 from gfgn.data.dataset import NodeDataset
-from gfgn.runs.comparison import comparison_study
+from gfgn.runs.comparison import DEFAULT_MODELS, Settings, comparison_study
 from gfgn.runs.grid import make_replicas
 from gfgn.runs.record import digest
 from gfgn.runs.selection import FACTOR, default_rungs
@@ -17,12 +17,10 @@ from gfgn.runs.store import Store
 from gfgn.runs.study import Study
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import fit_classical
-from gfgn.train.config import TrainConfig
 from gfgn.train.loop import train_replicas, train_runs
 from gfgn.train.minibatch import is_sampled
-from gfgn.train.replica import Replica
 
-MOST_TRIALS = 256
+MAX_TRIALS = 256
 WARM_UP, MEASURED = 2, 10  # epochs
 SAFETY = 0.9  # fraction of the time to plan for
 
@@ -42,7 +40,15 @@ class Budget:
 
 
 def plan_in_time(
-    store: Store, dataset: NodeDataset, minutes: float, device: str = "cpu", **settings: Any
+    store: Store,
+    dataset: NodeDataset,
+    minutes: float,
+    device: str = "cpu",
+    *,
+    models: Sequence[str] = DEFAULT_MODELS,
+    splits: int = 4,
+    seeds: int = 1,
+    **settings: Unpack[Settings],
 ) -> tuple[Study, Budget]:
     """The plan of a comparison that tunes every model on as many trials as fit into `minutes`: 1, 2, 4, …, 256.
 
@@ -52,27 +58,28 @@ def plan_in_time(
 
     Args:
         store: The store of the comparison.
-        **settings: The arguments of `comparison_study`, without `grid` and `trials`.
+        **settings: See `comparison_study`, without `grid` and `trials`.
     """
     if not (math.isfinite(minutes) and minutes > 0):
         raise ValueError(f"minutes must be a finite number above 0, got {minutes}")
-    study = comparison_study(dataset, **settings)
+    study = comparison_study(dataset, models, splits, seeds, **settings)
     request = digest(
         [minutes, device, dataset.fingerprint, study.models, study.splits, study.seeds, asdict(study.config)]
     )
     note = store.notes("budget").get(dataset.name)
     if note is None or note.get("request") != request:
         start = time.perf_counter()
-        costs = {model: _Cost.measure(dataset, study, model, device) for model in study.models}
+        costs = {model: seconds_per_epoch(dataset, study, model, device) for model in study.models}
         left = SAFETY * 60 * minutes - (time.perf_counter() - start)
-        ladder = [2**k for k in range(MOST_TRIALS.bit_length())]
-        fitting = [n for n in ladder if sum(cost.seconds(study, n) for cost in costs.values()) <= left]
+        ladder = [2**k for k in range(MAX_TRIALS.bit_length())]
+        fitting = [n for n in ladder if sum(_seconds(study, m, n, cost) for m, cost in costs.items()) <= left]
         trials = max(fitting, default=1)
-        seconds = {model: cost.seconds(study, trials) for model, cost in costs.items()}
+        seconds = {model: _seconds(study, model, trials, cost) for model, cost in costs.items()}
         note = {"request": request, "trials": trials, "seconds": seconds}
         store.note("budget", dataset.name, note)
     budget = Budget(minutes, note["trials"], note["seconds"])
-    return comparison_study(dataset, **settings, trials=budget.trials if budget.trials > 1 else None), budget
+    settings["trials"] = budget.trials if budget.trials > 1 else None
+    return comparison_study(dataset, models, splits, seeds, **settings), budget
 
 
 def halving_epochs(trials: int, max_epochs: int) -> int:
@@ -84,50 +91,47 @@ def halving_epochs(trials: int, max_epochs: int) -> int:
     return total
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """Seconds of a model for one epoch on one split, or for one fit of a model without a network."""
-
-    each: float
-    epochs: bool  # whether `each` is an epoch
-    halved: bool = True  # whether successive halving stops trials early
-    variants: int = 1  # that a single trial chooses from
-
-    @classmethod
-    def measure(cls, dataset: NodeDataset, study: Study, model: str, device: str) -> _Cost:
-        """Measures a few epochs on all splits, after a warm-up that compiles and allocates."""
-        if model in CLASSICAL:
-            start = time.perf_counter()
-            fit_classical(model, dataset.to("cpu"), dataset.to("cpu").splits[0], study.config.class_weights)
-            return cls(time.perf_counter() - start, epochs=False)
-        variants = study.models[model]
-        replicas = make_replicas(model, variants, range(study.splits))
-        sampled = is_sampled(model, replicas[0])
-        replicas = replicas[:1] if sampled else replicas
-        _seconds(dataset, model, replicas, WARM_UP, study.config, device)
-        short = _seconds(dataset, model, replicas, WARM_UP, study.config, device)
-        long = _seconds(dataset, model, replicas, WARM_UP + MEASURED, study.config, device)
-        return cls(max(long - short, 0.0) / MEASURED / len(replicas), True, not sampled, len(variants))
-
-    def seconds(self, study: Study, trials: int) -> float:
-        """The estimated time for so many trials and the final seeds."""
-        if not self.epochs:
-            return self.each * study.splits
-        length = study.config.max_epochs
-        tuning = halving_epochs(trials, length) if self.halved else trials * length
-        tuning *= self.variants if trials == 1 else 1
-        return self.each * study.splits * (tuning + (study.seeds - 1) * length)
+def _is_sampled(study: Study, model: str) -> bool:
+    return is_sampled(model, make_replicas(model, study.models[model], [0])[0])
 
 
-def _seconds(
-    dataset: NodeDataset, model: str, replicas: Sequence[Replica], epochs: int, config: TrainConfig, device: str
-) -> float:
-    """Wall-clock time of some epochs, trained as a search trains them."""
-    config = replace(config, max_epochs=epochs, patience=epochs)
-    start = time.perf_counter()
-    if is_sampled(model, replicas[0]):
-        train_runs(model, dataset, replicas, config, device)
-    else:
-        rungs: dict[str, Any] = {"rungs": [1], "prune": lambda epoch, racing, scores: [True] * len(racing)}
-        train_replicas(model, dataset, replicas, **asdict(config), device=device, history=False, **rungs)
-    return time.perf_counter() - start
+def _seconds(study: Study, model: str, trials: int, each: float) -> float:
+    """The estimated time for so many trials and the final seeds, from the cost of an epoch on one split."""
+    if model in CLASSICAL:
+        return each * study.splits
+    length = study.config.max_epochs
+    tuning = trials * length if _is_sampled(study, model) else halving_epochs(trials, length)
+    tuning *= len(study.models[model]) if trials == 1 else 1
+    return each * study.splits * (tuning + (study.seeds - 1) * length)
+
+
+def seconds_per_epoch(dataset: NodeDataset, study: Study, model: str, device: str) -> float:
+    """Seconds of a model for one epoch on one split, or for one fit of a model without a network.
+
+    A few epochs are measured on all splits, trained as a search trains them, after a warm-up that compiles.
+    """
+    if model in CLASSICAL:
+        start, moved = time.perf_counter(), dataset.to("cpu")
+        fit_classical(model, moved, moved.splits[0], study.config.class_weights)
+        return time.perf_counter() - start
+    sampled, replicas = _is_sampled(study, model), make_replicas(model, study.models[model], range(study.splits))
+    replicas = replicas[:1] if sampled else replicas
+    seconds = []
+    for epochs in (WARM_UP, WARM_UP, WARM_UP + MEASURED):
+        config = replace(study.config, max_epochs=epochs, patience=epochs)
+        start = time.perf_counter()
+        if sampled:
+            train_runs(model, dataset, replicas, config, device)
+        else:
+            train_replicas(
+                model,
+                dataset,
+                replicas,
+                **asdict(config),
+                device=device,
+                history=False,
+                rungs=[1],
+                prune=lambda epoch, racing, scores: [True] * len(racing),
+            )
+        seconds.append(time.perf_counter() - start)
+    return max(seconds[2] - seconds[1], 0.0) / MEASURED / len(replicas)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -82,14 +82,14 @@ def run_study(
         callback: Receives progress events, such as a tracker.
         engine: Trains the runs: this process, on `device`, or a `gfgn.runs.cluster.Cluster`.
     """
-    cells, outcome = select_cells(study, models, datasets), Outcome()
+    cells = select_cells(study, models, datasets)
     if limit_minutes is not None and not limit_minutes > 0:
         raise ValueError(f"limit_minutes must be above 0, got {limit_minutes}")
     if not train and not (out / STORE).is_file() and not any((folder / RUNS).is_file() for folder in (out, *reuse)):
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
-    progress = _Progress(outcome, limit_minutes, log)
-    options: dict[str, Any] = {"batch_size": batch_size, "engine": engine}
-    options["callback"] = CallbackList(progress, callback or ProgressCallback())
+    progress = _Progress(limit_minutes, log)
+    outcome = progress.outcome
+    callbacks = CallbackList(progress, callback or ProgressCallback())
     with Store(out / STORE) as store:
         outcome.reused = _fill(store, study, out, reuse, log)
         try:
@@ -97,13 +97,14 @@ def run_study(
                 _check_graph(store, data, out)
                 moved = data.to(device)  # once for all models, so that what they cache about its graph is kept
                 for group in group_plans(plans):
-                    _train(store, moved, group, progress, out / TIMES, device, **options)
+                    with progress.timed(data.name, group[0].model, out / TIMES):
+                        run_plans(store, moved, group, device, callback=callbacks, batch_size=batch_size, engine=engine)
                     if progress.is_time_to_write():
-                        write(Results(study, _own_rows(store, study)), out, False)
+                        write(Results(study, _study_rows(store, study)), out, False)
         except TimeUp:
             outcome.stopped = True
         finally:
-            results = Results(study, _own_rows(store, study))
+            results = Results(study, _study_rows(store, study))
             outcome.files = write(results, out, True)
     outcome.missing = [cell for cell in cells if not results[cell].rows]
     return outcome
@@ -115,19 +116,16 @@ def select_cells(study: Study, models: Sequence[str] = (), datasets: Sequence[st
         for name in names:
             if name not in known:
                 raise ValueError(f"{option} must be among {', '.join(known)}, got {name!r}")
-    return [
-        cell
-        for cell in study.all_cells()
-        if cell.model in (models or study.models) and cell.dataset in (datasets or study.datasets)
-    ]
+    chosen = (models or study.models, datasets or study.datasets)
+    return [cell for cell in study.all_cells() if cell.model in chosen[0] and cell.dataset in chosen[1]]
 
 
 class _Progress(ProgressCallback):
     """Counts runs, logs the state of training, and ends it when the time limit has passed."""
 
-    def __init__(self, outcome: Outcome, limit_minutes: float | None, log: Log) -> None:
-        self.outcome, self.log = outcome, log
-        self.device = self._label = ""  # of the last run
+    def __init__(self, limit_minutes: float | None, log: Log) -> None:
+        self.outcome, self.log = Outcome(), log
+        self._device = self._label = ""  # of the last run
         self._logged = self._written = time.monotonic()
         self._end = None if limit_minutes is None else self._logged + 60 * limit_minutes
 
@@ -142,6 +140,19 @@ class _Progress(ProgressCallback):
         self._written = time.monotonic() if due else self._written
         return due
 
+    @contextmanager
+    def timed(self, dataset: str, model: str, times: Path) -> Iterator[None]:
+        """Records the time of training a model, which is left out if it needs a missing package or too much memory."""
+        start, before = time.perf_counter(), self.outcome.made
+        try:
+            yield
+        except (ImportError, torch.OutOfMemoryError) as error:
+            self.leave_out(f"{dataset} {model}", error)
+        finally:
+            if made := self.outcome.made - before:
+                seconds, date = time.perf_counter() - start, datetime.now(UTC).isoformat(timespec="seconds")
+                add_time(times, Time(dataset, model, made, seconds, self._device, date))
+
     def on_model_begin(self, dataset: str, model: str, runs: int, kept: int) -> None:
         self.check_time()
         self._label, self._runs = f"{dataset} {model}", runs
@@ -149,7 +160,7 @@ class _Progress(ProgressCallback):
 
     def on_run_end(self, row: RunRecord) -> None:
         self.outcome.made += 1
-        self.device = row.device
+        self._device = row.device
 
     def on_status(self, status: Status) -> None:
         now, left = time.monotonic(), status.seconds_left
@@ -157,10 +168,8 @@ class _Progress(ProgressCallback):
         if now - self._logged >= LOG_EVERY:
             self._logged = now
             rest = "" if left is None else f", about {left:.0f} s left"
-            self.log(
-                f"{self._label}: {status.finished:,} of {status.replicas:,} runs, {status.alive:,} training at epoch "
-                f"{status.epoch:,}{rest}"
-            )
+            runs = f"{status.finished:,} of {status.replicas:,} runs"
+            self.log(f"{self._label}: {runs}, {status.alive:,} training at epoch {status.epoch:,}{rest}")
 
     def on_model_end(self, dataset: str, model: str) -> None:
         new, seconds = self.outcome.made - self._before, time.monotonic() - self._start
@@ -188,56 +197,30 @@ def _datasets(
                 views.setdefault((cell.dataset, view), []).append(cell)
     for (name, view), own in views.items():
         progress.check_time()
-        plans = _chosen(study, own, store) if view.draw else [replace(study.plan(cell), draws=1) for cell in own]
-        if not plans:
-            continue
+        plans = [replace(study.plan(cell), draws=1) for cell in own]
+        if view.draw:  # with nothing left to choose; cells whose configuration is not chosen yet are left out
+            results = Results(study, _study_rows(store, study))
+            chosen = [(plan, results[cell].configuration) for plan, cell in zip(plans, own, strict=True)]
+            plans = [replace(plan, configurations=(best,)) for plan, best in chosen if best is not None]
         try:
-            data = study.load(name, view, root)
+            data = study.load(name, view, root) if plans else None
         except (OSError, ImportError) as error:
             if name in named:
                 raise
             progress.leave_out(name, error)
         else:
-            yield data, plans
-
-
-def _chosen(study: Study, cells: Sequence[Cell], store: Store) -> list[Plan]:
-    """The plans of cells with nothing left to choose; cells whose configuration is not chosen yet are left out."""
-    results = Results(study, _own_rows(store, study))
-    chosen = [(study.plan(cell), results[cell].configuration) for cell in cells]
-    return [replace(plan, configurations=(best,), draws=1) for plan, best in chosen if best is not None]
-
-
-def _train(
-    store: Store,
-    data: NodeDataset,
-    plans: Sequence[Plan],
-    progress: _Progress,
-    times: Path,
-    device: str,
-    **options: Any,
-) -> None:
-    """Trains plans of one model together. A model that needs a missing package or too much memory is left out."""
-    start, before, model = time.perf_counter(), progress.outcome.made, plans[0].model
-    try:
-        run_plans(store, data, plans, device, **options)
-    except (ImportError, torch.OutOfMemoryError) as error:
-        progress.leave_out(f"{data.name} {model}", error)
-    finally:
-        made, seconds = progress.outcome.made - before, time.perf_counter() - start
-        if made:
-            date = datetime.now(UTC).isoformat(timespec="seconds")
-            add_time(times, Time(data.name, model, made, seconds, progress.device, date))
+            if data is not None:
+                yield data, plans
 
 
 def _check_graph(store: Store, data: NodeDataset, out: Path) -> None:
     """Refuses to add to runs of another graph, or of other splits, with the same name."""
     for row in store.rows(dataset=data.name, seed=0):
-        split, recorded = row.replica.split, (row.dataset_fingerprint, row.split_fingerprint)
-        if split < len(data.splits) and recorded != (data.fingerprint, data.split_fingerprint(split)):
+        recorded = (row.dataset_fingerprint, row.split_fingerprint)
+        if row.split < len(data.splits) and recorded != (data.fingerprint, data.split_fingerprint(row.split)):
             raise ValueError(
                 f"out must be a folder without runs, or with runs of the same data, got {out}, whose {data.name!r}, "
-                f"split {split}, differs from the loaded one"
+                f"split {row.split}, differs from the loaded one"
             )
 
 
@@ -246,11 +229,9 @@ def _fill(store: Store, study: Study, out: Path, reuse: Sequence[Path], log: Log
 
     Returns what was taken from which folder.
     """
-    if (out / RUNS).is_file():
-        added = store.add(read_runs(out / RUNS))
-        if added:
-            log(f"{added:,} runs from {out / RUNS}")
-    if not Results(study, _own_rows(store, study)).missing():
+    if (out / RUNS).is_file() and (added := store.add(read_runs(out / RUNS))):
+        log(f"{added:,} runs from {out / RUNS}")
+    if not Results(study, _study_rows(store, study)).missing():
         return []
     needed = set()
     for cell in study.all_cells():
@@ -261,15 +242,14 @@ def _fill(store: Store, study: Study, out: Path, reuse: Sequence[Path], log: Log
     for folder in reuse:
         if folder.resolve() == out.resolve():
             continue
-        rows = read_runs(folder / RUNS)
-        added = store.add(row for row in rows if (row.dataset, row.model, row.replica, row.config) in needed)
-        if added:
+        rows = [row for row in read_runs(folder / RUNS) if (row.dataset, row.model, row.replica, row.config) in needed]
+        if added := store.add(rows):
             taken.append(f"{added:,} runs from {folder / RUNS}")
             log(f"reused: {taken[-1]}")
     return taken
 
 
-def _own_rows(store: Store, study: Study) -> list[RunRecord]:
+def _study_rows(store: Store, study: Study) -> list[RunRecord]:
     """The runs of the study's datasets and models that were trained as the study trains them, dropped ones included."""
     cells = study.all_cells()
     wanted = {(name, cell.model, study.variant(cell).config) for cell in cells for name in study.data_names(cell)}

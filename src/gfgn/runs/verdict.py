@@ -14,8 +14,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from gfgn.metrics import METRICS
-from gfgn.runs.comparison import Comparison
 from gfgn.runs.record import RunRecord
+from gfgn.runs.results import Results
 from gfgn.runs.text import NONE, duration, gain, interval, score, unit
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.statistics import Scored, Summary, difference
@@ -63,7 +63,7 @@ def reads(model: str) -> str:
     return "features" if model == "mlp" else "graph"
 
 
-def headline(comparison: Comparison) -> str:
+def headline(comparison: Results) -> str:
     """What a comparison means, in one sentence: the verdict if there are models of all kinds, as of `gfgn advise`."""
     models = comparison.scored
     if not models:
@@ -92,7 +92,7 @@ def headline(comparison: Comparison) -> str:
     return f"{sentence}."
 
 
-def judge(comparison: Comparison) -> Verdict:
+def judge(comparison: Results) -> Verdict:
     """Which kind of model suffices: the simplest that beats guessing and that no other kind is shown to beat.
 
     1. If the kind with the best validation score does not beat guessing, see `find_floor`, nothing does.
@@ -144,7 +144,7 @@ def _decide(order: Sequence[str], gaps: dict[str, Summary]) -> str:
     return "graph" if worth else "undecided"
 
 
-def find_floor(comparison: Comparison) -> Floor | None:
+def find_floor(comparison: Results) -> Floor | None:
     """The majority class or, where it scores more on the test nodes, guesses; `None` without the majority class.
 
     Where classes are equally frequent, the one with the most training nodes has the fewest test nodes, so that a coin
@@ -161,17 +161,17 @@ def find_floor(comparison: Comparison) -> Floor | None:
     return max(majority, Floor(name, [(*run, data.guesses[run[0]]) for run in runs]), key=lambda floor: floor.mean)
 
 
-def best_model(comparison: Comparison, models: Sequence[str]) -> str:
+def best_model(comparison: Results, models: Sequence[str]) -> str:
     """The model with the best mean validation score; the first of equal ones."""
     return max(models, key=lambda model: fmean(row.val for row in comparison.rows[model]))
 
 
-def seconds_per_fit(comparison: Comparison, model: str) -> float:
+def seconds_per_fit(comparison: Results, model: str) -> float:
     """Mean wall-clock time of a run of the chosen configuration."""
     return fmean(row.seconds for row in comparison.rows[model])
 
 
-def _chosen(comparison: Comparison, models: Sequence[str]) -> list[RunRecord]:
+def _chosen(comparison: Results, models: Sequence[str]) -> list[RunRecord]:
     """For every split, the runs of the model with the best validation score on it."""
     runs: list[RunRecord] = []
     for split in dict.fromkeys(row.replica.split for row in comparison.rows[models[0]]):
@@ -180,18 +180,18 @@ def _chosen(comparison: Comparison, models: Sequence[str]) -> list[RunRecord]:
     return runs
 
 
-def _gap(comparison: Comparison, models: Sequence[str], others: Sequence[str]) -> Summary:
+def _gap(comparison: Results, models: Sequence[str], others: Sequence[str]) -> Summary:
     return _above(comparison, models, Floor("", _chosen(comparison, others)))
 
 
-def _above(comparison: Comparison, models: Sequence[str], floor: Floor) -> Summary:
+def _above(comparison: Results, models: Sequence[str], floor: Floor) -> Summary:
     return difference(_chosen(comparison, models), floor.scores, comparison.dataset.test_share)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _sentence(comparison: Comparison, verdict: Verdict, first: str) -> str:
+def _sentence(comparison: Results, verdict: Verdict, first: str) -> str:
     """The verdict in words; `first` is the kind with the best validation score."""
     kind, models, gaps = verdict.kind, verdict.models, verdict.gaps
     if math.isnan(gaps["graph − features"].low):
@@ -217,13 +217,13 @@ def _sentence(comparison: Comparison, verdict: Verdict, first: str) -> str:
     return f"{NAMES[kind].capitalize()} suffice: {start}; against it, {differ}{cost}."
 
 
-def _named(comparison: Comparison, floor: Floor) -> str:
+def _named(comparison: Results, floor: Floor) -> str:
     """`the majority class (35.3%)`."""
     metric = comparison.dataset.metric
     return f"{floor.name} ({score(floor.mean, metric)}{unit(metric)})"
 
 
-def _scored(comparison: Comparison, model: str) -> str:
+def _scored(comparison: Results, model: str) -> str:
     """`accuracy of 81.3% [79.9, 82.7]`."""
     summary, metric = comparison.summary()[model], comparison.dataset.metric
     text = f"{METRICS[metric].title} of {score(summary.mean, metric)}{unit(metric)}"
@@ -231,14 +231,14 @@ def _scored(comparison: Comparison, model: str) -> str:
     return text if ends == NONE else f"{text} {ends}"
 
 
-def _gain(comparison: Comparison, gap: Summary) -> str:
+def _gain(comparison: Results, gap: Summary) -> str:
     """`+4.2 [+1.1, +7.3] points`."""
     metric = comparison.dataset.metric
     text, points = gain(gap, metric), " points" if unit(metric) else ""
     return f"{score(0.0, metric, sign='+')}{points} (equal in every split)" if text == "equal" else f"{text}{points}"
 
 
-def _cost(comparison: Comparison, model: str, other: str) -> str:
+def _cost(comparison: Results, model: str, other: str) -> str:
     seconds = (seconds_per_fit(comparison, each) for each in (model, other))
     one, two = (duration(each) if each >= 10 else f"{each:.2g} s" for each in seconds)
     return f"; a fit of {model} takes {one}, one of {other} {two}"
