@@ -13,12 +13,9 @@ class Memory(Tracker):
     """Keeps what it is sent; fails from run number `good` on."""
 
     def __init__(self, good: int | None = None) -> None:
-        super().__init__()
+        super().__init__("memory")
         self.runs: list[TrackedRun] = []
         self.good, self.calls = good, 0
-
-    def __str__(self) -> str:
-        return "memory"
 
     def send(self, run: TrackedRun) -> None:
         self.calls += 1

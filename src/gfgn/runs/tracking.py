@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import re
@@ -51,6 +52,11 @@ class TrackedRun:
             curves={f"history/{key}": list(values) for key, values in history.items()},
         )
 
+    @property
+    def group(self) -> str:
+        """Dataset and model."""
+        return self.name.rpartition("/")[0]
+
 
 class Tracker(ProgressCallback, ABC):
     """Sends runs that were trained, not those that were in the store already; a subclass says how, in `send`.
@@ -61,7 +67,8 @@ class Tracker(ProgressCallback, ABC):
 
     needs_history = True
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name or type(self).__name__
         self.sent = 0  # number of tracked runs
         self.failed = False
         self._thread: ThreadPoolExecutor | None = None
@@ -79,7 +86,7 @@ class Tracker(ProgressCallback, ABC):
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
-            _logger.info("%s: %s", self, count(self.sent, "run"))
+            _logger.info("%s: %s", self.name, count(self.sent, "run"))
 
     def __enter__(self) -> Self:
         return self
@@ -96,31 +103,23 @@ class Tracker(ProgressCallback, ABC):
         except Exception as error:
             self.failed = True
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            _logger.warning("%s failed; no more runs are tracked, but all are in the store: %s", self, reason)
+            _logger.warning("%s failed; no more runs are tracked, but all are in the store: %s", self.name, reason)
 
 
 class TensorBoardTracker(Tracker):
-    """Writes event files: curves as scalars, facts and scores for the HParams page.
-
-    Args:
-        folder: The folder that `tensorboard --logdir` shows; every run has a folder in it.
-    """
+    """Writes event files into a folder, one per run: curves as scalars, facts and scores for the HParams page."""
 
     def __init__(self, folder: str | Path = "tensorboard") -> None:
-        super().__init__()
+        super().__init__(f"TensorBoard in {folder}")
         self.folder = Path(folder)
         self._writer = _import("torch.utils.tensorboard", "tensorboard", "tracking").SummaryWriter
 
-    def __str__(self) -> str:
-        return f"TensorBoard in {self.folder}"
-
     def send(self, run: TrackedRun) -> None:
         path = self.folder.joinpath(*(re.sub(r"[^\w.()+-]+", "_", part) for part in run.name.split("/")))
-        base, number = path.name, 1
-        while path.exists():  # curves of two runs in one folder would be shown as one
-            number += 1
-            path = path.with_name(f"{base}-{number}")
-        with self._writer(str(path)) as writer:
+        others = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+        # Curves of two runs in one folder would be shown as one.
+        folder = next(each for each in itertools.chain([path], others) if not each.exists())
+        with self._writer(str(folder)) as writer:
             for name, values in run.curves.items():
                 for epoch, value in enumerate(values):
                     writer.add_scalar(name, value, epoch)
@@ -136,26 +135,20 @@ class MLflowTracker(Tracker):
     """
 
     def __init__(self, uri: str | None = None, experiment: str = "gfgn") -> None:
-        super().__init__()
+        super().__init__(f"MLflow in {uri}" if uri else "MLflow")
         self.uri, self.experiment = uri, experiment
         self._mlflow = _import("mlflow", "mlflow", "tracking")
 
-    def __str__(self) -> str:
-        return f"MLflow in {self.uri}" if self.uri else "MLflow"
-
     @cached_property
-    def _client(self) -> Any:
-        return self._mlflow.MlflowClient(tracking_uri=self.uri)
-
-    @cached_property
-    def _experiment_id(self) -> str:
-        found = self._client.get_experiment_by_name(self.experiment)
-        return str(found.experiment_id if found else self._client.create_experiment(self.experiment))
+    def _connection(self) -> tuple[Any, str]:
+        """The client and the id of the experiment."""
+        client = self._mlflow.MlflowClient(tracking_uri=self.uri)
+        found = client.get_experiment_by_name(self.experiment)
+        return client, found.experiment_id if found else client.create_experiment(self.experiment)
 
     def send(self, run: TrackedRun) -> None:
-        client, entities, now = self._client, self._mlflow.entities, int(1000 * time.time())
-        tags = {"group": run.name.rpartition("/")[0]}
-        run_id = client.create_run(self._experiment_id, run_name=run.name, tags=tags).info.run_id
+        (client, experiment), entities, now = self._connection, self._mlflow.entities, int(1000 * time.time())
+        run_id = client.create_run(experiment, run_name=run.name, tags={"group": run.group}).info.run_id
         client.log_batch(run_id, params=[entities.Param(name, str(value)) for name, value in run.facts.items()])
         metrics = [entities.Metric(name, value, now, 0) for name, value in run.scores.items()]
         for name, values in run.curves.items():
@@ -166,25 +159,20 @@ class MLflowTracker(Tracker):
 
 
 class WandbTracker(Tracker):
-    """Creates runs in Weights & Biases: facts are the config, scores the summary, curves the history.
+    """Creates runs in a project of Weights & Biases: facts are the config, scores the summary, curves the history.
 
-    Args:
-        project: Name of the project.
-        **options: Further arguments of `wandb.init`, such as `entity`, `mode` and `dir`.
+    `options` are further arguments of `wandb.init`, such as `entity`, `mode` and `dir`.
     """
 
     def __init__(self, project: str = "gfgn", **options: object) -> None:
-        super().__init__()
+        super().__init__(f"Weights & Biases in {project}")
         self.project, self.options = project, options
         self._wandb = _import("wandb", "wandb", "wandb")
-
-    def __str__(self) -> str:
-        return f"Weights & Biases in {self.project}"
 
     def send(self, run: TrackedRun) -> None:
         # The run is over: neither the terminal nor the load of the machine belongs to it.
         settings = self._wandb.Settings(silent=True, console="off", x_disable_stats=True)
-        names = {"project": self.project, "name": run.name, "group": run.name.rpartition("/")[0], "config": run.facts}
+        names = {"project": self.project, "name": run.name, "group": run.group, "config": run.facts}
         with self._wandb.init(**names | {"reinit": "create_new", "settings": settings} | self.options) as started:
             for epoch, values in enumerate(zip(*run.curves.values(), strict=True)):
                 started.log(dict(zip(run.curves, values, strict=True)), step=epoch)
