@@ -14,11 +14,11 @@ from scipy.stats import ttest_rel
 from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.nn import MODELS
-from gfgn.runs import Choice, Store, compare, explain, grid, read_comparisons
-from gfgn.runs.comparison import comparison_study, keep_study, run_comparison
+from gfgn.runs import Store, compare, grid, read_comparisons
+from gfgn.runs.comparison import comparison_study, keep_study
 from gfgn.runs.record import DatasetRecord
 from gfgn.runs.results import rank_models
-from gfgn.train import Replica, difference, summarize
+from gfgn.train import difference, summarize
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
 
@@ -131,21 +131,6 @@ def test_every_model_is_tuned_on_validation_scores(data: NodeDataset) -> None:
         assert again.rows == []
 
 
-def test_unfinished_tuning_is_incomplete(data: NodeDataset) -> None:
-    study = comparison_study(data, ["gfgn-graph"], 2, 2, grid=CHOICES, **QUICK)
-    with Store(":memory:") as store:
-        run_comparison(store, data, study)
-        assert len(store) == study.plan(study.all_cells()[0]).count == 10
-        for removed, have in (({"lr": 1e-4, "split": 1}, 6), ({"seed": 1}, 8)):
-            with Store(":memory:") as part:
-                keys = {row.key for row in store.rows(**removed)}
-                part.add(row for row in store.rows() if row.key not in keys)
-                part.note("comparison", "dimensions", store.notes("comparison")["dimensions"])
-                (comparison,) = read_comparisons(part)
-                assert comparison.rows == {}
-                assert comparison.incomplete == {"gfgn-graph": (have, 10)}
-
-
 def test_trials_tune_every_model_by_successive_halving(data: NodeDataset) -> None:
     models, settings = ["mlp", "gfgn-graph"], {"trials": 4, "max_epochs": 40}
     with Store(":memory:") as store:
@@ -168,16 +153,6 @@ def test_trials_tune_every_model_by_successive_halving(data: NodeDataset) -> Non
         assert read_comparisons(store) == [comparison]
         assert compare(data, models, 2, 2, store=store, callback=recorder, **settings) == comparison
         assert len(recorder.rows) == 20
-
-
-def test_how_trials_are_drawn(data: NodeDataset) -> None:
-    study = comparison_study(data, ["mlp"], 1, trials=3, space={"hidden": Choice((8, 16))}, **QUICK)
-    assert {tuple(configuration) for configuration in study.shared} == {("hidden",)}
-    few, many = (comparison_study(data, ["mlp", "graphsaint"], 1, trials=trials) for trials in (3, 5))
-    assert many.shared[:3] == few.shared
-    mlp, saint = (few.plan(cell) for cell in few.all_cells())
-    assert mlp.search(DatasetRecord.of(data)) != ""
-    assert saint.search(DatasetRecord.of(data)) == ""  # trains on samples: every trial is trained to the end
 
 
 # --- read back --------------------------------------------------------------------------------------------------------
@@ -204,16 +179,6 @@ def test_the_last_comparison_of_each_dataset_is_read(data: NodeDataset) -> None:
         ranks = rank_models([first, second])
         assert set(ranks) == {"mlp", "gcn"}
         assert sum(ranks.values()) == pytest.approx(3)
-
-
-def test_changed_data_is_other_data(data: NodeDataset) -> None:
-    changed = dataclasses.replace(data, x=data.x + 1)
-    with Store(":memory:") as store:
-        explain(store, data, compare(data, ["mlp"], splits=1, store=store, **QUICK))
-        recorder = Recorder()
-        comparison = compare(changed, ["mlp"], splits=1, store=store, callback=recorder, **QUICK)
-        assert len(recorder.rows) == 1
-        assert comparison.explanation is None
 
 
 @pytest.mark.parametrize(
@@ -243,20 +208,6 @@ def test_unsuitable_models_are_refused_before_training(data: NodeDataset, monkey
     monkeypatch.setitem(data.__dict__, "inductive", True)
     with pytest.raises(ValueError, match="models must run on unseen graphs for 'dimensions', got gcn"):
         comparison_study(data, ["mlp", "gcn"], 1)
-
-
-def test_models_that_train_on_samples(data: NodeDataset) -> None:
-    comparison = compare(data, ["gcn", "vr-gcn", "graphsaint"], 2, max_epochs=2)
-    assert {model: len(rows) for model, rows in comparison.rows.items()} == {"gcn": 2, "vr-gcn": 2, "graphsaint": 2}
-    assert all(0 <= row.test <= 1 for rows in comparison.rows.values() for row in rows)
-
-
-def test_the_shared_configuration(data: NodeDataset) -> None:
-    study = comparison_study(data, ["gfgn-graph", "mlp"], 1, lr=0.1, lam=2.0)
-    first, second = map(study.plan, study.all_cells())
-    assert first.final(study.shared[0]) == [Replica(lr=0.1, lam=2.0)]
-    assert second.final(study.shared[0]) == [Replica(lr=0.1)]
-    assert second.tuning() == []
 
 
 def test_features_and_input_dropout_are_settings_of_all_models() -> None:

@@ -10,7 +10,7 @@ from gfgn.data import load
 from gfgn.data.generators.noise import add_random_edges
 from gfgn.runs import read_runs
 from gfgn.runs.results import Results
-from gfgn.runs.study import Cell, StudyError, View, data_name, load_view
+from gfgn.runs.study import Cell, View, data_name, load_view
 from gfgn.runs.study_file import read_study
 from gfgn.train.draws import summarize_draws
 
@@ -74,12 +74,3 @@ def test_a_study_with_draws_resumes(done: Path, tmp_path: Path) -> None:
     assert kept.missing() == [Cell("karate", "gcn", 0.5), Cell("karate", "mlp", 0.5)]
     assert kept[Cell("karate", "gcn", 0.5)].have == NOISY - 4
     assert kept[Cell("karate", "gcn", 0.5)].configuration is not None
-
-
-def test_draws_without_noise(tmp_path: Path) -> None:
-    for old, new, message in (
-        ("vary: {noise: [0.0, 0.5]}\n", "", "draws must be 1 unless the study varies noise, got 3"),
-        ("draws: 3", "draws: 0", "draws must be greater than or equal to 1, got 0"),
-    ):
-        with pytest.raises(StudyError, match=message):
-            read_study(write_study(tmp_path, STUDY.replace(old, new)))

@@ -12,8 +12,7 @@ from runs.stores import Recorder, needs_fork, row, start_process
 
 from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
-from gfgn.runs import Plan, Store, grid, make_replicas, run_plans, train_missing
-from gfgn.runs import engine as module
+from gfgn.runs import Plan, Store, grid, make_replicas, train_missing
 from gfgn.runs.plan import read_result
 from gfgn.train import Replica, TrainConfig
 
@@ -57,29 +56,6 @@ def test_results_of_incomplete_plans() -> None:
     assert (result().have, result().selection, result().mean) == (3, None, None)
 
 
-def test_plans_of_one_model_train_together(data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans = [Plan("gfgn-graph", tuple(grid(lr=(0.02, 0.05), lam=lam)), 2, 2, QUICK) for lam in (0.5, 1.0)]
-    plans.append(Plan("mlp", ({},), 2, 2, QUICK))
-    calls: list[int] = []
-    train = module.train_runs
-
-    def count(model: str, dataset: NodeDataset, replicas: list[Replica], *arguments: Any, **settings: Any) -> Any:
-        calls.append(len(replicas))
-        return train(model, dataset, replicas, *arguments, **settings)
-
-    monkeypatch.setattr(module, "train_runs", count)
-    with Store(":memory:") as store:
-        recorder = Recorder()
-        results = run_plans(store, data, plans, callback=recorder)
-        assert calls == [8, 4, 4]  # two grids, their final runs with seed 1, the MLP
-        assert [len(result.rows) for result in results] == [4, 4, 4]
-        assert recorder.events[0] == ("begin", "dimensions", "gfgn-graph", 12, 0)
-        assert recorder.events[2] == ("begin", "dimensions", "mlp", 4, 0)
-        assert run_plans(store, data, plans, callback=recorder) == results
-        assert len(calls) == 3
-        assert recorder.events[4] == ("begin", "dimensions", "gfgn-graph", 12, 12)
-
-
 # --- training what is missing -----------------------------------------------------------------------------------------
 
 
@@ -99,18 +75,6 @@ def test_only_missing_runs_are_trained(data: NodeDataset) -> None:
         assert len(recorder.rows) == 3
 
 
-def test_a_row_describes_its_run(data: NodeDataset) -> None:
-    with Store(":memory:") as store:
-        (made,) = train_missing(store, data, "gfgn-neighbor", [Replica(1, 2, lr=0.05, lam=2.0)], QUICK)
-    assert (made.dataset, made.dataset_fingerprint) == ("dimensions", data.fingerprint)
-    assert made.split_fingerprint == data.split_fingerprint(1)
-    assert (made.replica, made.config, made.model) == (Replica(1, 2, lr=0.05, lam=2.0), QUICK, "gfgn-neighbor")
-    assert 0 <= made.test <= 1
-    assert 0 <= made.epoch < made.epochs <= 4
-    assert made.gates is not None
-    assert 0 <= made.gates["min"] <= made.gates["mean"] <= made.gates["max"] <= 2
-
-
 def test_models_without_gates_do_not_run_twice(data: NodeDataset) -> None:
     with Store(":memory:") as store:
         replicas = [Replica(0, lam=1.0), Replica(0, lam=2.0)]
@@ -127,17 +91,6 @@ def test_other_data_and_other_training_are_other_runs(data: NodeDataset) -> None
         train_missing(store, dimensions(60, degree=6, splits=3, seed=1), "mlp", [Replica()], QUICK)
         train_missing(store, data, "mlp", [Replica()], TrainConfig(5, 4))
         assert len(store) == 3
-
-
-def test_finished_runs_survive_an_interruption(data: NodeDataset) -> None:
-    replicas, recorder = make_replicas("mlp", [{}], range(3)), Recorder(stop=2)
-    with Store(":memory:") as store:
-        with pytest.raises(KeyboardInterrupt):
-            train_missing(store, data, "mlp", replicas, QUICK, callback=recorder, batch_size=1)
-        assert sorted(each.key for each in store.rows()) == sorted(each.key for each in recorder.rows)
-        assert len(store) == 2
-        with pytest.raises(ValueError, match="model must be one of"):
-            train_missing(store, data, "mpl", replicas, QUICK)
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

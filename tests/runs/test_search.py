@@ -10,7 +10,6 @@ from runs.stores import Recorder
 from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import (
-    SPACE,
     Choice,
     LogUniform,
     Store,
@@ -44,13 +43,6 @@ def test_draws_follow_their_distributions() -> None:
     assert np.histogram(rates, 3, (0.2, 0.8))[0] == pytest.approx([1333] * 3, rel=0.1)
     assert Counter(each["hidden"] for each in drawn)[16] == pytest.approx(2000, rel=0.1)
     assert abs(np.corrcoef(logs, rates)[0, 1]) < 0.06
-
-
-def test_the_default_space() -> None:
-    bounds = {"lr": (1e-3, 0.1), "weight_decay": (1e-5, 1e-2), "dropout": (0, 0.8), "lam": (0.5, 2)}
-    for name, (low, high) in bounds.items():
-        values = [each[name] for each in sample(SPACE, 50)]
-        assert low <= min(values) < max(values) <= high
 
 
 def test_a_larger_draw_begins_with_the_same_configurations() -> None:
@@ -164,11 +156,3 @@ def test_a_finished_search_is_read_and_an_interrupted_one_starts_again(data: Nod
         train_missing(store, data, "gfgn-graph", make_replicas("gfgn-graph", configurations, [0]), QUICK)
         assert len(store.rows()) == 3
         assert search(store, recorder) == first
-
-
-def test_halving_checks_its_arguments(data: NodeDataset) -> None:
-    with Store(":memory:") as store:
-        with pytest.raises(ValueError, match="must hold at least one each"):
-            successive_halving(store, data, "mlp", grid(lr=(0.1, 0.2)), [])
-        one = successive_halving(store, data, "mlp", grid(lr=0.1), [0], config=QUICK)
-        assert [each.dropped for each in one.candidates] == [False]

@@ -1,24 +1,13 @@
 """Grids, and the choice of a configuration by validation scores."""
 
-import itertools
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from runs.stores import row
 
-from gfgn.runs import PAPER_GRID, grid, make_replicas, select
+from gfgn.runs import grid, make_replicas, select
 from gfgn.train import Replica
-
-
-def test_the_grid_of_the_paper() -> None:
-    assert len(PAPER_GRID) == 16
-    names = ("lr", "dropout", "lam", "weight_decay")
-    combinations = {tuple(configuration[name] for name in names) for configuration in PAPER_GRID}
-    assert combinations == set(itertools.product((0.005, 0.05), (0.5, 0.8), (1.0, 2.0), (5e-4, 5e-5)))
-    assert len(make_replicas("gfgn-pair", PAPER_GRID, range(10))) == 160
-    assert len(make_replicas("gcn", PAPER_GRID, range(10))) == 80  # λ is ignored
-    assert {replica.lam for replica in make_replicas("gcn", PAPER_GRID, range(1))} == {1.0}
 
 
 def test_grids_and_replicas() -> None:

@@ -6,18 +6,14 @@ from typing import Any
 
 import pytest
 from runs.small_studies import ALL_RUNS, STUDY, copy_study, read_csv, run, scores, write_study
-from runs.stores import needs_fork, start_process
 
 from gfgn.data import load
-from gfgn.runs import Store, read_runs, write_runs
-from gfgn.runs import engine as training_module
-from gfgn.runs import plan as plan_module
+from gfgn.runs import read_runs, write_runs
 from gfgn.runs import study_runner as module
 from gfgn.runs.results import Results, ResultsError
 from gfgn.runs.study import Cell, View, load_view
 from gfgn.runs.study_file import read_study
 from gfgn.runs.study_files import Time, add_time, read_times
-from gfgn.train import Status
 
 
 @pytest.fixture(scope="module")
@@ -97,18 +93,6 @@ def test_finished_runs_survive_an_interruption(
     assert (out / "chosen.csv").read_text() == (done / "chosen.csv").read_text()
 
 
-def test_files_are_written_while_a_study_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed leaves more than its store."""
-    monkeypatch.setattr(module, "WRITE_EVERY", 0.0)
-    out, counts = tmp_path / "out", []
-
-    def look(line: str) -> None:
-        counts.append(len(scores(out)) if (out / "runs.csv.gz").is_file() else 0)
-
-    run(write_study(tmp_path), out, log=look)
-    assert counts == [0, ALL_RUNS - 6]  # when the second model ends, the runs of the first are there
-
-
 def test_a_part_of_a_study(done: Path, tmp_path: Path) -> None:
     path, out = write_study(tmp_path), tmp_path / "out"
     first = run(path, out, models=["gcn"])
@@ -145,34 +129,6 @@ def test_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert run(path, out, limit_minutes=60).made == ALL_RUNS - outcome.made
 
 
-def test_training_that_is_nearly_done_may_exceed_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    lines: list[str] = []
-    progress = module._Progress(module.Outcome(), 1.0, lines.append)
-    progress.on_model_begin("karate", "gcn", 8, 0)
-
-    def status(left: float | None) -> Status:
-        return Status(replicas=8, finished=2, alive=6, epoch=5, best_val=0.5, seconds=1.0, seconds_left=left)
-
-    progress.on_status(status(None))
-    assert lines == []
-    now[0] = 59.0
-    progress.on_status(status(1000.0))
-    assert lines == ["karate gcn: 2 of 8 runs, 6 training at epoch 5, about 1000 s left"]
-    now[0] = 61.0
-    progress.on_status(status(30.0))
-    for left in (61.0, None):
-        with pytest.raises(module.TimeUp):
-            progress.on_status(status(left))
-    with pytest.raises(module.TimeUp):
-        progress.check_time()
-    now[0] = 121.0
-    with pytest.raises(module.TimeUp):
-        progress.on_status(status(1.0))
-    assert [progress.is_time_to_write(), progress.is_time_to_write()] == [True, False]
-
-
 def test_runs_of_named_folders_are_reused(copied: Path, tmp_path: Path) -> None:
     fewer = STUDY.replace("seeds: 3", "seeds: 1").replace("dropout: [0.5, 0.8]}", "dropout: [0.5]}")
     lines: list[str] = []
@@ -190,21 +146,6 @@ def test_runs_of_named_folders_are_reused(copied: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "deep").exists()
 
 
-def test_folders_beside_a_study_are_not_read(copied: Path, tmp_path: Path) -> None:
-    """Neither forged runs nor an unreadable file there change anything."""
-    fewer = write_study(tmp_path, STUDY.replace("seeds: 3", "seeds: 1"), "fewer")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "runs.csv.gz").write_bytes((copied / "runs.csv.gz").read_bytes()[:100])
-    forged = [replace(row, test=1.0, val=1.0) for row in read_runs(copied / "runs.csv.gz")]
-    write_runs(tmp_path / "forged" / "runs.csv.gz", forged)
-    outcome = run(fewer, tmp_path / "fewer")
-    assert outcome.made > 0
-    assert not outcome.reused
-    assert all(row.test < 1 for row in read_runs(tmp_path / "fewer" / "runs.csv.gz"))
-    with pytest.raises(ValueError, match=r"other/runs\.csv\.gz must be a table of runs"):
-        run(fewer, tmp_path / "again", reuse=[tmp_path / "other"])
-
-
 def test_noise(tmp_path: Path) -> None:
     noisy = STUDY.replace("grid:", "vary: {noise: [0.0, 0.5]}\ngrid:").replace("seeds: 3", "seeds: 1")
     out = tmp_path / "noisy"
@@ -215,25 +156,6 @@ def test_noise(tmp_path: Path) -> None:
     assert {line["noise"] for line in read_csv(out / "chosen.csv")} == {"0.0", "0.5"}
     edges = load("karate").graph.num_edges
     assert load_view("karate", View(noise=0.5)).graph.num_edges == edges + 2 * 39
-
-
-def test_all_values_of_lambda_train_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = STUDY.replace("grid:", "vary: {lam: [0.0, 1.0, 10.0]}\ngrid:").replace("seeds: 3", "seeds: 2")
-    text = text.replace("{lam: [1.0, 2.0]}", "{}")
-    calls: list[int] = []
-    train = plan_module.train_missing
-
-    def count(*arguments: Any, **settings: Any) -> Any:
-        calls.append(len(arguments[3]))
-        return train(*arguments, **settings)
-
-    monkeypatch.setattr(plan_module, "train_missing", count)
-    out = tmp_path / "lam"
-    assert run(write_study(tmp_path, text[: text.index("  facts")], "lam"), out).made == 3 * (2 * 2 + 2) + 4
-    assert calls == [12, 12, 4]  # the grids of three λ, their final runs (half of them are there), the GCN
-    lams = {row.replica.lam for row in read_runs(out / "runs.csv.gz") if row.model == "gfgn-graph"}
-    assert lams == {0.0, 1.0, 10.0}
-    assert {line["at_lam"] for line in read_csv(out / "chosen.csv")} == {"0.0", "1.0", "10.0", ""}
 
 
 def test_missing_data_is_left_out_unless_it_was_named(tmp_path: Path) -> None:
@@ -259,32 +181,11 @@ def test_runs_of_other_data_are_refused(copied: Path, tmp_path: Path) -> None:
             path.unlink()
 
 
-def test_a_model_whose_package_is_missing_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = training_module.train_runs
-
-    def train_runs(model: str, *arguments: Any, **settings: Any) -> Any:
-        if model == "vr-gcn":
-            raise ImportError("vr-gcn needs a package")
-        return train(model, *arguments, **settings)
-
-    monkeypatch.setattr(training_module, "train_runs", train_runs)
-    path = write_study(tmp_path, STUDY.replace("  gcn: {dropout: [0.5]}", "  vr-gcn: {dropout: [0.5]}\n  gcn: {}"))
-    outcome = run(path, tmp_path / "out", models=["vr-gcn", "gcn"])
-    assert outcome.missing == [Cell("karate", "vr-gcn")]
-    assert outcome.left_out == ["karate vr-gcn: vr-gcn needs a package"]
-    assert outcome.made == 2 * 2 + 2 * 2
-
-
 def test_two_graphs_with_one_name_are_refused(done: Path) -> None:
     study, rows = read_study(done.parent / "small.yaml"), read_runs(done / "runs.csv.gz")
     other = replace(rows[0], dataset_fingerprint="f00d")
     with pytest.raises(ResultsError, match="one graph and one split per name, got two different ones of 'karate'"):
         Results(study, [*rows, other])
-
-
-def test_the_store_of_a_study_has_all_runs(done: Path) -> None:
-    with Store(done / "runs.sqlite", read_only=True) as store:
-        assert len(store) == ALL_RUNS
 
 
 DATE = "2026-01-01T00:00:00+00:00"
@@ -293,19 +194,3 @@ DATE = "2026-01-01T00:00:00+00:00"
 def add_times(path: Path, model: str) -> None:
     for k in range(50):
         add_time(path, Time("a, b", model, k, 1.004, "cpu", DATE))
-
-
-@needs_fork
-def test_processes_add_their_times_to_one_file(tmp_path: Path) -> None:
-    path = tmp_path / "times.csv"
-    add_time(path, Time("first", "gcn", 1, 2.0, "cpu", DATE))
-    writers = [start_process(add_times, path, name) for name in ("gat", "sgc")]
-    for writer in writers:
-        writer.join()
-    assert [writer.exitcode for writer in writers] == [0, 0]
-    first, *others = read_times(path)
-    assert first == Time("first", "gcn", 1, 2.0, "cpu", DATE)
-    for name in ("gat", "sgc"):
-        times = [time for time in others if time.model == name]
-        assert times == [Time("a, b", name, k, 1.0, "cpu", DATE) for k in range(50)]
-    assert len(others) == 100

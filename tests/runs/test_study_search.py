@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from runs.small_studies import copy_study, read_csv, run, scores
-from runs.stores import DEFAULT_CONFIG, RECORD, Recorder, row
+from runs.small_studies import copy_study, read_csv, run
+from runs.stores import DEFAULT_CONFIG, RECORD
 
-from gfgn.runs import Store, read_runs, write_runs
+from gfgn.runs import read_runs
 from gfgn.runs.record import identify
 from gfgn.runs.results import Results
 from gfgn.runs.study import Cell, Study, StudyError
@@ -106,13 +106,6 @@ def test_errors_name_the_problem(path: str, value: Any, message: str) -> None:
         make_study(changed(path, value), "small")
 
 
-def test_the_view_of_a_study() -> None:
-    content = changed("data", {"features": "raw"}) | {"datasets": ["texas"]}
-    assert make_study(content, "small").data_name(Cell("texas", "gcn")) == "texas raw"
-    noisy = make_study(content | {"vary": {"noise": [0.5]}}, "small")
-    assert noisy.variant(Cell("texas", "gcn", 0.5)).view.features == "raw"
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("search")
@@ -141,36 +134,6 @@ def test_dropped_runs_are_recorded_as_such(done: Path) -> None:
     }
 
 
-def test_a_search_is_read_from_the_table_alone(done: Path, tmp_path: Path) -> None:
-    copied = copy_study(done, tmp_path / "copy")
-    before = [(copied / name).read_bytes() for name in ("runs.csv.gz", "chosen.csv")]
-    assert run(write(tmp_path), copied).made == 0
-    assert [(copied / name).read_bytes() for name in ("runs.csv.gz", "chosen.csv")] == before
-
-
-def test_an_interrupted_search_loses_nothing(done: Path, tmp_path: Path) -> None:
-    """After 13 runs: the second model is in the middle of its halving, which restarts."""
-    path, out = write(tmp_path), tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
-        run(path, out, callback=Recorder(stop=13))
-    with Store(out / "runs.sqlite") as store:
-        assert len(store) == 13
-    outcome = run(path, out)
-    assert not outcome.missing
-    assert outcome.made < ALL_RUNS  # the first model is not trained again
-    assert scores(out).keys() == scores(done).keys()
-    assert {key: val for key, (val, _) in scores(out).items()} == {key: val for key, (val, _) in scores(done).items()}
-
-
-def test_a_part_of_a_study_is_trained_and_completed(done: Path, tmp_path: Path) -> None:
-    path, out = write(tmp_path), tmp_path / "out"
-    first = run(path, out, models=["gcn"])
-    assert (first.made, first.missing) == (10, [])
-    assert [cell.model for cell in results_of(path, out).missing()] == ["gfgn-graph", "mlp"]
-    assert run(path, out).made == ALL_RUNS - 10
-    assert scores(out).keys() == scores(done).keys()
-
-
 def test_runs_that_another_search_stopped_do_not_count(done: Path, tmp_path: Path) -> None:
     """With one more configuration it is another search; completed runs are taken over, stopped ones are not."""
     path, copied = write(tmp_path, changed("search/configurations", 5)), copy_study(done, tmp_path / "copy")
@@ -188,13 +151,3 @@ def test_the_identity_of_earlier_runs_has_not_changed() -> None:
     assert identify(RECORD, "gcn", replica, DEFAULT_CONFIG) == "523c672398321a113de41d400b15e3f5"
     other = Replica(2, 3, 0.01, 1e-3, 0.3, options=(("layers", 3),), input_dropout=0.3)
     assert identify(RECORD, "gcn", other, DEFAULT_CONFIG) != identify(RECORD, "gcn", replica, DEFAULT_CONFIG)
-
-
-def test_rows_with_the_new_axes_are_kept(tmp_path: Path) -> None:
-    rows = [row(), row(input_dropout=0.25), row(options=(("features", "normalized"),), input_dropout=0.0)]
-    with Store(tmp_path / "runs.sqlite") as store:
-        assert store.add(rows) == 3
-        assert {each.replica for each in store.rows()} == {each.replica for each in rows}
-        frame = store.to_pandas()
-    assert set(frame["option_input_dropout"].dropna()) == {0.25, 0.0}
-    assert read_runs(write_runs(tmp_path / "runs.csv.gz", rows)) == rows

@@ -86,8 +86,8 @@ def test_only_runs_that_were_trained_are_sent(data: NodeDataset, store: Store) -
 def test_an_interrupted_search_is_tracked_once(data: NodeDataset, store: Store) -> None:
     arguments: Any = (store, data, "mlp", grid(lr=(0.01, 0.02, 0.05, 0.1)), [0, 1])
     first, second = Memory(), Memory()
+    interrupted = CallbackList(first, Recorder(stop=3))
     with pytest.raises(KeyboardInterrupt):
-        interrupted = CallbackList(first, Recorder(stop=3))
         successive_halving(*arguments, rungs=[2], config=QUICK, callback=interrupted, batch_size=2)
     first.close()
     with second:

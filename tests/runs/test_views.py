@@ -10,13 +10,7 @@ from gfgn.data import Split, load, random_splits
 from gfgn.data.diagnosis import connected_components
 from gfgn.data.named.catalog import DATASETS
 from gfgn.runs.record import DatasetRecord, is_standin, measure_test_share
-from gfgn.runs.study import TEST_SHARES, View, data_name, known_test_share, load_view
-
-
-def test_the_default_view_is_the_loaded_dataset() -> None:
-    view, loaded = load_view("karate", View()), load("karate")
-    assert (view.name, view.fingerprint) == (loaded.name, loaded.fingerprint)
-    assert [view.split_fingerprint(k) for k in range(10)] == [loaded.split_fingerprint(k) for k in range(10)]
+from gfgn.runs.study import View, data_name, known_test_share, load_view
 
 
 def test_random_splits() -> None:
@@ -102,16 +96,6 @@ def test_known_shares_of_test_nodes(name: str) -> None:
 def is_available(name: str) -> bool:
     root = Path(os.environ.get("GFGN_DATA") or "missing")
     return all((root / file).is_file() for file in DATASETS[name].files)
-
-
-@pytest.mark.parametrize("view", [View(fractions=(0.6, 0.2)), View(fractions=(0.5, 0.3)), View(noise=0.5)])
-def test_known_shares_of_views(view: View) -> None:
-    share = DatasetRecord.of(load_view("dimensions", view)).test_share
-    assert share == pytest.approx(known_test_share("dimensions", view), abs=0.01)
-
-
-def test_names_of_known_shares() -> None:
-    assert set(TEST_SHARES) <= set(DATASETS)
 
 
 def test_share_of_test_nodes() -> None:
