@@ -78,7 +78,7 @@ def _report_own_study(folder: Path, out: Path | None, runs: Path | None, trust_c
             with Store(":memory:") as store:
                 store.add(rows)
                 (store.to_csv if runs.suffix == ".csv" else store.to_parquet)(runs, dropped=True)
-        written = write_report(results.comparisons(), out or folder / "report.html")
+        written = write_report(results.comparisons(), out or folder / "report.html", study=results.study)
         tables = write_tables(results, folder)
     echo(f"report: {written}    tables: {', '.join(map(str, tables))}")
     if open_:

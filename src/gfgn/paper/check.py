@@ -112,7 +112,7 @@ def check_files(
         if results is None:
             paths = ANALYSES[analysis](made, root=root, device=device, progress=log)
         else:
-            for path in (*out.glob("*.csv"), *out.glob("*.gz")):
+            for path in (*out.glob("*.csv"), *out.glob("*.gz"), *out.glob("study.yaml")):
                 shutil.copy(path, made)
             paths = write_derived(results, made)
         return [line for path in paths if (line := _difference(out / path.name, path))]

@@ -85,7 +85,7 @@ def write_derived(results: Results, out: Path, ended: bool = True) -> list[Path]
     has ended."""
     from gfgn.paper.figures import draw_study  # imports matplotlib
 
-    paths, study = [replace_text(out / CHOSEN, chosen_csv(results))], results.study
+    paths, study = [replace_text(out / CHOSEN, chosen_csv(results, ignored=not (out / SPEC).is_file()))], results.study
     if ended:
         paths += draw_study(results, out)
     if ended and study.name in DRAWN and load_study(study.name) == study:

@@ -14,7 +14,7 @@ import yaml
 
 from gfgn.data.files import read_yaml, replace_text
 from gfgn.data.named.catalog import DATASETS
-from gfgn.runs.grid import make_replica
+from gfgn.runs.grid import COMMON_PARAMS, ignored_params, make_replica
 from gfgn.runs.results import Results
 from gfgn.runs.table import options_text, write_runs
 from gfgn.runs.text import NONE, gain, heading, p_value, percent
@@ -39,8 +39,11 @@ def write_study_files(results: Results, out: Path) -> list[Path]:
     return paths + [out / TIMES] * (out / TIMES).is_file()
 
 
-def chosen_csv(results: Results) -> str:
-    """The text of `chosen.csv`: the configurations of every cell that have been tuned to the end, best first."""
+def chosen_csv(results: Results, ignored: bool = False) -> str:
+    """The text of `chosen.csv`: the configurations of every cell that have been tuned to the end, best first.
+
+    `ignored` hyperparameters, which a model does not have, are left empty unless asked for, as in those of the paper.
+    """
     vary = results.study.vary
     axis = [] if vary is None else [vary.name if vary.name != "lam" else "at_lam"]
     header = ["dataset", "model", *axis, "lr", "weight_decay", "dropout", "lam", "own", "val", "std", "runs", "chosen"]
@@ -51,7 +54,8 @@ def chosen_csv(results: Results) -> str:
         for rank, candidate in enumerate(each for each in candidates if not each.dropped):
             replica = make_replica(candidate.configuration)
             at: list[object] = ["" if cell.at is None else cell.at] if axis else []
-            hyper = [replica.lr, replica.weight_decay, replica.dropout, replica.lam]
+            without = set() if ignored else ignored_params(cell.model)
+            hyper = ["" if name in without else getattr(replica, name) for name in COMMON_PARAMS]
             scores = [f"{candidate.val:.6f}", f"{candidate.std:.6f}", candidate.runs, int(rank == 0)]
             options = options_text((*replica.given.items(), *replica.options))
             lines.append([cell.dataset, cell.model, *at, *hyper, options, *scores])
