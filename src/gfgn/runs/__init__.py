@@ -1,5 +1,7 @@
 """The experiment engine: stores of runs, plans that tune and then train final seeds, searches, comparisons, studies."""
 
+import warnings
+
 from gfgn.data.diagnosis import smoothness
 from gfgn.runs.advice import Advice, advise
 from gfgn.runs.budget import Budget, plan_in_time
@@ -10,6 +12,7 @@ from gfgn.runs.gates import GateReader, gates_by_dimension
 from gfgn.runs.grid import PAPER_GRID, grid, make_replicas
 from gfgn.runs.plan import Plan, Result, run_plans
 from gfgn.runs.record import DatasetRecord, RunRecord, identify
+from gfgn.runs.results import Gap, Results
 from gfgn.runs.search import SPACE, Choice, LogUniform, Uniform, sample
 from gfgn.runs.selection import Candidate, Selection, select
 from gfgn.runs.store import Store, StoreError
@@ -27,12 +30,14 @@ __all__ = [
     "Comparison",
     "DatasetRecord",
     "Explanation",
+    "Gap",
     "GateReader",
     "LogUniform",
     "MLflowTracker",
     "Plan",
     "ProgressCallback",
     "Result",
+    "Results",
     "RunRecord",
     "Selection",
     "Store",
@@ -61,3 +66,10 @@ __all__ = [
     "train_missing",
     "write_runs",
 ]
+
+
+def __getattr__(name: str) -> type[RunRecord]:
+    if name != "Row":
+        raise AttributeError(f"module 'gfgn.runs' has no attribute {name!r}")
+    warnings.warn("gfgn.runs.Row is called RunRecord", DeprecationWarning, stacklevel=2)
+    return RunRecord

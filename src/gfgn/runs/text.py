@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -136,8 +136,11 @@ def describe_training(study: Study) -> str:
         length = f"{config.max_epochs} epochs, the last of which counts"
     further = further_settings(replace(config, best="score") if config.best == "last" else config)
     length += "".join(f", {name} {_short(value)}" for name, value in further.items())
-    details = "".join(_differences(model, study) for model in networks)
     shared, sizes = study.shared, _sizes(study, networks)
+    if not shared and all(len(study.models[model]) == 1 for model in networks):  # what they have in common
+        first, *others = [study.models[model][0] for model in networks] or [{}]
+        shared = ({k: v for k, v in first.items() if all(k in each and each[k] == v for each in others)},)
+    details = "".join(_differences(model, study, shared) for model in networks)
     if len(shared) == 1:
         return f"{sizes}, Adam with {in_words(shared[0])}, {length}{details}"
     names = _ordered({name for configuration in shared for name in configuration})
@@ -156,34 +159,29 @@ def describe_training(study: Study) -> str:
     )
 
 
-def _sizes(study: Study, networks: Iterable[str]) -> str:
+def _sizes(study: Study, networks: Sequence[str]) -> str:
     """`2 layers and 64 hidden units (sgc: no hidden layers)`: what most networks have, and the exceptions."""
-    models: dict[str, list[str]] = {}
-    for model in networks:
+    sizes: dict[str, list[str]] = {}
+    for model, name in short_names(networks).items():
         entry, words = known_model(model), list[str]()
-        for name, noun in (("layers", "layers"), ("hidden", "hidden units")):
-            if entry is not None and name in entry.parameters:
-                default = entry.parameters[name].default
-                values = dict.fromkeys(_short(each.get(name, default)) for each in study.models[model])
+        for option, noun in (("layers", "layers"), ("hidden", "hidden units")):
+            if entry is not None and option in entry.parameters:
+                default = entry.parameters[option].default
+                values = dict.fromkeys(str(each.get(option, default)) for each in study.models[model])
                 words.append(f"{' or '.join(values)} {noun}")
         custom = entry is None or entry.custom
-        models.setdefault("the sizes it sets" if custom else " and ".join(words) or "no sizes to set", []).append(model)
-    if not models:
-        return "no networks"
-    common = max(models, key=lambda words: len(models[words]))
-    names = short_names(model for group in models.values() for model in group)
-    others = [
-        f"{', '.join(map(names.__getitem__, group))}: {words}" for words, group in models.items() if words != common
-    ]
+        sizes.setdefault("the sizes it sets" if custom else " and ".join(words) or "no sizes to set", []).append(name)
+    common = max(sizes, key=lambda words: len(sizes[words]), default="no networks")
+    others = [f"{', '.join(names)}: {words}" for words, names in sizes.items() if words != common]
     return f"{common} ({'; '.join(others)})" if others else common
 
 
-def _differences(model: str, study: Study) -> str:
+def _differences(model: str, study: Study, shared: Sequence[Configuration]) -> str:
     """What the configurations of a model have beside those of all models."""
-    if not study.shared:
+    if not shared:
         return ""
     given = {name: dict.fromkeys(each.get(name) for each in study.models[model]) for name in study.models[model][0]}
-    same = {name: dict.fromkeys(each[name] for each in study.shared if name in each) for name in given}
+    same = {name: dict.fromkeys(each[name] for each in shared if name in each) for name in given}
     differ = {name: list(values) for name, values in given.items() if values != same[name]}
     text = ""
     if fixed := {name: values[0] for name, values in differ.items() if len(values) == 1}:
