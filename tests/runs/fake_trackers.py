@@ -1,4 +1,4 @@
-"""A tracker in memory, and stand-ins for MLflow and Weights & Biases with the signatures of their documentation."""
+"""A tracker in memory, and stand-ins for MLflow and Weights & Biases with what trackers call of them."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -24,6 +24,18 @@ class Memory(Tracker):
         self.runs.append(run)
 
 
+def track_in_memory(patch: pytest.MonkeyPatch) -> list[Memory]:
+    """Makes `--track memory` a tracker; the list has those that commands made."""
+    made: list[Memory] = []
+
+    def make(where: str = "") -> Memory:
+        made.append(Memory())
+        return made[-1]
+
+    patch.setitem(tracking.TRACKERS, "memory", make)  # type: ignore[arg-type]
+    return made
+
+
 class Metric(NamedTuple):
     key: str
     value: float
@@ -42,67 +54,30 @@ class MlflowClient:
     runs: dict[str, dict[str, Any]]
     experiments: dict[str, str]
 
-    def __init__(self, tracking_uri: str | None = None, registry_uri: str | None = None) -> None:
+    def __init__(self, tracking_uri: str | None = None) -> None:
         self.uri = tracking_uri
 
     def get_experiment_by_name(self, name: str) -> Any:
         return SimpleNamespace(experiment_id=self.experiments[name]) if name in self.experiments else None
 
-    def create_experiment(self, name: str, artifact_location: str | None = None, tags: Any = None) -> str:
+    def create_experiment(self, name: str) -> str:
         assert name not in self.experiments
         return self.experiments.setdefault(name, str(len(self.experiments)))
 
-    def create_run(
-        self, experiment_id: str, start_time: int | None = None, tags: Any = None, run_name: str | None = None
-    ) -> Any:
+    def create_run(self, experiment_id: str, *, tags: Any, run_name: str) -> Any:
         run_id = f"id{len(self.runs)}"
         assert experiment_id in self.experiments.values()
         self.runs[run_id] = {"name": run_name, "tags": tags, "params": {}, "metrics": [], "status": "RUNNING"}
         return SimpleNamespace(info=SimpleNamespace(run_id=run_id))
 
-    def log_batch(
-        self, run_id: str, metrics: Any = (), params: Any = (), tags: Any = (), synchronous: bool | None = None
-    ) -> None:
-        assert len(metrics) + len(params) + len(tags) <= 1000
+    def log_batch(self, run_id: str, metrics: Any = (), params: Any = ()) -> None:
+        assert len(metrics) + len(params) <= 1000
         assert len(params) <= 100
-        assert all(isinstance(each.value, str) for each in params)
         self.runs[run_id]["params"] |= dict(params)
         self.runs[run_id]["metrics"] += metrics
 
-    def set_terminated(self, run_id: str, status: str | None = None, end_time: int | None = None) -> None:
-        self.runs[run_id]["status"] = status or "FINISHED"
-
-
-class WandbRun:
-    def __init__(self, arguments: dict[str, Any]) -> None:
-        self.arguments, self.finished = arguments, False
-        self.history: dict[int, dict[str, Any]] = {}
-        self.summary: dict[str, Any] = {}
-        self._step = 0
-
-    def __enter__(self) -> "WandbRun":
-        return self
-
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
-        self.finished = True
-
-    def log(self, data: dict[str, Any], step: int | None = None, commit: bool | None = None) -> None:
-        assert not self.finished
-        self._step = self._step if step is None else step  # what comes without a step belongs to the last one
-        self.history.setdefault(self._step, {}).update(data)
-        self.summary |= data  # the last value, unless the run sets another
-
-
-def track_in_memory(patch: pytest.MonkeyPatch) -> list[Memory]:
-    """Makes `--track memory` a tracker; the list has those that commands made."""
-    made: list[Memory] = []
-
-    def make(where: str = "") -> Memory:
-        made.append(Memory())
-        return made[-1]
-
-    patch.setitem(tracking.TRACKERS, "memory", make)  # type: ignore[arg-type]
-    return made
+    def set_terminated(self, run_id: str) -> None:
+        self.runs[run_id]["status"] = "FINISHED"
 
 
 def fake_mlflow(patch: pytest.MonkeyPatch) -> type[MlflowClient]:
@@ -114,26 +89,32 @@ def fake_mlflow(patch: pytest.MonkeyPatch) -> type[MlflowClient]:
     return client
 
 
+class WandbRun:
+    def __init__(self, **arguments: Any) -> None:
+        self.arguments, self.finished = arguments, False
+        self.history: dict[int, dict[str, Any]] = {}
+        self.summary: dict[str, Any] = {}
+
+    def __enter__(self) -> "WandbRun":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.finished = True
+
+    def log(self, data: dict[str, Any], step: int) -> None:
+        assert not self.finished
+        self.history.setdefault(step, {}).update(data)
+
+
 def fake_wandb(patch: pytest.MonkeyPatch) -> list[WandbRun]:
     """Makes `import wandb` return the stand-in; the list has the runs."""
     module: Any = ModuleType("wandb")
     runs: list[WandbRun] = []
 
-    def init(
-        entity: Any = None,
-        project: Any = None,
-        dir: Any = None,
-        name: Any = None,
-        config: Any = None,
-        group: Any = None,
-        mode: Any = None,
-        reinit: Any = None,
-        settings: Any = None,
-    ) -> WandbRun:
-        runs.append(WandbRun(dict(locals())))
+    def init(**arguments: Any) -> WandbRun:
+        runs.append(WandbRun(**arguments))
         return runs[-1]
 
-    module.init = init
-    module.Settings = lambda *, silent, console, x_disable_stats: SimpleNamespace(silent=silent, console=console)
+    module.init, module.Settings = init, SimpleNamespace
     patch.setitem(sys.modules, "wandb", module)
     return runs

@@ -17,8 +17,9 @@ from gfgn.runs.store import Store
 from gfgn.runs.study import Study
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import fit_classical
-from gfgn.train.loop import train_replicas, train_runs
+from gfgn.train.loop import train_runs
 from gfgn.train.minibatch import is_sampled
+from gfgn.train.replica import Replica
 
 MAX_TRIALS = 256
 WARM_UP, MEASURED = 2, 10  # epochs
@@ -120,18 +121,12 @@ def seconds_per_epoch(dataset: NodeDataset, study: Study, model: str, device: st
     for epochs in (WARM_UP, WARM_UP, WARM_UP + MEASURED):
         config = replace(study.config, max_epochs=epochs, patience=epochs)
         start = time.perf_counter()
-        if sampled:
-            train_runs(model, dataset, replicas, config, device)
-        else:
-            train_replicas(
-                model,
-                dataset,
-                replicas,
-                **asdict(config),
-                device=device,
-                history=False,
-                rungs=[1],
-                prune=lambda epoch, racing, scores: [True] * len(racing),
-            )
+        train_runs(
+            model, dataset, replicas, config, device, rungs=[1], prune=lambda _, racing, __: [True] * len(racing)
+        )
         seconds.append(time.perf_counter() - start)
     return max(seconds[2] - seconds[1], 0.0) / MEASURED / len(replicas)
+
+
+def _keep_all(epoch: int, racing: Sequence[Replica], scores: Sequence[float]) -> list[bool]:
+    return [True] * len(racing)

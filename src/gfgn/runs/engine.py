@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 
@@ -14,7 +14,7 @@ from gfgn.runs.search import Space, sample
 from gfgn.runs.selection import FACTOR, HalvingState, Selection, default_rungs, select
 from gfgn.runs.store import Store
 from gfgn.train.config import TrainConfig
-from gfgn.train.loop import train_replicas, train_runs
+from gfgn.train.loop import train_runs
 from gfgn.train.replica import Replica, Run, Status
 
 History = Mapping[str, Sequence[float]]  # losses and scores of a run, one value per epoch, see `Run.history`
@@ -51,32 +51,19 @@ class Job:
             halving.note([run.replica], [run.val])
             on_run(RunRecord.of(run, self.record, self.config, device, self.search), run.history)
 
-        if self.search:
-            train_replicas(
-                self.model,
-                dataset,
-                self.replicas,
-                **asdict(self.config),
-                device=device,
-                rungs=self.rungs,
-                prune=halving if self.rungs else None,
-                status=on_status,
-                history=self.history,
-                batch_size=self.batch_size,
-                progress=progress,
-            )
-        else:
-            train_runs(
-                self.model,
-                dataset,
-                self.replicas,
-                self.config,
-                device,
-                status=on_status,
-                history=self.history,
-                batch_size=self.batch_size,
-                progress=progress,
-            )
+        train_runs(
+            self.model,
+            dataset,
+            self.replicas,
+            self.config,
+            device,
+            progress=progress,
+            status=on_status,
+            history=self.history,
+            batch_size=self.batch_size,
+            rungs=self.rungs,
+            prune=halving if self.rungs else None,
+        )
 
 
 # Trains a job and reports its runs; `Job.run` does so in this process, on the given device.

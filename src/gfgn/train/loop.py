@@ -118,6 +118,8 @@ def train_runs(
     status: Callable[[Status], None] | None = None,
     history: bool = False,
     batch_size: int | None = None,
+    rungs: Sequence[int] = (),
+    prune: Prune | None = None,
 ) -> list[Run]:
     """Trains `model` for every replica and returns one `Run` per replica, in order, by default without histories.
 
@@ -131,7 +133,8 @@ def train_runs(
     runs: dict[Replica, Run] = {}
     together = [replica for replica in replicas if not is_sampled(model, replica)]
     if together:
-        made = train_replicas(model, data, together, **asdict(config), batch_size=batch_size, **options)
+        options_of_batches = options | {"batch_size": batch_size, "rungs": rungs, "prune": prune}
+        made = train_replicas(model, data, together, **asdict(config), **options_of_batches)
         runs.update(zip(together, made, strict=True))
     sampled = [replica for replica in replicas if is_sampled(model, replica)]
     if sampled:
