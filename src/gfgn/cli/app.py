@@ -25,14 +25,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Graph Feature Gating Networks: learn, for every feature dimension, how much a node takes from its neighbors.",
 )
-CURES = {  # of errors with files, by number
+HINTS = {  # of errors with files, by number
     errno.ENOSPC: "free some space, or write to another folder",
     errno.EDQUOT: "free some space, or write to another folder",
     errno.EROFS: "name a folder that can be written",
     errno.EACCES: "change its permissions, or name another one",
     errno.EPERM: "change its permissions, or name another one",
 }
-NEWS = "gfgn.ops.cpu"  # whose warnings say that kernels are being compiled, which a library has to say out loud
+COMPILER_LOGGER = (
+    "gfgn.ops.cpu"  # whose warnings say that kernels are being compiled, which a library has to say out loud
+)
 
 
 def main() -> None:
@@ -74,6 +76,7 @@ def _set_up(
     logger = logging.getLogger("gfgn")
     logger.addHandler(_STDERR)  # adding it a second time has no effect
     logger.setLevel(logging.INFO)
+    _STDERR.quiet = False  # of an earlier call in this process
     warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
 
@@ -83,7 +86,7 @@ class _StderrHandler(logging.Handler):
     quiet = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        warning = record.levelno >= logging.WARNING and not record.name.startswith(NEWS)
+        warning = record.levelno >= logging.WARNING and not record.name.startswith(COMPILER_LOGGER)
         if warning or not self.quiet:
             prefix = f"{record.levelname.lower()}: " if warning else ""
             print(prefix + visible(record.getMessage()), file=sys.stderr, flush=True)
@@ -117,10 +120,10 @@ def user_errors(*more: type[Exception]) -> Iterator[None]:
 
 def explain(error: Exception) -> str:
     """The message of an error; for a file that cannot be written or read, with what to do about it."""
-    if not isinstance(error, OSError) or error.errno not in CURES:
+    if not isinstance(error, OSError) or error.errno not in HINTS:
         return str(error)
     where = "the output" if error.filename is None else error.filename
-    return f"{where}: {(error.strerror or '').lower()}; {CURES[error.errno]}"
+    return f"{where}: {(error.strerror or '').lower()}; {HINTS[error.errno]}"
 
 
 def _discard_stdout() -> None:
