@@ -152,9 +152,8 @@ class FeatureEncoder:
     @cached_property
     def _shift(self) -> tuple[Array, Array]:
         """Per column: what is subtracted, and the divisor."""
-        scaled = np.array(
-            [self.scale == "standard" and KINDS[column.kind].scaled for column in self.columns], dtype=bool
-        )
+        standard = self.scale == "standard"
+        scaled = np.array([standard and KINDS[column.kind].scaled for column in self.columns], dtype=bool)
         mean, std = np.array(self.mean), np.array(self.std)
         center = np.zeros_like(mean) if self.sparse else np.where(scaled, mean, 0.0)
         return center, np.where(scaled, std, 1.0)
@@ -177,11 +176,6 @@ class FeatureEncoder:
     def feature_names(self) -> list[str]:
         """`name`, `name=category`, `name#slot` and `name missing`, in the order of the columns."""
         return [name for name, _, _ in self._features]
-
-    @property
-    def sources(self) -> list[int]:
-        """The index in `columns` of each feature."""
-        return [source for _, source, _ in self._features]
 
     def notes(self) -> list[str]:
         """What is done to the columns, one sentence each."""

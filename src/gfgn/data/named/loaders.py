@@ -54,30 +54,29 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 def geom_gcn(root: Path, folder: str, name: str, words: bool = False, directed: bool = False) -> RawData:
     """A graph of Geom-GCN: two tables and ten splits. With `words`, features are lists of the words of a node."""
+    import pandas
+
     base = root / folder / "raw"
-    nodes = [line.split("\t") for line in _lines(base / "out1_node_feature_label.txt")]
-    order = np.array([int(node) for node, _, _ in nodes]) if words else np.arange(len(nodes))
+    nodes = pandas.read_csv(base / "out1_node_feature_label.txt", sep="\t", dtype={1: str})
+    order = nodes.iloc[:, 0].to_numpy() if words else np.arange(len(nodes))
     if not np.array_equal(np.sort(order), np.arange(len(nodes))):
         raise ValueError("out1_node_feature_label.txt must hold every node once")
+    lists = [
+        np.array(line.split(","), dtype=np.int64 if words else np.float32) for line in nodes.iloc[:, 1].astype(str)
+    ]
     if words:
-        columns = [np.array(line.split(","), dtype=np.int64) for _, line, _ in nodes]
-        x = torch.zeros(len(nodes), max(int(column.max()) for column in columns) + 1)
-        for node, column in zip(order, columns, strict=True):
-            x[node, column] = 1.0
+        x = torch.zeros(len(nodes), max(int(columns.max()) for columns in lists) + 1)
+        for node, columns in zip(order, lists, strict=True):
+            x[node, columns] = 1.0
     else:
-        x = torch.from_numpy(np.array([line.split(",") for _, line, _ in nodes], dtype=np.float32))
+        x = torch.from_numpy(np.stack(lists))
     y = torch.empty(len(nodes), dtype=torch.int64)
-    y[order] = torch.tensor([int(label) for _, _, label in nodes])
-    edges = np.array([line.split("\t") for line in _lines(base / "out1_graph_edges.txt")], dtype=np.int64)
+    y[order] = torch.from_numpy(nodes.iloc[:, 2].to_numpy(np.int64, copy=True))
+    edges = pandas.read_csv(base / "out1_graph_edges.txt", sep="\t").to_numpy(np.int64)
     _check_nodes("out1_graph_edges.txt", len(nodes), edges)
     edge_index = torch.from_numpy(np.ascontiguousarray(np.unique(edges, axis=0).T))
     graph = (Graph.from_edge_index if directed else _undirected)(edge_index, len(nodes))
     return RawData(graph, x, y, _geom_gcn_splits(base, name))
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a table without its header."""
-    return path.read_text("utf-8").split("\n")[1:-1]
 
 
 def _geom_gcn_splits(base: Path, name: str) -> list[Split]:
