@@ -86,6 +86,7 @@ def test_a_table_of_every_kind() -> None:
         *("age", "age missing", "income", "member", "color=blue", "color=red", "color=tan", "color missing"),
         *("since", "since missing"),
     ]
+    assert encoder.sources == [0, 0, 1, 2, 3, 3, 3, 3, 4, 4]
     assert x.dtype == torch.float32
     np.testing.assert_array_equal(feature(encoder, x, "member"), data["member"])
     known = data["color"].notna().to_numpy()

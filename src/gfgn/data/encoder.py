@@ -177,6 +177,11 @@ class FeatureEncoder:
         """`name`, `name=category`, `name#slot` and `name missing`, in the order of the columns."""
         return [name for name, _, _ in self._features]
 
+    @property
+    def sources(self) -> list[int]:
+        """The index in `columns` of each feature."""
+        return [source for _, source, _ in self._features]
+
     def notes(self) -> list[str]:
         """What is done to the columns, one sentence each."""
         notes = [self._note(kind, of) for kind in KINDS if (of := [c for c in self.columns if c.kind == kind])]
