@@ -30,7 +30,7 @@ import gfgn.runs.record
 from gfgn.cli import app
 from gfgn.data.named import registry
 from gfgn.nn.registry import MODELS
-from gfgn.runs.study_file import StudyFile, make_study
+from gfgn.runs.study_file import make_study
 from gfgn.train import TrainConfig
 from gfgn.train.catalog import CLASSICAL
 
@@ -143,19 +143,12 @@ PROGRAMS: dict[str, Any] = {"gfgn": run_gfgn, "make": recipes, "pip": check_extr
 
 
 def run_yaml(text: str) -> None:
-    """Reads a study, a part of one, or a file for `gfgn compare --config`."""
+    """Reads a study, or a part of one."""
     content = yaml.safe_load(text)
-    if content.keys() <= StudyFile.model_fields.keys():
-        rest = {name: value for name, value in REST_OF_STUDY.items() if name != "grid" or "search" not in content}
-        if "search" in content:  # training is as short as `EPOCHS`
-            content["search"]["rungs"] = [1]
-        study = rest | content
-        make_study(study, "page", trust_code=True)
-        if content.keys() >= {"title", "grid"}:  # the study that commands of the pages run
-            Path("my-study.yaml").write_text(yaml.safe_dump(study | {"splits": 1, "seeds": 1}), encoding="utf-8")
-    else:
-        Path("options.yaml").write_text(text, encoding="utf-8")
-        run_gfgn(["gfgn", "compare", "--config", "options.yaml", "--check"])
+    rest = {name: value for name, value in REST_OF_STUDY.items() if name != "grid" or "search" not in content}
+    if "search" in content:  # training is as short as `EPOCHS`
+        content["search"]["rungs"] = [1]
+    make_study(rest | content, "page", trust_code=True)
 
 
 def table_format(text: str) -> list[list[str]]:
