@@ -1,6 +1,5 @@
 """Comparisons: their results, what they store and read back, and the arguments they refuse."""
 
-import dataclasses
 import json
 import math
 from typing import Any
@@ -17,7 +16,6 @@ from gfgn.nn import MODELS
 from gfgn.runs import Store, compare, grid, read_comparisons
 from gfgn.runs.comparison import comparison_study, keep_study
 from gfgn.runs.record import DatasetRecord
-from gfgn.runs.results import rank_models
 from gfgn.train import difference, summarize
 
 QUICK: dict[str, Any] = {"max_epochs": 4, "patience": 4}
@@ -168,19 +166,6 @@ def test_a_comparison_is_read_as_it_was_kept(settings: dict[str, Any], data: Nod
     assert list(comparison.study.models) == ["mlp", "gcn"]
 
 
-def test_the_last_comparison_of_each_dataset_is_read(data: NodeDataset) -> None:
-    other = dataclasses.replace(data, name="other")
-    with Store(":memory:") as store:
-        compare(data, ["mlp"], splits=2, store=store, **QUICK)
-        compare(other, ["mlp", "gcn"], splits=1, store=store, **QUICK)
-        last = compare(data, ["gcn", "mlp"], splits=2, store=store, **QUICK)
-        first, second = read_comparisons(store)
-        assert (first.dataset.name, second) == ("other", last)
-        ranks = rank_models([first, second])
-        assert set(ranks) == {"mlp", "gcn"}
-        assert sum(ranks.values()) == pytest.approx(3)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -201,13 +186,6 @@ def test_bad_arguments(data: NodeDataset, arguments: dict[str, Any], message: st
         with pytest.raises(ValueError, match=message):
             compare(data, **arguments, store=store)
         assert store.notes("comparison") == {}
-
-
-def test_unsuitable_models_are_refused_before_training(data: NodeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(MODELS, "gcn", dataclasses.replace(MODELS["gcn"], inductive=False))
-    monkeypatch.setitem(data.__dict__, "inductive", True)
-    with pytest.raises(ValueError, match="models must run on unseen graphs for 'dimensions', got gcn"):
-        comparison_study(data, ["mlp", "gcn"], 1)
 
 
 def test_features_and_input_dropout_are_settings_of_all_models() -> None:

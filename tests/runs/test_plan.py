@@ -14,7 +14,7 @@ from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
 from gfgn.runs import Plan, Store, grid, make_replicas, train_missing
 from gfgn.runs.plan import read_result
-from gfgn.train import Replica, TrainConfig
+from gfgn.train import TrainConfig
 
 QUICK = TrainConfig(4, 4)
 
@@ -73,24 +73,6 @@ def test_only_missing_runs_are_trained(data: NodeDataset) -> None:
         assert recorder.states[-1].replicas == 2
         assert train_missing(store, data, "gfgn-graph", every, QUICK, callback=recorder) == rows
         assert len(recorder.rows) == 3
-
-
-def test_models_without_gates_do_not_run_twice(data: NodeDataset) -> None:
-    with Store(":memory:") as store:
-        replicas = [Replica(0, lam=1.0), Replica(0, lam=2.0)]
-        one, two = train_missing(store, data, "mlp", replicas, QUICK)
-        assert one == two
-        assert len(store) == 1
-        train_missing(store, data, "gfgn-graph", replicas, QUICK)
-        assert len(store) == 3
-
-
-def test_other_data_and_other_training_are_other_runs(data: NodeDataset) -> None:
-    with Store(":memory:") as store:
-        train_missing(store, data, "mlp", [Replica()], QUICK)
-        train_missing(store, dimensions(60, degree=6, splits=3, seed=1), "mlp", [Replica()], QUICK)
-        train_missing(store, data, "mlp", [Replica()], TrainConfig(5, 4))
-        assert len(store) == 3
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -272,20 +272,6 @@ def test_processes_may_write_at_once(tmp_path: Path) -> None:
         assert [each.replica.seed for each in store.rows()] == list(range(200))
 
 
-def create(path: Path, ready: Any) -> None:
-    ready.wait()
-    Store(path).close()
-
-
-@needs_fork
-def test_processes_may_create_the_store_at_once(tmp_path: Path) -> None:
-    barrier = multiprocessing.get_context("forkserver").Barrier(4)
-    processes = [start_process(create, tmp_path / "runs.sqlite", barrier) for _ in range(4)]
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
-
-
 @needs_fork
 def test_a_killed_process_loses_nothing_that_was_added(tmp_path: Path) -> None:
     """Rows are there after SIGKILL if `add` had returned; a transaction in progress is there in full or not at all."""

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from runs.small_studies import ALL_RUNS, STUDY, copy_study, read_csv, run, scores, write_study
 
-from gfgn.data import load
 from gfgn.runs import read_runs, write_runs
 from gfgn.runs import study_runner as module
 from gfgn.runs.results import Results, ResultsError
-from gfgn.runs.study import Cell, View, load_view
+from gfgn.runs.study import Cell
 from gfgn.runs.study_file import read_study
-from gfgn.runs.study_files import Time, add_time, read_times
+from gfgn.runs.study_files import read_times
 
 
 @pytest.fixture(scope="module")
@@ -146,18 +145,6 @@ def test_runs_of_named_folders_are_reused(copied: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "deep").exists()
 
 
-def test_noise(tmp_path: Path) -> None:
-    noisy = STUDY.replace("grid:", "vary: {noise: [0.0, 0.5]}\ngrid:").replace("seeds: 3", "seeds: 1")
-    out = tmp_path / "noisy"
-    assert run(write_study(tmp_path, noisy, "noisy"), out).made == 2 * (4 * 2 + 2)
-    rows = read_runs(out / "runs.csv.gz")
-    assert {row.dataset for row in rows} == {"karate", "karate+50%"}
-    assert len({row.dataset_fingerprint for row in rows}) == 2
-    assert {line["noise"] for line in read_csv(out / "chosen.csv")} == {"0.0", "0.5"}
-    edges = load("karate").graph.num_edges
-    assert load_view("karate", View(noise=0.5)).graph.num_edges == edges + 2 * 39
-
-
 def test_missing_data_is_left_out_unless_it_was_named(tmp_path: Path) -> None:
     text = STUDY.replace("[karate]", "[ogbn-arxiv-structure, karate]")
     path, out = write_study(tmp_path, text), tmp_path / "out"
@@ -186,11 +173,3 @@ def test_two_graphs_with_one_name_are_refused(done: Path) -> None:
     other = replace(rows[0], dataset_fingerprint="f00d")
     with pytest.raises(ResultsError, match="one graph and one split per name, got two different ones of 'karate'"):
         Results(study, [*rows, other])
-
-
-DATE = "2026-01-01T00:00:00+00:00"
-
-
-def add_times(path: Path, model: str) -> None:
-    for k in range(50):
-        add_time(path, Time("a, b", model, k, 1.004, "cpu", DATE))

@@ -11,7 +11,7 @@ import pytest
 from runs.stores import RECORD, row
 
 from gfgn.runs import Store, read_runs, write_runs
-from gfgn.runs.table import RunsError, options_text
+from gfgn.runs.table import RunsError
 from gfgn.train import TrainConfig
 
 ROWS = [
@@ -91,8 +91,3 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read_runs(tmp_path / "none.csv.gz")
     with pytest.raises(RunsError, match="rows must be of one graph and one split per name, got two of 'toy'"):
         write_runs(path, [row(0), row(1, record=replace(RECORD, fingerprint="beef"))])
-
-
-def test_options_text() -> None:
-    assert options_text((("alpha", 0.5), ("lazy", True), ("merge", "cat"))) == "alpha=0.5 lazy=true merge=cat"
-    assert options_text(()) == ""

@@ -194,21 +194,6 @@ def test_mlflow_calls(tracked: list[TrackedRun], monkeypatch: pytest.MonkeyPatch
         assert (own["status"], own["tags"]) == ("FINISHED", {"group": each.group})
 
 
-def test_mlflow(tracked: list[TrackedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="needs the package mlflow")
-    monkeypatch.chdir(tmp_path)  # where MLflow writes artifacts
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    send(MLflowTracker(uri, "trial"), tracked)
-    client = mlflow.MlflowClient(tracking_uri=uri)
-    runs = client.search_runs([client.get_experiment_by_name("trial").experiment_id])
-    for own, each in zip(
-        sorted(runs, key=lambda run: run.info.run_name), sorted(tracked, key=lambda t: t.name), strict=True
-    ):
-        names = [*each.scores, *each.curves]
-        history = [point for name in names for point in client.get_metric_history(own.info.run_id, name)]
-        check_mlflow(each, own.data.params, [(point.key, point.value, point.step) for point in history])
-
-
 def test_wandb_calls(tracked: list[TrackedRun], monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[WandbRun] = fake_wandb(monkeypatch)
     send(WandbTracker("mine", entity="us"), tracked)

@@ -13,7 +13,6 @@ from gfgn.runs import SPACE, Store, grid, random_search, read_comparisons
 from gfgn.runs.comparison import compare
 from gfgn.runs.engine import ProgressCallback
 from gfgn.runs.grid import make_replicas
-from gfgn.runs.study import StudyError
 from gfgn.runs.study_file import read_study
 from gfgn.runs.text import in_words, short_names
 from gfgn.train import TrainConfig
@@ -138,28 +137,3 @@ def test_a_study_with_models_and_graphs_of_ones_own(tmp_path: Path) -> None:
     assert outcome.made == 2 * (4 * 2 + 2 * 2 + 2)
     assert {row["dataset"] for row in read_csv(tmp_path / "out" / "chosen.csv")} == {"karate", "mine"}
     assert run(path, tmp_path / "out").made == 0
-
-
-def test_errors_of_studies_with_ones_own(tmp_path: Path) -> None:
-    write_graph(tmp_path / "graphs" / "mine")
-    for before, after, message in (
-        ("graphs/mine", "graphs/yours", r"datasets must be one of .*, or the path of a graph, got 'graphs/yours'"),
-        ("nets:Branching", "nets:Missing", r"models: model must be an attribute of 'nets', got 'Missing'"),
-        (
-            "hidden_channels",
-            "hidden",
-            r"models\.nets:Net must be one of lr, .*, hidden_channels, features, got 'hidden'",
-        ),
-        (
-            "nets:Branching: {}",
-            "nets:Normalized: {dropout: [0.1]}",
-            r"nets:Normalized must be one of .*, got 'dropout'",
-        ),
-        (
-            "graphs/mine",
-            "{path: graphs/mine, labels: x}",
-            r"datasets\.1\.labels is not an entry of a study; did you mean 'label'",
-        ),
-    ):
-        with pytest.raises(StudyError, match=message):
-            read_study(write_study(tmp_path, STUDY.replace(before, after)), trust_code=True)
