@@ -139,14 +139,13 @@ class Results:
         return [part for part in (self._part(study) for study in parts) if part.runs]
 
     def _part(self, study: Study) -> Results:
-        (name,), cells = study.datasets, study.all_cells()
-        names = {each for cell in cells for each in study.data_names(cell)}
-        rows = [row for row in self.runs if row.dataset in names]
-        record = self.records.get(name) or (DatasetRecord.of_rows(rows) if rows else None)
-        if record is None or not cells:
+        cells = study.all_cells()
+        names = {name for cell in cells for name in study.data_names(cell)}
+        if not (rows := [row for row in self.runs if row.dataset in names]):
             return Results(study, [])
+        record = self.records.get(study.datasets[0]) or DatasetRecord.of_rows(rows)
         record = replace(record, name=study.title, test_share=self.test_share(cells[0]))
-        return Results(study, rows, {name: record})
+        return Results(study, rows, {study.datasets[0]: record})
 
     def frame(self) -> pd.DataFrame:
         """One row per cell: scores as fractions, the difference to the baseline, and the chosen configuration."""
@@ -172,13 +171,13 @@ class Results:
     @property
     def dataset(self) -> DatasetRecord:
         """What is known about the dataset."""
-        if len(self.study.datasets) != 1 or self.study.vary is not None:
-            raise ValueError("the results must be of one dataset and one variant, see comparisons()")
-        return self.records[self.study.datasets[0]]
+        return self.records.get(self.study.datasets[0]) or DatasetRecord.of_rows(self.runs)
 
     @property
     def cells(self) -> dict[str, Result]:
         """The result of every model."""
+        if len(self.study.datasets) > 1 or self.study.vary is not None:
+            raise ValueError("results must be of one dataset and one variant, got those of several: see comparisons()")
         return {cell.model: self[cell] for cell in self.study.all_cells()}
 
     @property

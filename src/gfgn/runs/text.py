@@ -160,17 +160,16 @@ def describe_training(study: Study) -> str:
 
 
 def _sizes(study: Study, networks: Sequence[str]) -> str:
-    """`2 layers and 64 hidden units (sgc: no hidden layers)`: what most networks have, and the exceptions."""
+    """`2 layers and 64 hidden units (sgc: no hidden units)`: what most networks have, and the exceptions."""
     sizes: dict[str, list[str]] = {}
     for model, name in short_names(networks).items():
         entry, words = known_model(model), list[str]()
-        for option, noun in (("layers", "layers"), ("hidden", "hidden units")):
-            if entry is not None and option in entry.parameters:
-                default = entry.parameters[option].default
-                values = dict.fromkeys(str(each.get(option, default)) for each in study.models[model])
-                words.append(f"{' or '.join(values)} {noun}")
+        for option in ("layers", "hidden"):
+            if entry is not None and (parameter := entry.parameters.get(option)):
+                values = dict.fromkeys(str(each.get(option, parameter.default)) for each in study.models[model])
+                words.append(f"{' or '.join(values)} {'layers' if option == 'layers' else parameter.meaning}")
         custom = entry is None or entry.custom
-        sizes.setdefault("the sizes it sets" if custom else " and ".join(words) or "no sizes to set", []).append(name)
+        sizes.setdefault("the sizes it sets" if custom else " and ".join(words) or "no hidden units", []).append(name)
     common = max(sizes, key=lambda words: len(sizes[words]), default="no networks")
     others = [f"{', '.join(names)}: {words}" for words, names in sizes.items() if words != common]
     return f"{common} ({'; '.join(others)})" if others else common
