@@ -152,6 +152,31 @@ def test_an_interrupted_comparison_keeps_its_runs(tmp_path: Path, monkeypatch: p
     assert "interrupted; no run had finished" in compare(tmp_path, *arguments, code=130).stderr
 
 
+def test_a_study_in_a_file(tmp_path: Path) -> None:
+    """`--write-config` writes what `--config`, and `gfgn reproduce`, read: the same runs."""
+    own = own_graph(tmp_path)
+    for data, more in (("karate", ["--trials", "2"]), (own, ["--directed", "--set", "mlp.layers=3"])):
+        out, file = str(tmp_path / Path(data).name), str(tmp_path / "study.yaml")
+        call = [data, *QUICK, "--models", "majority,mlp,gfgn-plus", "--set", "lr=0.03", *more]
+        assert compare(Path(out), *call, "--write-config", file).stdout == f"study: {file}\n"
+        assert not Path(out).exists() or data == own
+        first = compare(Path(out) / "out", *call)
+        again = compare(Path(out) / "out", "--config", file)
+        assert "0 runs, " in again.stdout
+        assert first.stdout.splitlines()[2:6] == again.stdout.splitlines()[2:6]
+    error = compare(tmp_path, "--config", file, "--epochs", "3", code=2).stderr
+    assert "epochs" in error
+    assert "--config" in error
+    assert "0 runs" not in compare(tmp_path / "more", "--config", file, "--splits", "1", "--seeds", "2").stdout
+
+
+@pytest.mark.parametrize("text", ["splitz: 2", "- a", "a: [", "title: a"])
+def test_a_file_that_is_no_study(text: str, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(text)
+    assert "my" in compare(tmp_path, "--config", str(tmp_path / "my.yaml"), code=2).stderr
+    assert "no/such" in compare(tmp_path, "--config", "no/such.yaml", code=2).stderr
+
+
 # --- a graph of one's own ---------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import typer
 
 from gfgn.cli import options
 from gfgn.cli.app import app, echo, fail, notes, stdout, user_errors
-from gfgn.cli.reading import OPTIONS, Reader, takes_graph
+from gfgn.cli.reading import OPTIONS, Reader, is_store, is_tables, takes_graph
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,19 @@ if TYPE_CHECKING:
 
 STORE, TABLE, REPORT = "runs.sqlite", "runs.csv", "report.html"
 MODELS = ("majority", "mlp", "gcn", "gfgn-graph", "gfgn-neighbor", "gfgn-pair")
-IN_STUDY = ("data", "models", "grid", "trials", "minutes", "epochs", "class_weights", "set_", "check", *OPTIONS)
+IN_STUDY = (
+    "data",
+    "write_config",
+    "models",
+    "grid",
+    "trials",
+    "minutes",
+    "epochs",
+    "class_weights",
+    "set_",
+    "check",
+    *OPTIONS,
+)
 Grid = StrEnum("Grid", ["none", "paper"])
 Out = Annotated[Path, typer.Option(help=f"Folder for {STORE}, {TABLE} and {REPORT}.")]
 
@@ -53,6 +65,9 @@ def compare(
     track: options.Track = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="YAML file of a study, as for `gfgn reproduce`, to compare.")
+    ] = None,
+    write_config: Annotated[
+        Path | None, typer.Option("--write-config", help="Write the study of this call to a YAML file; no training.")
     ] = None,
     trust_code: options.TrustCode = False,
     on: options.On = None,
@@ -83,9 +98,12 @@ def compare(
                 return
             if on is not None and minutes is not None:
                 raise ValueError("--minutes must not be given together with --on, whose workers it cannot measure")
-            settings |= {"models": names, "seeds": seeds or 1, "grid": _configurations(grid), "trials": trials}
+            settings |= {"models": names, "seeds": 1 if seeds is None else seeds, "grid": _configurations(grid), "trials": trials}
             requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
             studies = make_studies(datasets, requests, minutes, out, device, console)
+        if write_config is not None:
+            _write_study(write_config, data or ["dimensions"], studies, reader)
+            return
         trackers = context.with_resource(options.trackers(track))  # until results have been printed
         engine = context.with_resource(options.engine(on, device))
         own = device if on is None else "auto"  # what this process itself computes on
@@ -133,6 +151,19 @@ def _read_studies(
     study = replace(study, splits=splits or study.splits, seeds=seeds or study.seeds)
     studies = [replace(study, name=name, datasets=(name,)) for name in study.datasets]
     return [study.load(name, study.view) for name in study.datasets], studies
+
+
+def _write_study(path: Path, sources: Sequence[str], studies: Sequence[Study], reader: Reader) -> None:
+    from gfgn.data.files import replace_text
+    from gfgn.runs.study import GraphFile
+    from gfgn.runs.study_file import study_yaml
+
+    if len(studies) > 1 or is_store(sources[0]):
+        got = f"the graph store {sources[0]!r}" if len(studies) == 1 else f"{len(studies)} of them"
+        raise ValueError(f"--write-config must be for one named dataset or one folder of tables, got {got}")
+    (study,) = studies
+    graphs = {study.name: GraphFile(Path(sources[0]), reader.options)} if is_tables(sources[0]) else {}
+    echo(f"study: {replace_text(path, study_yaml(replace(study, graphs=graphs)))}")
 
 
 def make_studies(
