@@ -98,7 +98,12 @@ def compare(
                 return
             if on is not None and minutes is not None:
                 raise ValueError("--minutes must not be given together with --on, whose workers it cannot measure")
-            settings |= {"models": names, "seeds": 1 if seeds is None else seeds, "grid": _configurations(grid), "trials": trials}
+            settings |= {
+                "models": names,
+                "seeds": 1 if seeds is None else seeds,
+                "grid": _configurations(grid),
+                "trials": trials,
+            }
             requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
             studies = make_studies(datasets, requests, minutes, out, device, console)
         if write_config is not None:
