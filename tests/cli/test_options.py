@@ -1,6 +1,7 @@
 """`--set`, `--config`, `--json` and `--quiet`, which several commands share."""
 
 import json
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,8 @@ def test_advise(tmp_path: Path) -> None:
     assert (content["trained"], content["kept"]) == (0, 18)
     assert content["statistics"]["edge_homophily"] == pytest.approx(0.756, abs=1e-3)
     assert "splits must be 1 to 10" in invoke("advise", "karate", "--splits", "99", code=2).stderr
+    more = json.loads(invoke(*given, "--models", "sgc", "--json").stdout)  # the models of the first call count as well
+    assert unescape((tmp_path / "report.html").read_text(encoding="utf-8")).count(more["sentence"]) == 1
 
 
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:

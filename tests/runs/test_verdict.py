@@ -77,6 +77,15 @@ def test_what_else_the_headline_says(scores: dict[str, float], expected: str) ->
         assert "graph" not in text
 
 
+def test_with_all_kinds_of_models_the_headline_is_the_verdict() -> None:
+    """As after `gfgn advise`, whose page would otherwise say that the graph helps where edges alone suffice."""
+    comparison = made_up(majority=0.3, mlp=0.6, label_propagation=0.9, gcn=0.8)
+    assert headline(comparison) == judge(comparison).sentence
+    assert headline(comparison).startswith("Edges alone suffice")
+    without = made_up(majority=0.3, logistic_regression=0.6, gcn=0.8)  # as for multi-label data
+    assert headline(without) == judge(without).sentence
+
+
 @pytest.mark.parametrize("guess", [0.2, 0.35, None])
 def test_the_number_of_the_headline_is_that_of_the_table(guess: float | None) -> None:
     """Whatever model was the best of a split, and whether the majority class or guessing scores more."""

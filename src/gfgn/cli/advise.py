@@ -58,7 +58,9 @@ def advise(
         settings |= {"splits": default_splits(dataset, splits, SPLITS)}
         studies = make_studies([dataset], [settings], minutes, out, device, console)
         outcome = train_and_report([dataset], studies, out, device, console)
-        advice = make_advice(dataset, outcome.comparisons[0])
+        # With models of earlier calls, so that the report has the same verdict.
+        (comparison,) = (each for each in outcome.stored if each.dataset.fingerprint == dataset.fingerprint)
+        advice = make_advice(dataset, comparison)
     seconds = time.perf_counter() - start
     if json:
         options.print_json(advice.to_json() | outcome.files() | {"seconds": round(seconds, 3)})

@@ -130,9 +130,11 @@ def compare(
 
 @dataclass(frozen=True)
 class Outcome:
-    """The comparisons of a call, the files it wrote, and how many runs it trained and found in the store."""
+    """The comparisons of a call, all those of the store, which the report shows with the models of earlier calls, the
+    files written, and how many runs the call trained and found in the store."""
 
     comparisons: list[Comparison]
+    stored: list[Comparison]
     report: Path
     table: Path
     trained: int
@@ -248,8 +250,9 @@ def train_and_report(
         finally:
             store.to_csv(out / TABLE)
         comparisons = [read_comparison(store, study, DatasetRecord.of(dataset)) for dataset, study in pairs]
-        report = write_report(read_comparisons(store), out / REPORT)  # of everything in the store
-    return Outcome(comparisons, report, out / TABLE, progress.trained, progress.kept)
+        stored = read_comparisons(store)
+    report = write_report(stored, out / REPORT)  # of everything in the store
+    return Outcome(comparisons, stored, report, out / TABLE, progress.trained, progress.kept)
 
 
 def print_files(outcome: Outcome, seconds: float) -> None:

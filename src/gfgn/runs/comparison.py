@@ -230,7 +230,10 @@ def keep_study(store: Store, study: Study, record: DatasetRecord) -> None:
     parts |= {"trials": None if study.search is None else study.search.configurations}
     parts |= {} if study.baseline is None else {"baseline": study.baseline}
     note = json.loads(json.dumps(parts))
-    if name in notes and {**notes[name], "models": []} == {**note, "models": []}:
+    same = [
+        each | {"models": [], "dataset": each["dataset"] | {"directed": None}} for each in (note, notes.get(name, note))
+    ]
+    if name in notes and same[0] == same[1]:  # earlier releases did not keep whether a graph is directed
         note["models"] += [each for each in notes[name]["models"] if each[0] not in study.models]
     store.note("comparison", name, note)
 

@@ -64,12 +64,14 @@ def reads(model: str) -> str:
 
 
 def headline(comparison: Results) -> str:
-    """What a comparison means, in one sentence: the verdict if there are models of all kinds, as of `gfgn advise`."""
+    """What a comparison means, in one sentence: the verdict, as of `gfgn advise`, if there are models of all kinds or a
+    tabular one; there is no model of the edges for multi-label data and for unseen graphs."""
     models = comparison.scored
     if not models:
         yet = "a score on {}: runs diverged or have no test nodes" if comparison.models else "all its runs on {} yet"
         return f"No model has {yet.format(comparison.dataset.name)}."
-    if MAJORITY in models and set(map(reads, models)) >= NAMES.keys():
+    kinds, simple = set(map(reads, models)), {reads(model) for model in models if model in CLASSICAL}
+    if MAJORITY in models and kinds >= {"features", "graph"} and simple & {"features", "edges"}:
         return judge(comparison).sentence
     best = best_model(comparison, models)
     sentence = f"{best}{', chosen on validation,' if len(models) > 1 else ''} has a test {_scored(comparison, best)}"
