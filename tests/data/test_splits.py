@@ -102,11 +102,11 @@ def test_the_ten_random_splits_are_pinned(name: str) -> None:
         ({"num_nodes": 2}, "num_nodes must be large enough .* got 2"),
         ({"seed": -1}, "seed must be made of non-negative integers"),
         ({"stratify": torch.zeros(49, dtype=torch.int64)}, r"stratify must be \[50\] of int64, got \[49\]"),
-        ({"stratify": torch.zeros(50)}, r"stratify must be \[50\] of int64, got \[50\] of torch.float32"),
+        ({"stratify": torch.zeros(50)}, r"stratify must be \[50\] of int64, got \[50\] of float32"),
         ({"stratify": torch.zeros(50, 2, dtype=torch.bool)}, r"stratify must be \[50\] of int64, got \[50, 2\]"),
         ({"stratify": torch.full((50,), -2)}, "stratify must hold classes from 0, or −1 .* got -2"),
-        ({"stratify": torch.full((50,), -1)}, "stratify must have a class of 3 nodes or more"),
-        ({"stratify": torch.arange(50)}, "stratify must have a class of 3 nodes or more"),
+        ({"stratify": torch.full((50,), -1)}, "stratify must be large enough"),
+        ({"stratify": torch.arange(50)}, "stratify must be large enough"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:

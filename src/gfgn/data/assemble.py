@@ -14,7 +14,7 @@ from gfgn.data.dataset import NodeDataset, default_metric
 from gfgn.data.encoder import FeatureEncoder
 from gfgn.data.messages import DataError, counted, listed
 from gfgn.data.raw import RawGraph, ReadOptions
-from gfgn.data.splits import Split, labelled_splits, random_splits, split_masks
+from gfgn.data.splits import Split, labelled_splits, split_masks
 from gfgn.graph import Graph, TwoWeights, merge_edges, symmetrize
 
 KEEP = "undirected=False (--directed)"  # what keeps the direction of edges
@@ -156,14 +156,12 @@ def _check_classes(raw: RawGraph, labels: NDArray[np.int64]) -> None:
 
 
 def _random_splits(raw: RawGraph, y: NDArray[np.int64], options: ReadOptions) -> list[Split]:
-    labelled = int((y >= 0).sum())
-    problem = f" has {counted(labelled, 'labelled node')}, expected 3 or more to split"
     try:
-        random_splits(labelled, 1, 0, *options.fractions)  # tells too few nodes from too small classes
-        problem = ": classes are too small to stratify, expected one of 3 nodes or more"
         splits = labelled_splits(torch.from_numpy(y), options.num_splits, options.fractions, options.stratify)
     except ValueError:
-        raise DataError(raw.origin + problem) from None
+        few = f"{counted(int((y >= 0).sum()), 'labelled node')}, expected 3 or more to split"
+        problem = "classes that are too small to stratify" if options.stratify else few
+        raise DataError(f"{raw.origin} has {problem}") from None
     kind = "stratified" if options.stratify else "random"
     parts = dict(zip(Split._fields, (*options.fractions, 1 - sum(options.fractions)), strict=True))
     sizes = ", ".join(f"{part:.0%} {name}" for name, part in parts.items() if part > 1e-9)

@@ -52,22 +52,30 @@ def random_splits(
         raise ValueError(
             f"train and val must be fractions, train above 0, that sum to at most 1, got {train} and {val}"
         )
-    bounds = train, min(train + val, 1.0)
-    if stratify is not None:
-        if stratify.shape != (num_nodes,) or stratify.dtype != torch.int64:
-            got = f"{list(stratify.shape)} of {stratify.dtype}"
-            raise ValueError(f"stratify must be [{num_nodes}] of int64, got {got}")
-        y = stratify.cpu().numpy()
-        if (y < -1).any():
-            raise ValueError(f"stratify must hold classes from 0, or −1 if unknown, got {y.min()}")
-        return [_stratified(y, Stream(seed, k), bounds) for k in range(count)]
-    first, second = (round(bound * num_nodes) for bound in bounds)
-    if not (first > 0 and (first < second or not val) and (second < num_nodes or bounds[1] > 1 - 1e-9)):
-        raise ValueError(
-            f"num_nodes must be large enough for non-empty parts, got {num_nodes} with train={train}, val={val}"
-        )
-    part = np.repeat([0, 1, 2], [first, second - first, num_nodes - second])
-    return [_split(Stream(seed, k).permutation(num_nodes), part, num_nodes) for k in range(count)]
+    y = np.zeros(num_nodes, dtype=np.int64) if stratify is None else stratify.cpu().numpy()
+    if y.shape != (num_nodes,) or y.dtype != np.int64:
+        raise ValueError(f"stratify must be [{num_nodes}] of int64, got {list(y.shape)} of {y.dtype}")
+    if (y < -1).any():
+        raise ValueError(f"stratify must hold classes from 0, or −1 if unknown, got {y.min()}")
+    parts = np.stack([_draw(y, Stream(seed, k), (train, min(train + val, 1.0))) for k in range(count)])
+    wanted = [part for part, some in enumerate((True, val > 0, train + val <= 1 - 1e-9)) if some]
+    if not all((row == part).any() for row in parts for part in wanted):
+        name, got = ("num_nodes", num_nodes) if stratify is None else ("stratify", np.bincount(y[y >= 0]).tolist())
+        raise ValueError(f"{name} must be large enough for non-empty parts, got {got} with train={train}, val={val}")
+    return split_masks(parts)
+
+
+def _draw(y: NDArray[np.int64], stream: Stream, bounds: tuple[float, float]) -> NDArray[np.int64]:
+    """`[N]`: the part of each node. Nodes in random order, class by class, each class cut at its own `bounds`."""
+    order = stream.permutation(y.size)
+    order = order[np.argsort(y[order], kind="stable")]
+    order = order[y[order] >= 0]
+    sizes = np.bincount(y[order])
+    size = sizes[y[order]]
+    rank = np.arange(order.size) - (np.cumsum(sizes) - sizes)[y[order]]
+    part = np.full(y.size, -1)
+    part[order] = sum((rank >= np.round(bound * size)).astype(np.int64) for bound in bounds)
+    return part
 
 
 def labelled_splits(y: Tensor, count: int, fractions: tuple[float, float], stratify: bool = False) -> list[Split]:
@@ -82,26 +90,3 @@ def labelled_splits(y: Tensor, count: int, fractions: tuple[float, float], strat
 def split_masks(parts: NDArray[np.integer]) -> list[Split]:
     """The masks of `[S, N]` numbers: 0, 1 and 2 for training, validation and test nodes, −1 for others."""
     return [Split(*(torch.from_numpy(part == k) for k in range(3))) for part in parts]
-
-
-def _split(nodes: NDArray[np.int64], part: NDArray[np.int64], num_nodes: int) -> Split:
-    """The masks of nodes whose parts are numbered 0 (train), 1 (val) and 2 (test)."""
-    part_of = np.full(num_nodes, -1)
-    part_of[nodes] = part
-    return split_masks(part_of[None])[0]
-
-
-def _stratified(y: NDArray[np.int64], stream: Stream, bounds: tuple[float, float]) -> Split:
-    """Nodes in random order, class by class, each class cut at its own `bounds`."""
-    order = stream.permutation(y.size)
-    order = order[np.argsort(y[order], kind="stable")]
-    order = order[y[order] >= 0]
-    sizes = np.bincount(y[order])
-    size = sizes[y[order]]
-    rank = np.arange(order.size) - (np.cumsum(sizes) - sizes)[y[order]]
-    part = sum(((rank >= np.round(bound * size)).astype(np.int64) for bound in bounds), np.zeros_like(rank))
-    split = _split(order, part, y.size)
-    wanted = (True, bounds[0] < bounds[1], bounds[1] <= 1 - 1e-9)
-    if not all(mask.any() for mask, some in zip(split, wanted, strict=True) if some):
-        raise ValueError(f"stratify must have a class of 3 nodes or more to fill three parts, got classes of {sizes}")
-    return split
