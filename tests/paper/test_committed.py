@@ -1,16 +1,13 @@
 """The committed results follow from the committed runs, and README and documentation show them."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from gfgn.paper.check import check_files
 from gfgn.paper.claims import CLAIMS, as_json, judge, write
-from gfgn.paper.cornell import draw
 from gfgn.paper.evidence import read_evidence
-from gfgn.paper.pages import read_csv
 from gfgn.paper.studies import load_study, study_names
 from gfgn.runs.results import Results
 from gfgn.runs.table import read_runs
@@ -78,20 +75,3 @@ def test_pages_of_results_show_their_figures() -> None:
     for figure in RESULTS.glob("*/*.svg"):
         pages = "".join(page.read_text(encoding="utf-8") for page in figure.parent.glob("*.md"))
         assert f"]({figure.name})" in pages, figure
-
-
-@pytest.mark.slow
-def test_the_page_on_cornell_follows_from_the_runs(tmp_path: Path) -> None:
-    folder = tmp_path / "cornell"
-    folder.mkdir()
-    for name in ("graphs.csv", "permutations.csv"):
-        shutil.copy(RESULTS / "cornell" / name, folder)
-    for name in ("cornell", "table1-open"):
-        (tmp_path / name).mkdir(exist_ok=True)
-        shutil.copy(RESULTS / name / "runs.csv.gz", tmp_path / name)
-    made = draw(folder)
-    assert {path.name for path in made} >= {"ranks.csv", "evidence.md", "permutations.svg", "ranks-cornell.svg"}
-    for name in ("ranks.csv", "evidence.md"):
-        assert (folder / name).read_bytes() == (RESULTS / "cornell" / name).read_bytes()
-    texas, downloaded, _ = read_csv(folder / "graphs.csv")
-    assert texas["file"] == downloaded["file"]

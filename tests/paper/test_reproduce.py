@@ -60,15 +60,6 @@ def test_tables_are_rewritten_without_training(copied: Path, done: Path, study: 
     assert scores(copied) == scores(done)
 
 
-def test_a_part_of_a_study_and_reuse(study: Path, done: Path, tmp_path: Path) -> None:
-    outcome = reproduce(study, tmp_path / "out", device="cpu", models=["gcn"])
-    assert outcome.made == 6
-    page = (tmp_path / "out" / "README.md").read_text()
-    assert "| gfgn-graph | 60.00 | missing |" in page
-    outcome = reproduce(study, tmp_path / "out", device="cpu", reuse=[done])
-    assert (outcome.made, len(outcome.reused), outcome.missing) == (0, 1, [])
-
-
 def test_analyses_run_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Path, str]] = []
 

@@ -80,20 +80,6 @@ def test_table_1_is_the_papers() -> None:
     assert (study.splits, study.seeds, study.config) == (10, 10, TrainConfig(400, 100))
 
 
-def test_noise_and_lambda_have_one_cell_per_value() -> None:
-    noise, lam = load_study("noise"), load_study("lambda")
-    assert [cell.at for cell in noise.cells("cora", "gcn")] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    assert [noise.data_name(cell) for cell in noise.cells("cora", "gcn")][:2] == ["cora", "cora+20%"]
-    assert lam.cells("cora", "mlp") == [Cell("cora", "mlp")]
-    values = [cell.at for cell in lam.cells("cora", "gfgn-pair")]
-    assert values[0] == 0
-    assert values[-1] == 10
-    cell = lam.cells("cora", "gfgn-pair")[3]
-    assert {configuration["lam"] for configuration in lam.plan(cell).configurations} == {cell.at}
-    assert {replica.lam for replica in lam.plan(cell).tuning()} == {cell.at}
-    assert lam.data_name(cell) == "cora"
-
-
 def test_ablations_differ_from_table_1_in_one_change() -> None:
     study, table = load_study("ablations"), load_study("table1")
     standard = study.variant(study.cells("texas", "gfgn-pair")[0])

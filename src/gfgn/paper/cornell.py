@@ -121,7 +121,13 @@ def draw(out: Path) -> list[Path]:
     gaps = (f"gap_{graph}{suffix}" for graph in ("downloaded", "corrected") for suffix in ("", "_low", "_high"))
     header = ["study", "model", "rank_downloaded", "rank_corrected", "downloaded", "corrected", *gaps]
     rows = [
-        [study, model, *(p.rank for p in places), *(p.score.mean for p in places), *(x for p in places for x in p.ends)]
+        [
+            study,
+            model,
+            *(p.rank for p in places),
+            *(p.score.mean for p in places),
+            *(x for p in places for x in p.gap[:3]),
+        ]
         for study, known in columns.items()
         for model, places in known.models.items()
     ]

@@ -14,9 +14,9 @@ from scipy.stats import kendalltau, rankdata, spearmanr
 from gfgn.paper.pages import title_of
 from gfgn.report.style import FAINT, PAGE_WIDTH, model_style
 from gfgn.runs.record import is_gfgn
-from gfgn.runs.results import Results
+from gfgn.runs.results import Gap, Results
 from gfgn.runs.study import Cell
-from gfgn.train.statistics import Summary, difference, split_means, summarize
+from gfgn.train.statistics import Summary, split_means, summarize
 
 COLUMNS = ("cornell", "cornell-corrected")
 STUDIES = ("cornell", "table1-open")  # studies with both graphs
@@ -29,12 +29,7 @@ class Place(NamedTuple):
 
     score: Summary
     rank: float
-    gap: Summary
-
-    @property
-    def ends(self) -> tuple[float, float, float]:
-        """The difference to the MLP with its interval."""
-        return self.gap.mean, self.gap.low, self.gap.high
+    gap: Gap
 
 
 class Comparison(NamedTuple):
@@ -59,8 +54,9 @@ def compare_columns(results: Results) -> Comparison | None:
         share = results.test_share(Cell(graph, BASELINE))
         runs = {m: [(r.split, r.seed, 100 * r.test) for r in results[Cell(graph, m)].rows] for m in usable}
         scores = {model: summarize(own, share) for model, own in runs.items()}
+        gaps = {m: (results.gap(Cell(graph, m), Cell(graph, BASELINE)) or Gap(0.0)).points for m in usable}
         ranks = dict(zip(usable, rankdata([-round(score.mean, 8) for score in scores.values()]).tolist(), strict=True))
-        places.append({m: Place(scores[m], ranks[m], difference(runs[m], runs[BASELINE], share)) for m in usable})
+        places.append({m: Place(scores[m], ranks[m], gaps[m]) for m in usable})
         halves.append(halved_correlation([split_means(own) for own in runs.values()]))
     order = sorted(usable, key=lambda model: places[1][model].rank)
     first, second = ([column[model].score.mean for model in order] for column in places)

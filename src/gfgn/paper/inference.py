@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
 
@@ -206,7 +207,7 @@ class AppliedTest:
         groups: dict[tuple[Any, ...], list[Compared]] = {}
         for each in self.compared:
             groups.setdefault(tuple(each.binding[name] for name in test.by or varied), []).append(each)
-        best = [(max(group, key=_mean), group) for group in groups.values()]
+        best = [(max(group, key=attrgetter("mean")), group) for group in groups.values()]
         remark = ""
         if test.show == "dataset":
             names = dict.fromkeys(one.binding["dataset"] for one, _ in best)
@@ -247,10 +248,6 @@ class AppliedTest:
         ahead, behind = (sum(test[side] < COUNTED for test in self.decisions) for side in (0, 1))
         text = f"{len(won)} of {len(tops)} by means ({', '.join(won)})"
         return f"{text}; graph by graph, a level is shown to be the best on {ahead} and a baseline on {behind}"
-
-
-def _mean(one: Compared) -> float:
-    return one.mean
 
 
 def _first(each: tuple[Compared, Sequence[Compared]]) -> float:

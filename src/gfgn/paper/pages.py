@@ -14,16 +14,14 @@ from gfgn.data.files import atomic_write, replace_text
 from gfgn.runs.text import NONE
 
 T = TypeVar("T")
-TITLES = {
-    title.lower(): title
-    for title in (
-        *("MLP", "GCN", "GAT", "SGC", "ARMA", "GGNN", "APPNP", "Geom-GCN", "GFGN-graph", "GFGN-neighbor", "GFGN-pair"),
-        *("GraphSAGE", "VR-GCN", "GaAN", "GeniePath", "GraphSAINT"),
-        *("GATv2", "GCNII", "GPRGNN", "H2GCN", "ACM-GCN", "LINKX", "ResGated"),
-        *("BlogCatalog", "Flickr", "Texas", "Wisconsin", "Cornell", "Actor", "Cora", "Citeseer", "Pubmed", "PPI"),
-        "Cornell-corrected",
-    )
-} | {"gfgn-plus": "GFGN+", "gfgn-plus-graph": "GFGN+ graph", "gfgn-plus-pair": "GFGN+ pair"}
+NAMES = (
+    *("MLP", "GCN", "GAT", "SGC", "ARMA", "GGNN", "APPNP", "Geom-GCN", "GFGN-graph", "GFGN-neighbor", "GFGN-pair"),
+    *("GraphSAGE", "VR-GCN", "GaAN", "GeniePath", "GraphSAINT", "GATv2", "GCNII", "GPRGNN", "H2GCN", "ACM-GCN"),
+    *("LINKX", "ResGated", "BlogCatalog", "Flickr", "Texas", "Wisconsin", "Cornell", "Cornell-corrected", "Actor"),
+    *("Cora", "Citeseer", "Pubmed", "PPI"),
+)
+TITLES = {name.lower(): name for name in NAMES}
+TITLES |= {"gfgn-plus": "GFGN+", "gfgn-plus-graph": "GFGN+ graph", "gfgn-plus-pair": "GFGN+ pair"}
 
 
 def title_of(name: str) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from gfgn.paper.evidence import LEVELS
 from gfgn.paper.mechanism import DATASETS, FILE, Mean, mean_correlation
 from gfgn.paper.pages import group_by, read_csv, render
-from gfgn.runs.results import Results
+from gfgn.runs.results import Gap, Results
 from gfgn.runs.study import Cell
-from gfgn.train.statistics import Summary, difference, holm
+from gfgn.train.statistics import holm
 
 COMPARISONS = (("dimension", "scalar"), ("scalar", "constant"))
 GENERATED = "dimensions"  # the graph whose truth is known; it is no evidence about real graphs
@@ -22,18 +22,11 @@ MEASURES = {
 }
 
 
-def compare(results: Results, first: str, second: str) -> dict[tuple[str, str], Summary]:
-    """The differences of two forms of the gate by dataset and model, paired over splits."""
-    pairs = {
-        (name, model): [results[Cell(name, model, form)] for form in (first, second)]
-        for name in results.study.datasets
-        for model in results.study.models
-    }
-    return {
-        key: difference(one.rows, other.rows, one.test_share)
-        for key, (one, other) in pairs.items()
-        if one.mean is not None and other.mean is not None
-    }
+def compare(results: Results, first: str, second: str) -> dict[tuple[str, str], Gap]:
+    """The differences of two forms of the gate in points by dataset and model, paired over splits."""
+    cells = [(name, model) for name in results.study.datasets for model in results.study.models]
+    gaps = {cell: results.gap(Cell(*cell, first), Cell(*cell, second)) for cell in cells}
+    return {cell: gap.points for cell, gap in gaps.items() if gap}
 
 
 def correlations(path: Path) -> dict[tuple[str, str, str], Mean]:
