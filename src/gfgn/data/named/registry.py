@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gfgn.data.columns import sparse_tensor
 from gfgn.data.dataset import NodeDataset
-from gfgn.data.messages import listed
+from gfgn.data.messages import listed, reason
 from gfgn.data.named.cache import DAMAGED, read_cache, write_cache
 from gfgn.data.named.catalog import DATASETS, Entry, find_dataset
 from gfgn.data.named.download import fetch, verify_files
@@ -105,7 +105,7 @@ def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
         raise
     except Exception as error:  # parsers of other packages raise anything on a damaged file
         raise ValueError(
-            f"{name}: the files in {_folders(entry, root)} could not be read ({_reason(error)}); "
+            f"{name}: the files in {_folders(entry, root)} could not be read ({reason(error)}); "
             "delete the damaged ones to download them again"
         ) from error
     if entry.bag_of_words and raw.x.layout == torch.strided:
@@ -116,28 +116,22 @@ def _load_raw(name: str, entry: Entry, root: Path, **options: bool) -> RawData:
 
 
 def _fetch_missing(name: str, entry: Entry, root: Path) -> None:
-    cause, reason = None, "it has no download"
+    cause, problem = None, "it has no download"
     try:
         for source in entry.sources if not entry.standin else ():
             fetch(source, root)
     except Exception as error:  # connections and archives fail in many ways
-        cause, reason = error, f"the download failed ({_reason(error)})"
+        cause, problem = error, f"the download failed ({reason(error)})"
     missing = [(file, source) for source in entry.sources for file in source.files if not (root / file).is_file()]
     if not missing:
         return
-    names = listed([Path(file).name for file, _ in missing], 3)
-    first = missing[0][1]
-    url = first.archive or first.url
-    address = f" ({url})" if url else ""
+    names, first = listed([Path(file).name for file, _ in missing], 3), missing[0][1]
+    address = f" ({first.archive or first.url})" if not entry.standin else ""
     raise FileNotFoundError(
-        f"{name} needs {names}, but {reason}. Get the raw files from {entry.source}{address} and put them into "
+        f"{name} needs {names}, but {problem}. Get the raw files from {entry.source}{address} and put them into "
         f"{_folders(entry, root)}; set GFGN_DATA or the argument root to use another folder than {root}"
     ) from cause
 
 
 def _folders(entry: Entry, root: Path) -> str:
-    return " and ".join(dict.fromkeys(str((root / file).parent) for file in entry.files))
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return " and ".join(dict.fromkeys(str(root / source.folder) for source in entry.sources))
