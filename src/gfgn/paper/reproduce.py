@@ -8,6 +8,7 @@ from pathlib import Path
 from gfgn.data.files import replace_text
 from gfgn.paper.studies import ANALYSES, DRAWN, FOLDERS, load_study, study_names
 from gfgn.paper.study_page import make_page
+from gfgn.report.comparisons import write_report
 from gfgn.runs.engine import Engine, Job, ProgressCallback
 from gfgn.runs.results import Results
 from gfgn.runs.study_files import CHOSEN, RUNS, SPEC, STORE, TIMES, chosen_csv, keep_spec, read_times, write_tables
@@ -95,7 +96,8 @@ def write_derived(results: Results, out: Path, ended: bool = True) -> list[Path]
         from gfgn.paper.thesis import sections
 
         page += sections(results, out)
-    paths += write_tables(results, out) if (out / SPEC).is_file() else []
+    if (out / SPEC).is_file() and (parts := results.comparisons()):
+        paths += [*write_tables(results, out), write_report(parts, out / "report.html", study)]
     return [*paths, replace_text(out / PAGE, page)]
 
 
