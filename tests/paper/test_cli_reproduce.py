@@ -105,10 +105,18 @@ def test_report_of_a_study_writes_its_tables(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "gfgn.report.figures", raising=False)
+    for arguments in (["reproduce", "table1"], ["datasets", "describe", "karate", "--png", "karate.png"]):
+        assert "pip install 'gfgn[paper]'" in gfgn(*arguments, code=2).stderr
+
+
 def test_without_the_reproduction_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("gfgn.paper", "gfgn.paper.check", "gfgn.paper.reproduce", "gfgn.paper.studies"):
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "chosen.csv").touch()
     for arguments in (["reproduce"], ["reproduce", "table1"], ["report", str(tmp_path)]):
         result = gfgn(*arguments, code=2)
-        assert result.stderr == "gfgn: the reproduction of the paper (the package gfgn.paper) is not installed\n"
+        assert result.stderr.startswith("gfgn: this needs gfgn.paper")
+        assert result.stderr.count("\n") == 1

@@ -118,6 +118,17 @@ def user_errors(*more: type[Exception]) -> Iterator[None]:
         fail(f"not enough memory ({first}); use fewer seeds or trials, a smaller model or a smaller graph")
 
 
+@contextmanager
+def requires(extra: str, *modules: str) -> Iterator[None]:
+    """Says in one sentence which extra has a module that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not any((error.name or "").startswith(module) for module in modules):
+            raise
+        fail(f"this needs {error.name}, which is not installed: pip install 'gfgn[{extra}]'")
+
+
 def explain(error: Exception) -> str:
     """The message of an error; for a file that cannot be written or read, with what to do about it."""
     if not isinstance(error, OSError) or error.errno not in HINTS:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import app, echo, print_table, stdout, user_errors
+from gfgn.cli.app import app, echo, print_table, requires, stdout, user_errors
 from gfgn.cli.reading import Reader, print_notes, takes_graph
 
 datasets = typer.Typer(help="List the named datasets; describe or pack one of them, or a graph of your own.")
@@ -41,12 +41,13 @@ def describe(
     from gfgn.data import DATASETS
     from gfgn.data.diagnosis import describe as describe_dataset
     from gfgn.data.files import atomic_write
-    from gfgn.report.figures import description_figure
     from gfgn.report.terminal import print_histograms, statistics
 
     with user_errors():
         description = describe_dataset(reader.open(data, Console(stderr=True)).dataset)
         if png is not None:
+            with requires("paper", "matplotlib"):
+                from gfgn.report.figures import description_figure
             with atomic_write(png) as unfinished:
                 description_figure(description).savefig(unfinished, format="png", dpi=160)
     echo("\n".join(statistics(description, DATASETS.get(data.lower()))))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import app, echo, fail, find_modules_here, split_names, user_errors
+from gfgn.cli.app import app, echo, fail, find_modules_here, requires, split_names, user_errors
 
 if TYPE_CHECKING:
     from gfgn.runs.study_runner import Outcome
@@ -43,7 +42,9 @@ def reproduce(
     if name is None:
         _list_studies()
         return
-    with _paper_installed():
+    with requires("paper", "gfgn.paper", "matplotlib"):
+        import matplotlib  # noqa: F401 - figures are drawn at the end, which is late to say that it is missing
+
         from gfgn.paper.check import check as check_study
         from gfgn.paper.reproduce import reproduce as run_study
     from gfgn.runs import CallbackList
@@ -80,7 +81,7 @@ def reproduce(
 
 def report_study(folder: Path) -> None:
     """Writes the tables and figures of a study of the paper again, from the runs in its folder."""
-    with _paper_installed():
+    with requires("paper", "gfgn.paper"):
         from gfgn.paper.studies import study_names
 
     name, command = folder.resolve().name, f"gfgn reproduce STUDY.yaml --tables --out {folder}"
@@ -118,20 +119,9 @@ def print_checked(checked: Mapping[str, Sequence[str]]) -> int:
 
 
 def _list_studies() -> None:
-    with _paper_installed():
+    with requires("paper", "gfgn.paper"):
         from gfgn.paper.studies import names, study_names, study_title
 
     studies, width = study_names(), max(map(len, names())) + 2
     for name in names():
         echo(f"{name:<{width}}{study_title(name) if name in studies else 'an analysis'}")
-
-
-@contextmanager
-def _paper_installed() -> Iterator[None]:
-    """Reports a missing `gfgn.paper` in one sentence."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("gfgn.paper"):
-            raise
-        fail("the reproduction of the paper (the package gfgn.paper) is not installed")
