@@ -106,14 +106,6 @@ def test_dates_keep_their_seconds() -> None:
     np.testing.assert_allclose(np.diff(x[:, 0]), 1 / np.arange(20).std(), rtol=1e-3)
 
 
-def test_scale_none_keeps_values() -> None:
-    data = frame()
-    encoder, x = encode(data, TRAIN, "none")
-    np.testing.assert_array_equal(feature(encoder, x, "income"), data["income"].astype(np.float32))
-    mean = data.loc[TRAIN, "age"].mean()
-    np.testing.assert_allclose(feature(encoder, x, "age"), data["age"].fillna(mean), rtol=1e-6)
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 def test_scale_row(sparse: bool) -> None:
     values = np.random.default_rng(3).normal(size=(SIZE, 5)) * (RANDOM.random((SIZE, 5)) < 0.5)
@@ -192,22 +184,6 @@ def test_constant_columns_have_factor_1() -> None:
     encoder, x = encode(values)
     assert encoder.std == (1, 1)
     np.testing.assert_allclose(x, 0, atol=1e-6)
-
-
-def test_a_column_without_a_training_value() -> None:
-    values = np.arange(10, dtype=float)[:, None] * [1, 1]
-    values[:5, 0] = np.nan
-    encoder, x = encode(values, np.arange(10) < 5)
-    assert (encoder.mean[0], encoder.std[0]) == (0, 1)
-    assert x[:, 0].tolist() == [0] * 5 + [5, 6, 7, 8, 9]
-    encoder, x = encode(np.full((4, 1), np.nan))
-    assert x.tolist() == [[0, 1]] * 4
-
-
-def test_one_row() -> None:
-    encoder, x = encode(np.array([[3.0, 0.0, np.nan]]))
-    assert x.tolist() == [[0, 0, 0, 1]]
-    assert encoder.transform(raw_features(np.array([[5.0, 1.0, 2.0]]))).tolist() == [[2, 1, 2, 0]]
 
 
 @pytest.mark.parametrize("small", [1e-45, 1e-40])
