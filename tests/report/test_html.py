@@ -97,11 +97,10 @@ def test_names_of_users_are_escaped(comparison: Comparison, tmp_path: Path) -> N
     names = [f"{HOSTILE} {k}" for k in range(50)]
     changed = with_record(comparison, name=HOSTILE, description="a < b & c")
     changed = with_features(with_classes(changed, names[:6]), names)
+    extremes = {"model": "gfgn-pair", "kind": "edges", "total": 9, "directed": False}
     node = {"id": HOSTILE, "class": HOSTILE, "degree": 3}
     ends = {key: [{"gate": 0.5, "nodes": [node, node]}] for key in ("most", "least")}
-    page = write(
-        tmp_path, with_explanation(changed, extremes={"model": "gfgn-pair", "kind": "edges", "total": 9} | ends)
-    )
+    page = write(tmp_path, with_explanation(changed, extremes=extremes | ends))
     assert "alert(1)</script>" not in page.text
     assert [tag for tag, _ in page.elements].count("script") == 2  # the data and the page's own
     assert not any(tag == "b" for tag, _ in page.elements)

@@ -259,8 +259,7 @@ def features(features: Features, metric: str, file: str) -> Panel:
     if features.follows is not None:
         texts = ["follows the graph" if each else "does not" for each in features.follows]
         columns.append(Column("by construction", texts))
-    own = features.level or features.model.removeprefix("gfgn-")  # stores of earlier versions lack the level
-    main = levels.index(own) if own in levels else 0 if levels else 1  # importance without gates
+    main = levels.index(features.level) if features.level in levels else 0 if levels else 1  # importance without gates
     content = {
         "features": features,
         "metric": METRICS[metric].title,

@@ -42,7 +42,7 @@ from gfgn.train.task import Part, Task, make_task, with_features, with_sparse_fe
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2  # of the note; a note of another format is computed again
+FORMAT = 3  # of the note; a note of another format is computed again
 POINTS = 200  # of a training curve
 EXTREMES = 10  # nodes or edges at each end
 LOCAL = ("neighbor", "pair")  # the levels with one gate per node or edge
@@ -84,6 +84,8 @@ class Features:
     """
 
     model: str
+    level: str
+    lam: float
     names: list[str]
     source: list[str] | None
     gates: dict[str, Values]
@@ -92,8 +94,6 @@ class Features:
     importance: Values
     importance_std: Values
     repeats: int
-    level: str = ""
-    lam: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Extremes:
     total: int
     most: list[Gate]
     least: list[Gate]
-    directed: bool = False
+    directed: bool
 
 
 @dataclass(frozen=True)
