@@ -7,6 +7,7 @@ test nodes of one split, which are validation nodes of another, would have taken
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -86,7 +87,7 @@ def headline(comparison: Results) -> str:
     plain = [model for model in models if reads(model) in ("features", "labels")]
     if graph and plain:
         gap = _gap(comparison, graph, plain)
-        shown = shown and gap.low > 0 and (floor is None or _above(comparison, graph, floor).low > 0)
+        shown = shown and gap.low > 0 and (floor is None or _gap(comparison, graph, floor).low > 0)
         helps = "helps" if shown else "hurts" if gap.high < 0 else "is not shown to help"
         sentence += f"; the graph {helps}: {_gain(comparison, gap)} over models without it"
         if len(graph) + len(plain) > 2:
@@ -117,12 +118,9 @@ def judge(comparison: Results) -> Verdict:
         )
     del kinds["labels"]
     models = {kind: best_model(comparison, names) for kind, names in kinds.items()}
-    gaps = {
-        f"{kind} − {other}": _gap(comparison, names, kinds[other])
-        for kind, names in kinds.items()
-        for other in kinds
-        if other != kind
-    } | {f"{kind} − guessing": _above(comparison, names, floor) for kind, names in kinds.items()}
+    others = kinds | {"guessing": floor}
+    pairs = [*itertools.permutations(kinds, 2), *((kind, "guessing") for kind in kinds)]
+    gaps = {f"{kind} − {other}": _gap(comparison, kinds[kind], others[other]) for kind, other in pairs}
     order = sorted(kinds, key=lambda kind: fmean(row.val for row in _chosen(comparison, kinds[kind])), reverse=True)
     verdict = Verdict(_decide(order, gaps), models, floor, gaps)
     return replace(verdict, sentence=_sentence(comparison, verdict, order[0]))
@@ -168,11 +166,6 @@ def best_model(comparison: Results, models: Sequence[str]) -> str:
     return max(models, key=lambda model: fmean(row.val for row in comparison.rows[model]))
 
 
-def seconds_per_fit(comparison: Results, model: str) -> float:
-    """Mean wall-clock time of a run of the chosen configuration."""
-    return fmean(row.seconds for row in comparison.rows[model])
-
-
 def _chosen(comparison: Results, models: Sequence[str]) -> list[RunRecord]:
     """For every split, the runs of the model with the best validation score on it."""
     runs: list[RunRecord] = []
@@ -182,12 +175,9 @@ def _chosen(comparison: Results, models: Sequence[str]) -> list[RunRecord]:
     return runs
 
 
-def _gap(comparison: Results, models: Sequence[str], others: Sequence[str]) -> Summary:
-    return _above(comparison, models, Floor("", _chosen(comparison, others)))
-
-
-def _above(comparison: Results, models: Sequence[str], floor: Floor) -> Summary:
-    return difference(_chosen(comparison, models), floor.scores, comparison.dataset.test_share)
+def _gap(comparison: Results, models: Sequence[str], others: Sequence[str] | Floor) -> Summary:
+    scores = others.scores if isinstance(others, Floor) else _chosen(comparison, others)
+    return difference(_chosen(comparison, models), scores, comparison.dataset.test_share)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -241,6 +231,6 @@ def _gain(comparison: Results, gap: Summary) -> str:
 
 
 def _cost(comparison: Results, model: str, other: str) -> str:
-    seconds = (seconds_per_fit(comparison, each) for each in (model, other))
+    seconds = (fmean(row.seconds for row in comparison.rows[each]) for each in (model, other))
     one, two = (duration(each) if each >= 10 else f"{each:.2g} s" for each in seconds)
     return f"; a fit of {model} takes {one}, one of {other} {two}"
