@@ -208,11 +208,12 @@ class StudyFile(Part):
             elif search is not None:
                 models[model] = self._drawn(search, model, ignored)
             else:
-                own: Grid = changes
+                own: Grid = {}
                 for name, values in given.items():
                     if not isinstance(values, list):
                         raise StudyError(f"{what}.{name} must be a list of values in a study with grid, got a range")
-                    own = {name: values} | own
+                    own[name] = values
+                own |= changes
                 for name in own:
                     _check_axis(model, what, name)
                 choices = {name: values for name, values in (self.grid or {}).items() if name not in ignored} | own
