@@ -26,13 +26,13 @@ def run_in(folder: Path, code: str) -> str:
 def test_packages_are_imported_when_they_are_needed() -> None:
     code = "import sys, gfgn\ndir(gfgn)\nprint([name for name in sys.modules if name.startswith(('torch', 'gfgn.'))])"
     assert run_in(ROOT, code) == "['gfgn.lazy']"
-    late = {"typer", "rich", "matplotlib", "lightgbm", "ray", "duckdb", "openpyxl"}
+    late = {"typer", "matplotlib", "lightgbm", "ray", "duckdb", "openpyxl"}
     code = f"import sys, gfgn\nfor name in {MODULES}: getattr(gfgn, name)\nprint({late} & set(sys.modules))"
     assert run_in(ROOT, code) == "set()"
 
 
 def test_public_names() -> None:
-    assert set(dir(gfgn)) == {*MODULES, "GFGN", "GFGNClassifier", "GFGNConv", "Graph", "Nodes", "__version__"}
+    assert set(dir(gfgn)) == {*MODULES, "GFGN", "GFGNClassifier", "GFGNConv", "Graph", "GraphNodes", "__version__"}
     assert all(getattr(gfgn, name).__name__ == f"gfgn.{name}" for name in MODULES)
     assert gfgn.Graph is gfgn.graph.Graph
     assert gfgn.GFGNConv is gfgn.nn.GFGNConv
