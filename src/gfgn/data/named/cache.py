@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse
 import torch
 
 from gfgn.data.columns import Array, sparse_tensor
@@ -15,9 +16,7 @@ from gfgn.data.files import atomic_write
 from gfgn.data.named.loaders import RawData
 from gfgn.data.splits import Split
 from gfgn.graph import Graph
-from gfgn.ops.csr import CSR
 from gfgn.ops.features import sparse_csr
-from gfgn.ops.thread_count import num_threads
 
 DAMAGED = (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)  # raised by `read_cache`
 
@@ -31,10 +30,8 @@ def _stamp(paths: Sequence[Path]) -> str:
 def write_cache(path: Path, paths: Sequence[Path], raw: RawData) -> None:
     """Stores a dataset that was read from these files."""
     masks = torch.stack([torch.stack(list(split)) for split in raw.splits])
-    tensors = {"indptr": raw.graph.by_target.ptr, "indices": raw.graph.by_target.idx, "y": raw.y}
-    tensors["transpose"] = raw.graph.transpose.int()  # half the size on disk
-    if raw.graph.batch is not None:
-        tensors["batch"] = raw.graph.batch
+    rows, batch = raw.graph.by_target, raw.graph.batch
+    tensors = {"indptr": rows.ptr, "indices": rows.idx, "y": raw.y} | ({} if batch is None else {"batch": batch})
     arrays: dict[str, Array] = {key: value.numpy() for key, value in tensors.items()}
     arrays |= {"masks": np.packbits(masks.numpy(), axis=-1), "stamp": np.array(_stamp(paths))}
     if raw.x.layout == torch.strided:
@@ -56,13 +53,12 @@ def read_cache(path: Path, paths: Sequence[Path]) -> RawData:
         raise ValueError(f"{path} is older than the raw files")
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype.kind in "fiub"}
     masks = np.unpackbits(arrays["masks"], axis=-1, count=len(arrays["y"])).astype(bool)
-    with num_threads(1):  # threads that wait for each other on a busy machine make short operations much slower
-        # The edges were stored in order and in both directions.
-        rows = CSR.from_pointers(tensors["indptr"], tensors["indices"])
-        graph = Graph.from_rows(rows, rows, tensors["transpose"], symmetric=True, batch=tensors.get("batch"))
+    size, ones = len(arrays["y"]), np.ones(len(arrays["indices"]), np.int8)
+    edges = scipy.sparse.csr_array((ones, arrays["indices"], arrays["indptr"]), shape=(size, size))
+    graph = Graph.from_csr(edges, undirected=True, batch=tensors.get("batch"))
     if "x" in tensors:
         x = tensors["x"]
     else:
-        size = torch.Size([len(arrays["y"]), int(arrays["num_features"])])
-        x = sparse_csr(tensors["x_indptr"], tensors["x_indices"].long(), tensors["x_data"], size)
+        shape = torch.Size([size, int(arrays["num_features"])])
+        x = sparse_csr(tensors["x_indptr"], tensors["x_indices"].long(), tensors["x_data"], shape)
     return RawData(graph, x, tensors["y"], [Split(*map(torch.from_numpy, split)) for split in masks])
