@@ -20,19 +20,6 @@ from gfgn.runs import text
 from gfgn.runs.explanation import Explanation, Extremes, Features, Values
 from gfgn.runs.record import is_gfgn
 from gfgn.runs.results import Results
-from gfgn.runs.text import (
-    bounds,
-    gain,
-    heading,
-    in_words,
-    interval,
-    p_value,
-    percent,
-    scale,
-    score,
-    short_names,
-    unit,
-)
 from gfgn.train.evaluation import ClassReport
 
 ROW = 60  # pixels of a model in the chart of all runs
@@ -61,18 +48,18 @@ class Panel:
 def results_table(comparison: Results, full: bool = True) -> tuple[list[str], dict[str, list[str]]]:
     """The heads of the table of results and, by model, its cells: scores, differences from the baseline and, if `full`,
     p-values and costs."""
-    metric, baseline, names = comparison.dataset.metric, comparison.baseline, short_names(comparison.models)
+    metric, baseline, names = comparison.dataset.metric, comparison.baseline, text.short_names(comparison.models)
     gaps = {model: comparison.gap_to_baseline(model) for model in comparison.models}
     paired = baseline is not None and any(gaps.values())
-    heads = ["model", f"test {heading(metric)}", "95% interval"]
+    heads = ["model", f"test {text.heading(metric)}", "95% interval"]
     heads += [f"against {names[baseline]}", *["p"] * full] if baseline and paired else []
     heads += ["parameters", "s / run"] if full else []
     rows = {}
     for model, summary in comparison.summary().items():
         runs, gap = comparison.rows[model], gaps[model]
-        cells = [names[model], percent(summary, metric), interval(summary, metric)]
+        cells = [names[model], text.percent(summary, metric), text.interval(summary, metric)]
         if paired:
-            cells += [gain(gap, metric) if gap else "", *[p_value(gap.p) if gap else ""] * full]
+            cells += [text.gain(gap, metric) if gap else "", *[text.p_value(gap.p) if gap else ""] * full]
         if full:
             cells += [f"{runs[0].num_parameters:,}", f"{fmean(run.seconds for run in runs):.2f}"]
         rows[model] = cells
@@ -91,23 +78,23 @@ def results(comparison: Results) -> Panel | None:
 def all_runs(comparison: Results) -> Panel | None:
     """Every run as a mark, one row per model, with the mean and its 95% interval above."""
     metric, summaries = comparison.dataset.metric, comparison.summary()
-    factor, names = scale(metric), short_names(summaries)
+    factor, names = text.scale(metric), text.short_names(summaries)
     scores = {
         model: [factor * run.test for run in comparison.rows[model] if math.isfinite(run.test)] for model in summaries
     }
-    intervals = {model: [factor * bound for bound in bounds(summaries[model], metric)] for model in summaries}
+    intervals = {model: [factor * bound for bound in text.bounds(summaries[model], metric)] for model in summaries}
     shown = [value for values in (*intervals.values(), *scores.values()) for value in values]
-    scored = "; ".join(f"{model} {percent(summary, metric)}" for model, summary in summaries.items())
+    scored = "; ".join(f"{model} {text.percent(summary, metric)}" for model, summary in summaries.items())
     chart = Chart(
         x=padded(shown),
         y=(float(len(scores)), 0.0),
         height=ROW * len(scores),
-        x_title=f"test {heading(metric)}",
+        x_title=f"test {text.heading(metric)}",
         alt=f"Dot plot of the test score of every run, one row per model. {scored}.",
         legend=[("a", "run of a GFGN"), ("b", "run of another model"), ("interval", "mean and its 95% interval")],
     )
     for row, (model, summary) in enumerate(summaries.items()):
-        chart.labels.append(Label(ROW * row + 15, names[model], percent(summary, metric)))
+        chart.labels.append(Label(ROW * row + 15, names[model], text.percent(summary, metric)))
         low, high = intervals[model]
         if np.isfinite([low, high]).all():
             chart.segments.append(Segment((low, high), (row + 0.43, row + 0.43), "interval"))
@@ -142,13 +129,13 @@ def one_run(comparison: Results, explanation: Explanation) -> Panel:
     run, metric = explanation.run, comparison.dataset.metric
 
     def shown(value: float | None) -> str:
-        return "unknown" if value is None else score(value, metric) + unit(metric)
+        return "unknown" if value is None else text.score(value, metric) + text.unit(metric)
 
     differs = run.test is not None and run.stored_test is not None and abs(run.test - run.stored_test) > 1e-3
     content = {
         "run": run,
         "several": len(comparison.models) > 1,
-        "configuration": in_words(run.configuration, run.model),
+        "configuration": text.in_words(run.configuration, run.model),
         "metric": METRICS[metric].title,
         "test": shown(run.test),
         "stored": shown(run.stored_test) if differs else "",
@@ -178,13 +165,13 @@ def comparison_panels(comparison: Results, explained: Explanation | None, file: 
 
 def curves(history: Mapping[str, Values], best: int, epochs: int, metric: str) -> list[Chart]:
     """Losses and validation score by epoch."""
-    scores = [None if value is None else scale(metric) * value for value in history["val"]]
+    scores = [None if value is None else text.scale(metric) * value for value in history["val"]]
     shown = [epoch for epoch in history["epoch"] if epoch is not None]
     marked = f"best epoch: {best}"
     charts = []
     for lines, what, title in (
         ({"line a": history["train_loss"], "line b": history["val_loss"]}, "loss", "loss"),
-        ({"line b": scores}, f"validation {METRICS[metric].title}", f"validation {heading(metric)}"),
+        ({"line b": scores}, f"validation {METRICS[metric].title}", f"validation {text.heading(metric)}"),
     ):
         last = [f"{values[-1]:.3g}" for values in lines.values() if values[-1] is not None]
         chart = Chart(
@@ -250,7 +237,7 @@ class Column:
 
 def features(features: Features, metric: str, file: str) -> Panel:
     """Gates, smoothness and importance of the features."""
-    factor, points = scale(metric), ", points" if unit(metric) else ""
+    factor, points = text.scale(metric), ", points" if text.unit(metric) else ""
     levels = list(features.gates)
     columns = [Column(f"gate, {level}", values, 2) for level, values in features.gates.items()]
     columns.append(Column("smoothness", features.smoothness, 2))
