@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
@@ -16,7 +16,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 
 from gfgn.data.assemble import KEEP, edge_notes
-from gfgn.data.columns import Array, to_float32
+from gfgn.data.columns import to_float32
 from gfgn.data.dataset import default_metric
 from gfgn.data.files import atomic_folder
 from gfgn.data.messages import DataError
@@ -164,18 +164,14 @@ def _sort_edges(
 def _copy_sorted(edges: pyarrow.parquet.ParquetFile, num_nodes: int, folder: Path, weighted: bool) -> None:
     """Writes `ptr`, `idx` and `weight`."""
     degree, row, total = np.zeros(num_nodes, dtype=np.int64), 0, edges.metadata.num_rows
-    with create(folder, "idx", (total,), np.int32) as idx, _weights(folder, total, weighted) as weight:
+    with ExitStack() as stack:
+        arrays = {"source": stack.enter_context(create(folder, "idx", (total,), np.int32))}
+        if weighted:
+            arrays["weight"] = stack.enter_context(create(folder, "weight", (total,), np.float32))
         for batch in edges.iter_batches(SORTED):
-            rows = slice(row, row + batch.num_rows)
-            source, target, values = (batch.column(name).to_numpy() for name in ("source", "target", "weight"))
-            idx[rows] = source
-            if weighted:
-                weight[rows] = values
-            degree += np.bincount(target, minlength=num_nodes)
-            row = rows.stop
-            release(idx)
+            for name, array in arrays.items():
+                array[row : row + batch.num_rows] = batch.column(name).to_numpy()
+                release(array)
+            degree += np.bincount(batch.column("target").to_numpy(), minlength=num_nodes)
+            row += batch.num_rows
     np.save(folder / "ptr.npy", np.concatenate([[0], np.cumsum(degree)]))
-
-
-def _weights(folder: Path, total: int, weighted: bool) -> AbstractContextManager[Array]:
-    return create(folder, "weight", (total,), np.float32) if weighted else nullcontext(np.empty(0))
