@@ -54,13 +54,21 @@ def write_model(
 
 def write_model_report(classifier: GFGNClassifier, dataset: NodeDataset, evaluation: Evaluation, folder: Path) -> Path:
     """Writes `report.html` and `gates.csv` into the folder of the model and returns the path of the page."""
-    path = folder / "report.html"
+    path, facts, part = folder / "report.html", classifier.facts_, evaluation.part
     check_page(path)
-    parts = {name: int(mask.sum()) for name, mask in dataset.splits[0]._asdict().items()}
+    history, best = classifier.history_[0], evaluation.best_epochs[0]
+    networks = count(len(classifier.history_), "network")
+    low, high = (100 * end for end in evaluation.interval)
+    scores = {
+        "rows": [(TITLES[name], in_unit(name, value)) for name, value in evaluation.scores.items()],
+        "note": f"Of the calibrated mean of {networks} on {evaluation.nodes:,} {part} nodes. "
+        f"95% interval of the accuracy (Wilson): {low:.1f} to {high:.1f}%.{caveat(part)}",
+    }
+    training = {"charts": curves(thinned(history, best), best, len(history["val"]), dataset.metric)}
     panels = [
-        _scores(classifier, evaluation),
-        classes(evaluation.classes, f"{evaluation.nodes:,} {evaluation.part} nodes"),
-        _training(classifier, evaluation, dataset.metric),
+        Panel("scores", "Scores", scores),
+        classes(evaluation.classes, f"{evaluation.nodes:,} {part} nodes"),
+        Panel("training", "Training of the first network", training),
         *([] if is_mapped(dataset.graph) else _explain(classifier, dataset, folder / "gates.csv")),
     ]
     assert classifier.encoder_ is not None
@@ -68,9 +76,9 @@ def write_model_report(classifier: GFGNClassifier, dataset: NodeDataset, evaluat
         "report/templates/model.html.j2",
         title=f"GFGN on {dataset.name}",
         headline=evaluation.headline,
-        sizes=f"{dataset.num_nodes:,} nodes, {edges_in_words(dataset.graph.num_edges, classifier.directed)}, "
-        f"{dataset.num_features:,} features, {dataset.num_classes} classes; "
-        f"{labeled_in_words(parts, len(dataset.splits))}.",
+        dataset=dataset,
+        edges=edges_in_words(facts["edges"], classifier.directed),
+        labelled=labeled_in_words(facts["labelled"], facts["splits"]),
         levels=level_sentence(dataset.metric, classifier.level_scores_, len(classifier.history_)),
         configuration=in_words(classifier.best_params_).capitalize(),
         notes=classifier.encoder_.notes(),
@@ -78,23 +86,6 @@ def write_model_report(classifier: GFGNClassifier, dataset: NodeDataset, evaluat
         version=__version__,
     )
     return replace_text(path, page)
-
-
-def _scores(classifier: GFGNClassifier, evaluation: Evaluation) -> Panel:
-    low, high = evaluation.interval
-    note = (
-        f"Of the calibrated mean of {count(len(classifier.history_), 'network')} on {evaluation.nodes:,} "
-        f"{evaluation.part} nodes. 95% interval of the accuracy (Wilson): {100 * low:.1f} to {100 * high:.1f}%."
-    )
-    rows = [(TITLES[name], in_unit(name, value)) for name, value in evaluation.scores.items()]
-    return Panel("scores", "Scores", {"rows": rows, "note": note + caveat(evaluation.part)})
-
-
-def _training(classifier: GFGNClassifier, evaluation: Evaluation, metric: str) -> Panel:
-    """The curves of the first network."""
-    history, best = classifier.history_[0], evaluation.best_epochs[0]
-    charts = curves(thinned(history, best), best, len(history["val"]), metric)
-    return Panel("training", "Training of the first network", {"charts": charts})
 
 
 def _explain(classifier: GFGNClassifier, dataset: NodeDataset, path: Path) -> list[Panel]:

@@ -345,8 +345,6 @@ def permutation_importance(
         x: `[N, F]`, dense or sparse CSR; unchanged.
         groups: The columns of each group.
     """
-    if repeats < 1:
-        raise ValueError(f"repeats must be 1 or larger, got {repeats}")
     orders = [Stream(seed, repeat).permutation(x.size(0)) for repeat in range(repeats)]
     base = score(x)
     drops = [[base - score(permute_columns(x, columns, order)) for order in orders] for columns in groups]
