@@ -101,8 +101,8 @@ class Cluster:
         """Connects to the cluster, or starts one on this machine; what workers train on, "cpu" or "cuda"."""
         import ray
 
+        _check_address(self.address or "")
         if not ray.is_initialized():
-            _check_address(self.address or "")
             ray.init(address=self.address, log_to_driver=False, logging_level=logging.WARNING)
             self._started = True
             _logger.info(f"Ray: {count(self.workers('cpu'), 'CPU')}, {count(self.workers('cuda'), 'GPU')}")
