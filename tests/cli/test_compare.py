@@ -1,6 +1,5 @@
 """`gfgn compare` and `gfgn report`: tables, files, and one line for every error."""
 
-import dataclasses
 import re
 import shutil
 import sys
@@ -11,9 +10,8 @@ import pandas
 import pytest
 from typer.testing import CliRunner
 
-import gfgn.data
 from gfgn.cli import app
-from gfgn.data import NodeDataset, dimensions, load
+from gfgn.data import load
 from gfgn.report.progress import RunProgress
 from gfgn.runs import Store
 from gfgn.runs.comparison import comparison_study, keep_study
@@ -69,11 +67,6 @@ def test_a_second_call_trains_only_what_is_missing(folder: Path) -> None:
     assert set(before.splitlines()) < set((folder / "runs.csv").read_text().splitlines())
 
 
-@pytest.mark.parametrize(("arguments", "name"), [([], "dimensions"), (["Digits"], "digits")])
-def test_embedded_graphs(arguments: list[str], name: str, tmp_path: Path) -> None:
-    assert f"{name}: " in compare(tmp_path, *arguments, *QUICK, "--models", "mlp").stdout
-
-
 def test_several_datasets_and_the_grid_of_the_paper(tmp_path: Path) -> None:
     models = ["--models", "mlp,gfgn-graph", "--seeds", "2"]
     data, settings = own_graph(tmp_path), ["--splits", "1", "--epochs", "1", "--grid", "paper"]
@@ -89,21 +82,6 @@ def test_several_datasets_and_the_grid_of_the_paper(tmp_path: Path) -> None:
     assert page.count("<summary>All 24 configurations tried") == 2
     table = [line.split(",") for line in (tmp_path / "runs.csv").read_text().splitlines()]
     assert {line[table[0].index("lr")] for line in table[1:]} == {"0.005", "0.05"}
-
-
-def test_trials_are_random_configurations(tmp_path: Path) -> None:
-    result = compare(tmp_path, "karate", *QUICK, "--trials", "3", "--models", "mlp")
-    assert "3 random" in result.stdout
-    assert "Selected configurations" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def test_another_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load_binary(name: str) -> NodeDataset:
-        data = dimensions(120, degree=8, splits=2)
-        return dataclasses.replace(data, name=name, metric="roc_auc", num_classes=2, y=data.y % 2)
-
-    monkeypatch.setattr(gfgn.data, "load", load_binary)
-    assert "test ROC AUC, %" in compare(tmp_path, "tolokers", *QUICK, "--models", "mlp").stdout
 
 
 @pytest.mark.parametrize(
@@ -203,12 +181,6 @@ def test_check_prints_how_a_graph_was_read(tmp_path: Path) -> None:
     for text in ("nodes     40", "a (20), b (20)", "edges "):
         assert text in result.stdout
     assert not (tmp_path / "out").exists()
-
-
-def test_own_graph_without_labels(tmp_path: Path) -> None:
-    result = compare(tmp_path / "out", own_graph(tmp_path, labels=False), code=2)
-    assert re.search("has no column 'label'|must have labels to train on|empty", result.stderr)
-    assert len(result.stderr.strip().splitlines()) <= 6
 
 
 # --- report -----------------------------------------------------------------------------------------------------------

@@ -1,17 +1,12 @@
 """`gfgn datasets` and `gfgn models`."""
 
-import dataclasses
-import re
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
-import gfgn.data
 from gfgn.cli import app
-from gfgn.data import DATASETS, NodeDataset, OnDiskGraph, Split, dimensions
-from gfgn.graph import Graph
+from gfgn.data import DATASETS, OnDiskGraph
 from gfgn.nn.registry import MODELS
 from gfgn.train.catalog import CLASSICAL
 
@@ -62,26 +57,6 @@ def test_describe_draws_the_histograms(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert str(picture) in result.stdout
     assert "█" not in result.stdout
-
-
-def test_describe_several_labels_and_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str) -> NodeDataset:
-        data = dimensions(120, degree=8, splits=1)
-        batch = (torch.arange(120) >= 60).long()
-        inside = batch[data.graph.edge_index[0]] == batch[data.graph.edge_index[1]]
-        graph = Graph.from_edge_index(data.graph.edge_index[:, inside], 120, batch=batch)
-        labels = torch.nn.functional.one_hot(data.y, 6).bool()
-        masks = Split(torch.arange(120) < 30, (torch.arange(120) >= 30) & (batch == 0), batch == 1)
-        return dataclasses.replace(data, name=name, graph=graph, y=labels, metric="micro_f1", splits=[masks])
-
-    monkeypatch.setattr(gfgn.data, "load", load)
-    result = CliRunner().invoke(app, ["datasets", "describe", "ppi"])
-    assert result.exit_code == 0, result.output
-    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.startswith("  ")}
-    assert lines["nodes"].split(maxsplit=1)[1] == "120 in 2 graphs"
-    assert re.fullmatch(r"6 labels, on \d+ to \d+ nodes", lines["classes"].split(maxsplit=1)[1])
-    assert re.fullmatch(r"edge 0\.\d+, node 0\.\d+", lines["homophily"].split(maxsplit=1)[1])
-    assert "nan" not in result.stdout
 
 
 @pytest.mark.parametrize(

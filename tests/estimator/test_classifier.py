@@ -21,8 +21,6 @@ from torch_geometric.edge_index import EdgeIndex
 
 from gfgn import GFGNClassifier, GFGNConv, Graph, GraphNodes
 from gfgn.data import contextual_sbm, dimensions, random_splits
-from gfgn.estimator.inputs import unpack
-from gfgn.estimator.labels import read_labels, read_validation
 from gfgn.estimator.members import entropy, fit_confidence, fit_temperature, map_confidence
 
 QUICK: dict[str, Any] = {"max_epochs": 40, "device": "cpu", "random_state": 0}
@@ -105,21 +103,6 @@ def edge_inputs() -> dict[str, Any]:
 def test_every_kind_of_edges_gives_the_same_prediction(fitted: GFGNClassifier, kind: str) -> None:
     edges = edge_inputs()[kind]
     np.testing.assert_allclose(fitted.predict_proba(X, edges), fitted.predict_proba(X, EDGES), rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["tensor", "csr", "float64", "list"])
-def test_every_kind_of_features_gives_the_same_prediction(fitted: GFGNClassifier, kind: str) -> None:
-    same = {
-        "tensor": torch.from_numpy(X),
-        "csr": scipy.sparse.csr_array(X),
-        "float64": X.astype(np.float64),
-        "list": X.tolist(),
-    }
-    if kind == "csr":  # sparse columns are not centered: another encoding, to be fitted as such
-        clf = GFGNClassifier("graph", **QUICK).fit(same[kind], LABELS, EDGES)
-        assert (clf.predict(same[kind], EDGES) == Y)[HIDDEN].mean() > 0.7
-        return
-    np.testing.assert_allclose(fitted.predict_proba(same[kind], EDGES), fitted.predict_proba(X, EDGES), rtol=1e-5)
 
 
 def test_data_frames_with_names_categories_and_missing_values() -> None:
@@ -217,12 +200,6 @@ def test_pipelines_route_the_edges() -> None:
         assert pipeline.score(X, Y, edge_index=EDGES) > 0.75
 
 
-def test_html_names_what_was_learned(fitted: GFGNClassifier) -> None:
-    page = fitted._repr_html_()
-    assert "most from neighbors" in page
-    assert "most from neighbors" not in GFGNClassifier()._repr_html_()
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -298,21 +275,6 @@ def test_validation_nodes_are_as_given() -> None:
     by_mask = GFGNClassifier("graph", **QUICK).fit(X, LABELS, EDGES, val_mask=np.isin(np.arange(len(Y)), val))
     assert by_index.facts_["labelled"] == {"train": int((~HIDDEN).sum()) - 20, "val": 20, "test": 0}
     np.testing.assert_array_equal(by_index.predict_proba(X, EDGES), by_mask.predict_proba(X, EDGES))
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64])
-def test_masks_of_numbers_are_masks(dtype: torch.dtype) -> None:
-    """Integers 0 and 1, one per node, were the indices 0 and 1."""
-    labels, val = read_labels(Y, len(Y)), torch.arange(len(Y)) % 3 == 0
-    assert (read_validation(val.to(dtype), labels) == val.numpy()).all()
-    data = Data(x=torch.from_numpy(X), y=torch.from_numpy(Y), train_mask=(~val).to(dtype), val_mask=val.to(dtype))
-    given = unpack(data, None, None)
-    assert torch.equal(given.val_mask, val)
-    assert torch.equal(given.y, torch.from_numpy(Y))
-    with pytest.raises(
-        ValueError, match=r"train_mask of a Data must be a \[N\] tensor of booleans, got shape \[120, 2\]"
-    ):
-        unpack(Data(x=data.x, train_mask=torch.stack([val, ~val], 1)), None, None)
 
 
 class Seed(np.random.RandomState):

@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -27,7 +26,6 @@ from gfgn.data.mapped import is_mapped
 from gfgn.data.messages import listed
 from gfgn.data.splits import Split
 from gfgn.estimator import files
-from gfgn.estimator.card import in_unit, natural
 from gfgn.estimator.edges import build_graph
 from gfgn.estimator.inputs import Inputs, Labels, to_numpy, unpack
 from gfgn.estimator.labels import as_target, draw_validation, is_missing, read_labels, read_validation
@@ -54,7 +52,7 @@ from gfgn.train.task import with_sparse_features
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from gfgn.estimator.inputs import EdgesLike, FeaturesLike, MaskLike, TargetLike
+    from gfgn.estimator.inputs import EdgesLike, FeaturesLike, MaskLike, TargetLike, WeightLike
     from gfgn.runs.engine import ProgressCallback
 
 GATE_NODES = 2**14  # training nodes that `smoothing_scores_` are from if training is on samples
@@ -186,7 +184,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         X: FeaturesLike,
         y: TargetLike = None,
         edge_index: EdgesLike = None,
-        edge_weight: ArrayLike | None = None,
+        edge_weight: WeightLike = None,
         val_mask: MaskLike = None,
         *,
         callback: ProgressCallback | None = None,
@@ -355,9 +353,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         names = given.X.index if isinstance(given.X, pd.DataFrame) else None
         return build_graph(given.edges, given.weight, num_nodes, names, self.directed)
 
-    def encode(
-        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
-    ) -> NodeDataset:
+    def encode(self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: WeightLike = None) -> NodeDataset:
         """The graph as the networks see it: a dataset with encoded features, and with the labels and splits that `X`
         had, if any. Arguments as for `fit`."""
         check_is_fitted(self)
@@ -389,9 +385,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def predict_proba(
-        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
-    ) -> Floats:
+    def predict_proba(self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: WeightLike = None) -> Floats:
         """`[N, C]`: the calibrated probability of each class; or `[N, L]`, of each label.
 
         The graph may be another one than in `fit`, or the same with new nodes; arguments as for `fit`. A `NodeDataset`
@@ -407,13 +401,13 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return (p if self.confidence_ is None else map_confidence(p, self.confidence_)).numpy()
 
     def predict_uncertainty(
-        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
+        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: WeightLike = None
     ) -> Floats:
         """`[N]`: the entropy of the calibrated probabilities, from 0, where one class is certain, to 1, where all are
         equally probable; for several labels per node, the mean over the labels."""
         return entropy(self.predict_proba(X, edge_index, edge_weight), self._members.multilabel)
 
-    def predict(self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None) -> Array:
+    def predict(self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: WeightLike = None) -> Array:
         """`[N]`: the most probable class; or `[N, L]`, 0 or 1: the labels whose probability is above one half."""
         p = self.predict_proba(X, edge_index, edge_weight)
         if self._members.multilabel:
@@ -421,7 +415,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return np.asarray(self.classes_[p.argmax(1)])
 
     def decision_function(
-        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
+        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: WeightLike = None
     ) -> Floats:
         """Log-odds: `[N]` of the second of two classes, `[N, L]` of several labels; for more classes, `[N, C]`
         logarithms of the probabilities."""
@@ -431,7 +425,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return np.log(p[:, 1]) - np.log(p[:, 0]) if p.shape[1] == 2 else np.log(p)
 
     def transform(
-        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None
+        self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: WeightLike = None
     ) -> NDArray[np.float32]:
         """`[N, replicas * hidden_channels]`: node embeddings, the input of the last layer of every network."""
         check_is_fitted(self)
@@ -445,7 +439,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         X: FeaturesLike,
         y: TargetLike = None,
         edge_index: EdgesLike = None,
-        edge_weight: ArrayLike | None = None,
+        edge_weight: WeightLike = None,
         val_mask: MaskLike = None,
     ) -> NDArray[np.float32]:
         """`fit`, then `transform`."""
@@ -461,7 +455,7 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         y: TargetLike = None,
         sample_weight: ArrayLike | None = None,
         edge_index: EdgesLike = None,
-        edge_weight: ArrayLike | None = None,
+        edge_weight: WeightLike = None,
     ) -> float:
         """Accuracy on the nodes that have a label; for several labels per node, the fraction of nodes without error."""
         true = as_target(unpack(X, edge_index, edge_weight, y).y)
@@ -500,31 +494,6 @@ class GFGNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         tags.input_tags.sparse = tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = []  # embeddings are float32 for any input
         return tags
-
-    def _repr_html_inner(self) -> str:
-        page: str = super()._repr_html_inner()
-        return page + self._summary_html() if self.__sklearn_is_fitted__() else page
-
-    def _summary_html(self) -> str:
-        """What was learned, as a small table: level, scores, classes, and the features with extreme gates."""
-        names, order = self.encoder_.feature_names, np.argsort(self.smoothing_scores_)
-        metric = self.facts_["metric"]
-        rows = {
-            "level": f"{self.level_} (validation: "
-            + ", ".join(f"{level} {in_unit(metric, natural(metric, x))}" for level, x in self.level_scores_.items())
-            + ")",
-            "networks": f"{self._members.count}, trained on {self.facts_['nodes']:,} nodes "
-            f"and {self.facts_['edges']:,} edges",
-            "classes": ", ".join(map(str, self.classes_[:10].tolist())) + (" …" if len(self.classes_) > 10 else ""),
-            "most from neighbors": ", ".join(f"{names[k]} ({self.smoothing_scores_[k]:.2f})" for k in order[:-6:-1]),
-            "least from neighbors": ", ".join(f"{names[k]} ({self.smoothing_scores_[k]:.2f})" for k in order[:5]),
-        }
-        cells = "".join(
-            f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
-            f'<td style="text-align:left">{escape(text)}</td></tr>'
-            for name, text in rows.items()
-        )
-        return f"<table>{cells}</table>"
 
 
 def _what_is_held(columns: Sequence[Column]) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     FeaturesLike: TypeAlias = "ArrayLike | Matrix | Tensor | pd.DataFrame | GraphNodes | NodeDataset | Reading | Data"
     EdgesLike: TypeAlias = ArrayLike | Matrix | Tensor | pd.DataFrame | networkx.Graph[object] | Graph | None
     TargetLike: TypeAlias = ArrayLike | Tensor | pd.Series | pd.DataFrame | None
+    WeightLike: TypeAlias = ArrayLike | Tensor | None
     MaskLike: TypeAlias = ArrayLike | Tensor | None
 
 Given: TypeAlias = Any  # what a user gave, before its form is known
@@ -65,7 +66,7 @@ class GraphNodes:
         edge_weight: One weight per edge.
     """
 
-    def __init__(self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: ArrayLike | None = None) -> None:
+    def __init__(self, X: FeaturesLike, edge_index: EdgesLike = None, edge_weight: WeightLike = None) -> None:
         self.inputs = given = unpack(X, edge_index, edge_weight)
         self.X, self.edge_index, self.edge_weight = given.X, given.edges, given.weight
         self._whole = np.shape(X.values if isinstance(X := given.X, RawFeatures) else X)
@@ -112,7 +113,7 @@ class Inputs:
 def unpack(
     X: FeaturesLike,
     edge_index: EdgesLike = None,
-    edge_weight: ArrayLike | None = None,
+    edge_weight: WeightLike = None,
     y: TargetLike = None,
     val_mask: MaskLike = None,
 ) -> Inputs:
