@@ -47,6 +47,8 @@ def predict(
     with user_errors():
         if out.suffix not in FORMATS:
             raise ValueError(f"--out must end in {' or '.join(FORMATS)}, got {out}")
+        if not (model / "model.json").is_file():
+            raise ValueError(f"MODEL must be a folder that `gfgn train` has written, got {model}, without model.json")
         tables = is_tables(data)
         from gfgn.estimator import GFGNClassifier
 
