@@ -137,7 +137,12 @@ def comparison_study(
     models, options, config = tuple(models), options or {}, TrainConfig(**training)
     _check(dataset, models, splits, seeds, config)
     _check_options(dataset, models, options)
-    _check_tuning(grid, trials)
+    if grid is not None and trials is not None:
+        raise ValueError(f"trials must not be given together with grid, got {trials}")
+    if grid is not None and not grid:
+        raise ValueError("grid must hold at least one configuration, got none")
+    if trials is not None and not 1 <= trials <= MAX_CONFIGURATIONS:
+        raise ValueError(f"trials must be 1 to {MAX_CONFIGURATIONS:,}, got {trials:,}")
     if features not in (None, *SHARED_OPTIONS["features"].values):
         expected = " or ".join(map(repr, SHARED_OPTIONS["features"].values))
         raise ValueError(f"features must be {expected}, got {features!r}")
@@ -262,14 +267,10 @@ def read_comparison(store: Store, study: Study, record: DatasetRecord) -> Result
     results = Results(study, same, {record.name: record}, others=dict(others))
     explanation = store.notes(EXPLANATION).get(record.name)
     keys = {row.key for rows in results.rows.values() for row in rows}
-    if explanation is None or _explained_key(explanation) not in keys:
+    run = (explanation or {}).get("run")
+    if not isinstance(run, dict) or str(run.get("key")) not in keys:
         return results  # of another graph with the same name, or of a model that is not compared any more
     return replace(results, explanation=explanation)
-
-
-def _explained_key(explanation: dict[str, Any]) -> object:
-    run = explanation.get("run")
-    return str(run.get("key")) if isinstance(run, dict) else None
 
 
 def read_comparisons(store: Store) -> list[Results]:
@@ -284,15 +285,6 @@ def read_comparisons(store: Store) -> list[Results]:
             comparison = replace(comparison, records={record.name: renamed})
         comparisons.append(comparison)
     return comparisons
-
-
-def _check_tuning(grid: Sequence[Configuration] | None, trials: int | None) -> None:
-    if grid is not None and trials is not None:
-        raise ValueError(f"trials must not be given together with grid, got {trials}")
-    if grid is not None and not grid:
-        raise ValueError("grid must hold at least one configuration, got none")
-    if trials is not None and not 1 <= trials <= MAX_CONFIGURATIONS:
-        raise ValueError(f"trials must be 1 to {MAX_CONFIGURATIONS:,}, got {trials:,}")
 
 
 def _check_options(dataset: NodeDataset, models: tuple[str, ...], options: Mapping[str, Configuration]) -> None:

@@ -174,21 +174,15 @@ class StudyFile(Part):
             about=" ".join(self.about.split()),
             datasets=tuple(graphs),
             models=models,
-            splits=self.splits,
-            seeds=self.seeds,
             config=config,
-            configs={
-                model: _changed(f"training_of.{model}", config, given) for model, given in self.training_of.items()
-            },
+            configs={name: _changed(f"training_of.{name}", config, own) for name, own in self.training_of.items()},
             vary=None if self.vary is None else Axis(next(iter(self.vary.model_fields_set)), tuple(variants)),
             variants=variants,
             only={model: tuple(names) for model, names in self.only.items()},
-            published=self.published,
             graphs={name: graph for name, graph in graphs.items() if graph is not None},
             search=search,
             view=standard.view,
-            draws=self.draws,
-            baseline=self.baseline,
+            **{name: getattr(self, name) for name in ("splits", "seeds", "published", "draws", "baseline")},
         )
 
     def _configurations(
