@@ -42,7 +42,7 @@ def test_epochs_of_a_search() -> None:
 
 def test_the_estimate_is_an_upper_bound(data: NodeDataset) -> None:
     """No search trains more epochs than estimated."""
-    from gfgn.runs.search import SPACE, sample
+    from gfgn.runs.grid import SPACE, sample
     from gfgn.train import TrainConfig
 
     with Store(":memory:") as store:

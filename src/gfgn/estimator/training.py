@@ -17,9 +17,8 @@ from gfgn.estimator.card import FIRST
 from gfgn.nn.registry import MODELS
 from gfgn.runs.comparison import variant_configurations
 from gfgn.runs.engine import ProgressCallback, keep_rows, successive_halving
-from gfgn.runs.grid import Configuration, make_replica
+from gfgn.runs.grid import SPACE, Configuration, make_replica, sample
 from gfgn.runs.record import DatasetRecord, RunRecord
-from gfgn.runs.search import SPACE, sample
 from gfgn.runs.store import Store
 from gfgn.train.config import TrainConfig
 from gfgn.train.distributed import Processes, train_distributed

@@ -11,10 +11,9 @@ from statistics import fmean, stdev
 from gfgn.data.named.catalog import DATASETS
 from gfgn.nn.registry import find_model
 from gfgn.paper.pages import number, render, signed, span
-from gfgn.runs.grid import Configuration
+from gfgn.runs.grid import Choice, Configuration, LogUniform, Space
 from gfgn.runs.record import is_gfgn, is_standin
 from gfgn.runs.results import Gap, Results, best_baseline
-from gfgn.runs.search import Choice, LogUniform, Space
 from gfgn.runs.study import AXES, MEASURES, At, Cell
 from gfgn.runs.study_files import Time
 from gfgn.runs.text import NONE, count, in_words, interval, mean_and_std, p_value

@@ -9,11 +9,10 @@ from gfgn.runs.comparison import Comparison, compare, read_comparisons
 from gfgn.runs.engine import CallbackList, ProgressCallback, random_search, successive_halving, train_missing
 from gfgn.runs.explanation import Explanation, explain
 from gfgn.runs.gates import GateReader, gates_by_dimension
-from gfgn.runs.grid import PAPER_GRID, grid, make_replicas
+from gfgn.runs.grid import PAPER_GRID, SPACE, Choice, LogUniform, Uniform, grid, make_replicas, sample
 from gfgn.runs.plan import Plan, Result, run_plans
 from gfgn.runs.record import DatasetRecord, RunRecord, identify
 from gfgn.runs.results import Gap, Results
-from gfgn.runs.search import SPACE, Choice, LogUniform, Uniform, sample
 from gfgn.runs.selection import Candidate, Selection, select
 from gfgn.runs.store import Store, StoreError
 from gfgn.runs.table import read_runs, write_runs

@@ -16,11 +16,10 @@ from gfgn.data.dataset import NodeDataset
 from gfgn.nn.entry import SHARED as SHARED_OPTIONS
 from gfgn.nn.registry import MODELS, known_model
 from gfgn.runs.engine import Engine, Job, ProgressCallback
-from gfgn.runs.grid import MAX_CONFIGURATIONS, Configuration, distinct, make_replica
+from gfgn.runs.grid import MAX_CONFIGURATIONS, SPACE, Choice, Configuration, Space, distinct, make_replica, sample
 from gfgn.runs.plan import run_plans
 from gfgn.runs.record import DatasetRecord, is_gfgn
 from gfgn.runs.results import Results
-from gfgn.runs.search import SPACE, Choice, Space, sample
 from gfgn.runs.store import Store, damaged
 from gfgn.runs.study import Search, Study
 from gfgn.train.catalog import CLASSICAL

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from gfgn.data.dataset import NodeDataset
-from gfgn.runs.grid import Configuration, import_custom, make_replicas
+from gfgn.runs.grid import Configuration, Space, import_custom, make_replicas, sample
 from gfgn.runs.record import DEFAULT_CONFIG, DatasetRecord, RunRecord, digest, identify
-from gfgn.runs.search import Space, sample
 from gfgn.runs.selection import FACTOR, HalvingState, Selection, default_rungs, select
 from gfgn.runs.store import Store
 from gfgn.train.config import TrainConfig

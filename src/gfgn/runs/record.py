@@ -21,13 +21,12 @@ from gfgn.data.mapped import is_mapped
 from gfgn.data.named.catalog import DATASETS
 from gfgn.data.splits import Split
 from gfgn.metrics import guess_score
-from gfgn.runs.grid import COMMON_PARAMS, Configuration, canonical, make_replica
+from gfgn.runs.grid import COMMON_PARAMS, Configuration, Value, canonical, make_replica
 from gfgn.train.code import code_version
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica, Run
 
 DEFAULT_CONFIG = TrainConfig()
-Value = bool | int | float | str | None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from gfgn.data.files import atomic_write
 from gfgn.data.messages import reason
 from gfgn.literal import csv_cell
-from gfgn.runs.grid import canonical
-from gfgn.runs.record import COLUMNS, NESTED, DatasetRecord, RunRecord, Value, identify
+from gfgn.runs.grid import Value, canonical
+from gfgn.runs.record import COLUMNS, NESTED, DatasetRecord, RunRecord, identify
 from gfgn.train.config import TrainConfig
 from gfgn.train.replica import Replica
 

@@ -21,10 +21,9 @@ from gfgn.data.raw import ReadOptions
 from gfgn.data.splits import Split, random_splits
 from gfgn.graph import Graph
 from gfgn.nn.registry import find_model
-from gfgn.runs.grid import Configuration
+from gfgn.runs.grid import Configuration, Space
 from gfgn.runs.plan import Plan
 from gfgn.runs.record import measure_test_share
-from gfgn.runs.search import Space
 from gfgn.train.config import TrainConfig
 from gfgn.train.statistics import TEST_SHARE
 

@@ -31,8 +31,18 @@ from gfgn.data.raw import ReadOptions
 from gfgn.nn.custom import is_import_name
 from gfgn.nn.entry import SHARED
 from gfgn.nn.registry import MODELS, find_model
-from gfgn.runs.grid import COMMON_PARAMS, OPTIONAL_PARAMS, Configuration, grid, make_replicas
-from gfgn.runs.search import Choice, LogUniform, Space, Uniform, sample
+from gfgn.runs.grid import (
+    COMMON_PARAMS,
+    OPTIONAL_PARAMS,
+    Choice,
+    Configuration,
+    LogUniform,
+    Space,
+    Uniform,
+    grid,
+    make_replicas,
+    sample,
+)
 from gfgn.runs.study import AXES, MEASURES, At, Axis, GraphFile, Published, Search, Study, StudyError, Variant, View
 from gfgn.train.catalog import CLASSICAL
 from gfgn.train.config import TrainConfig

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gfgn.data.files import atomic_write
-from gfgn.runs.grid import COMMON_PARAMS, Configuration
-from gfgn.runs.record import NESTED, RunRecord, Value, identify_row
+from gfgn.runs.grid import COMMON_PARAMS, Configuration, Value
+from gfgn.runs.record import NESTED, RunRecord, identify_row
 from gfgn.train.code import UNKNOWN
 
 COLUMNS = (
