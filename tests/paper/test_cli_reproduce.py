@@ -68,7 +68,7 @@ def test_without_a_name_the_studies_are_listed() -> None:
         (["table1", "--device", "abacus"], "device must be auto or one that this machine has (cpu"),
         (["table1", "--tables"], "out must be the folder of a study with runs.csv"),
         (["table1", "--check"], "out must be the folder of a study with runs.csv"),
-        (["claims", "--check"], "out must be the folder of claims"),
+        (["claims", "--check"], "out must be a folder of results"),
         (["table1", "--full"], "--full is for --check, got it without"),
         (["table1", "--seed", "3"], "--seed is for --check, got it without"),
     ],

@@ -13,11 +13,12 @@ import math
 import random
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import t
@@ -69,17 +70,21 @@ def check(
         seed: Of the sample; drawn and logged by default.
     """
     out, device = out or RESULTS / Path(name).stem, choose_device(device)
+    known: dict[str, Any] = {"root": root, "device": device, "progress": log}
     if str(name) in ANALYSES and str(name) not in study_names():
-        return {f"files of {out}": check_files(out, analysis=str(name), root=root, device=device, log=log)}
+        return {f"files of {out}": check_files(out, partial(ANALYSES[str(name)], **known))}
     study = load_study(name, trust_code)
     if not (out / RUNS).is_file():
         raise FileNotFoundError(f"out must be the folder of a study with {RUNS}, got {out}")
     cells, results = select_cells(study, models, datasets), Results(study, read_runs(out / RUNS))
     log(f"{out}: making tables and figures of {count(len(results.runs), 'run')} again")
-    checked, claims = {f"tables and figures of {out}": check_files(out, results)}, out.parent / "claims"
+    checked, claims = (
+        {f"tables and figures of {out}": check_files(out, partial(write_derived, results))},
+        out.parent / "claims",
+    )
     if str(name) in study_names() and claims.is_dir():
         log(f"{claims}: judging the claims again")
-        checked["claims"] = check_files(claims, analysis="claims", root=root, device=device, log=log)
+        checked["claims"] = check_files(claims, partial(ANALYSES["claims"], **known))
     seed = secrets.randbits(32) if seed is None else seed
     log(f"the sample has the seed {seed}; --seed {seed} draws it again")
     reruns, missing = train_again(results, cells, random.Random(seed), full, root, device, log)
@@ -90,32 +95,19 @@ def check(
     return checked | {what: compare(reruns)}
 
 
-def check_files(
-    out: Path,
-    results: Results | None = None,
-    *,
-    analysis: str = "",
-    root: Path | None = None,
-    device: str = "cpu",
-    log: Log = LOG,
-) -> list[str]:
-    """What differs in each file of a folder that does not follow from its runs, or, for an analysis, from the folders
-    next to it."""
+def check_files(out: Path, make: Callable[[Path], list[Path]]) -> list[str]:
+    """What differs in each file of a folder from what `make` writes into a copy of its tables, beside its siblings."""
     if not out.is_dir():
-        raise FileNotFoundError(f"out must be the folder of {analysis or 'a study'}, got {out}")
+        raise FileNotFoundError(f"out must be a folder of results, got {out}")
     with TemporaryDirectory() as folder:
         made = Path(folder) / out.resolve().name
         for sibling in out.resolve().parent.iterdir():
             if sibling.is_dir() and sibling.name != made.name:
                 (Path(folder) / sibling.name).symlink_to(sibling)
         made.mkdir()
-        if results is None:
-            paths = ANALYSES[analysis](made, root=root, device=device, progress=log)
-        else:
-            for path in (*out.glob("*.csv"), *out.glob("*.gz"), *out.glob("study.yaml")):
-                shutil.copy(path, made)
-            paths = write_derived(results, made)
-        return [line for path in paths if (line := _difference(out / path.name, path))]
+        for path in (*out.glob("*.csv"), *out.glob("*.gz"), *out.glob("study.yaml")):
+            shutil.copy(path, made)
+        return [line for path in make(made) if (line := _difference(out / path.name, path))]
 
 
 def _difference(committed: Path, made: Path) -> str:
@@ -200,18 +192,16 @@ def train_again(
 
 
 def draw_sample(rows: Sequence[RunRecord], data: NodeDataset, generator: random.Random, full: bool) -> list[RunRecord]:
-    """Draws the runs of a graph to train again: as many as its size allows, of a few models; if `full`, also
-    `FULL_RUNS` of every model."""
-    size, pools = data.graph.num_edges + int(data.x.to_dense().count_nonzero()), dict[str, list[RunRecord]]()
-    typical = median(row.seconds for row in rows)
-    for row in rows:
-        pools.setdefault(row.model, []).append(row)
-    quick = [[row for row in pool if row.seconds <= SLOW * typical] for pool in pools.values()]
-    known = [pool for pool in quick if pool]
-    some = [row for pool in generator.sample(known, min(MODELS, len(known))) for row in pool]
-    draws = [(some, max(1, WORK // size)), *((pool, FULL_RUNS) for pool in pools.values() if full)]
-    picks = [row for pool, most in draws for row in generator.sample(pool, min(most, len(pool)))]
-    return list({row.key: row for row in picks}.values())
+    """Draws the runs of a graph to train again: `FULL_RUNS` of every model, or as many as the size of the graph allows,
+    of a few models."""
+    pools = [pool for _, pool in grouped(rows, "model")]
+    if full:
+        return [row for pool in pools for row in generator.sample(pool, min(FULL_RUNS, len(pool)))]
+    size = data.graph.num_edges + int(data.x.to_dense().count_nonzero())
+    limit = SLOW * median([row.seconds for row in rows] or [0.0])
+    quick = [known for pool in pools if (known := [row for row in pool if row.seconds <= limit])]
+    some = [row for pool in generator.sample(quick, min(MODELS, len(quick))) for row in pool]
+    return generator.sample(some, min(max(1, WORK // size), len(some)))
 
 
 def _configuration(row: RunRecord) -> object:
