@@ -448,3 +448,18 @@ def test_gfgn_plus(tmp_path: Path) -> None:
     assert any(name.endswith("running_mean") for name in load_file(tmp_path / "model" / "model.safetensors"))
     assert np.array_equal(loaded.predict_proba(X, EDGES), deep.predict_proba(X, EDGES))
     assert deep.transform(X, edge_index=EDGES).shape == (len(Y), 2 * 64)
+
+
+def test_labels_with_missing_values_of_pandas_and_half_precision() -> None:
+    quick = QUICK | {"max_epochs": 2}
+    names = pd.Series(np.array(["a", "b", "c"])[Y], dtype="string").mask(HIDDEN)
+    answers = pd.Series(Y == 0, dtype="boolean").mask(HIDDEN)
+    repeated = pd.DataFrame(X, index=np.zeros(len(Y), dtype=int))
+    for y, classes in ((names, ["a", "b", "c"]), (answers, [False, True])):
+        clf = GFGNClassifier("graph", **quick).fit(repeated, y, EDGES)
+        assert clf.classes_.tolist() == classes
+        assert set(clf.predict(repeated, EDGES).tolist()) <= set(classes)
+        assert clf.score(repeated, y, edge_index=EDGES) >= 0
+    half = torch.from_numpy(X).bfloat16()
+    clf = GFGNClassifier("graph", **quick).fit(half, LABELS, EDGES)
+    np.testing.assert_array_equal(clf.predict_proba(half, EDGES), clf.predict_proba(half.float(), EDGES))
