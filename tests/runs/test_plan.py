@@ -1,14 +1,9 @@
 """Plans train what is missing and nothing else, also after a process was killed."""
 
-import os
-import random
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from runs.stores import Recorder, needs_fork, row, start_process
+from runs.stores import Recorder, row
 
 from gfgn.data import NodeDataset
 from gfgn.data.generators.dimensions import dimensions
@@ -73,58 +68,3 @@ def test_only_missing_runs_are_trained(data: NodeDataset) -> None:
         assert recorder.states[-1].replicas == 2
         assert train_missing(store, data, "gfgn-graph", every, QUICK, callback=recorder) == rows
         assert len(recorder.rows) == 3
-
-
-# --- processes --------------------------------------------------------------------------------------------------------
-
-REPLICAS = make_replicas("gfgn-graph", grid(lr=(0.02, 0.05)), range(3), range(4))
-
-
-def train_all(path: Path) -> None:
-    """Trains all runs in small batches; in a separate process, without compiled kernels."""
-    os.environ["GFGN_BACKEND"] = "reference"
-    torch.set_num_threads(1)
-    with Store(path) as store:
-        data = dimensions(60, degree=6, splits=3)
-        train_missing(store, data, "gfgn-graph", REPLICAS, TrainConfig(8, 8), batch_size=3)
-
-
-def scores(path: Path) -> list[tuple[Any, ...]]:
-    if not path.exists():
-        return []
-    with Store(path) as store:
-        return [
-            (each.key, each.replica, each.val, each.test, each.epoch, each.epochs, each.num_parameters)
-            for each in store.rows()
-        ]
-
-
-def train_and_kill(path: Path, runs: int, delay: float) -> int:
-    """Starts training, kills the process once it has added `runs` runs and `delay` has passed; returns all runs.
-
-    The process is killed after its own progress and not after a fixed time, so that a slow machine changes nothing.
-    """
-    target = runs + len(scores(path))
-    process = start_process(train_all, path)
-    while runs and process.is_alive() and len(scores(path)) < target:
-        time.sleep(0.02)
-    process.join(delay)
-    process.kill()
-    process.join()
-    return len(scores(path))
-
-
-@needs_fork
-def test_killed_processes_lose_nothing_and_two_may_write_at_once(tmp_path: Path) -> None:
-    """Processes killed at random moments, then two at once, give the same runs as one that was not disturbed."""
-    whole, killed = tmp_path / "whole.sqlite", tmp_path / "killed.sqlite"
-    undisturbed, draw = start_process(train_all, whole), random.Random(0)
-    left = [train_and_kill(killed, runs, draw.uniform(0, 0.02)) for runs in (0, 1, 3, 2)]
-    assert left[-1] < len(REPLICAS)
-    assert len(set(left)) > 2  # some were killed between runs
-    processes = [undisturbed, start_process(train_all, killed), start_process(train_all, killed)]
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert scores(killed) == scores(whole)
-    assert len(scores(killed)) == len(REPLICAS)

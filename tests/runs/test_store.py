@@ -61,15 +61,6 @@ def test_data_model_split_and_training_identify_the_run() -> None:
     assert all(len(key) == 32 and int(key, 16) >= 0 for key in keys)
 
 
-def test_what_does_not_change_the_run_does_not_identify_it() -> None:
-    described = dataclasses.replace(
-        RECORD, description="another text", split_fingerprints=RECORD.split_fingerprints[:3]
-    )
-    assert identify(described, "gcn", Replica()) == identify(RECORD, "gcn", Replica())
-    assert identify(RECORD, "gcn", Replica(lam=2)) == identify(RECORD, "gcn", Replica(lam=1.0))
-    assert identify(RECORD, "gfgn-pair", Replica(lam=2)) == identify(RECORD, "gfgn-pair", Replica(lam=2.0))
-
-
 def test_an_identity_stays_the_same_across_releases() -> None:
     """Otherwise the runs of an old store would be trained again."""
     replica = Replica(3, 4, lr=0.005, weight_decay=5e-5, dropout=0.8, lam=2.0, options=(("hidden", 32),))
@@ -115,17 +106,6 @@ def test_filters_and_order(store: Store) -> None:
     for name in ("color", "options"):
         with pytest.raises(ValueError, match=f"filters must be of key, dataset, .*, got '{name}'"):
             store.rows(**{name: 1})
-
-
-def test_find_and_missing(store: Store) -> None:
-    store.add([row(0), row(2)])
-    replicas = [Replica(2), Replica(1), Replica(0), Replica(1)]
-    rows = store.find(RECORD, "gfgn-graph", replicas, DEFAULT_CONFIG)
-    assert [None if each is None else each.replica.split for each in rows] == [2, None, 0, None]
-    assert store.missing(RECORD, "gfgn-graph", replicas, DEFAULT_CONFIG) == [Replica(1)]
-    assert store.missing(RECORD, "gfgn-pair", replicas, DEFAULT_CONFIG) == [Replica(2), Replica(1), Replica(0)]
-    many = [Replica(0, seed) for seed in range(1200)]
-    assert store.missing(RECORD, "gfgn-graph", many, DEFAULT_CONFIG) == many[1:]
 
 
 def test_runs_that_a_search_stopped_are_separate(store: Store) -> None:

@@ -97,14 +97,6 @@ def test_an_interrupted_search_is_tracked_once(data: NodeDataset, store: Store) 
     assert any(each.facts["search"] for each in second.runs)
 
 
-def test_a_list_passes_every_event_on(data: NodeDataset, store: Store) -> None:
-    one, two = Recorder(), Recorder()
-    compare(data, ["mlp"], 2, store=store, max_epochs=2, callback=CallbackList(one, two))
-    assert one.events == two.events == [("begin", "dimensions", "mlp", 2, 0), ("end", "dimensions", "mlp")]
-    assert one.rows == two.rows == store.rows()
-    assert one.states == two.states != []
-
-
 def test_a_failure_is_said_once_and_loses_nothing(
     data: NodeDataset, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,21 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from gfgn.data import Split, load, random_splits
+from gfgn.data import Split, load
 from gfgn.data.diagnosis import connected_components
 from gfgn.data.named.catalog import DATASETS
 from gfgn.runs.record import DatasetRecord, is_standin, measure_test_share
 from gfgn.runs.study import View, data_name, known_test_share, load_view
-
-
-def test_random_splits() -> None:
-    data, loaded = load_view("karate", View(fractions=(0.6, 0.2))), load("karate")
-    assert data.name == "karate 60/20/20"
-    assert data.fingerprint == loaded.fingerprint
-    expected = random_splits(loaded.num_nodes, 10, 0, 0.6, 0.2, stratify=loaded.y)
-    for one, other in zip(data.splits, expected, strict=True):
-        assert all(map(torch.equal, one, other))
-    assert data.split_fingerprint(0) != loaded.split_fingerprint(0)
 
 
 @pytest.mark.parametrize("fractions", [None, (0.6, 0.2)])
