@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import app, notes, stdout, user_errors
+from gfgn.cli.app import Settings, app, notes, stdout, user_errors
 from gfgn.cli.compare import Out, default_splits, make_studies, print_files, train_and_report
 from gfgn.cli.reading import Reader, takes_graph
 
@@ -51,7 +51,7 @@ def advise(
     start, console = time.perf_counter(), notes(quiet)
     with user_errors():
         names = options.model_names(models) or list(GRAPH_MODELS)
-        settings: dict[str, Any] = {"max_epochs": epochs, "class_weights": class_weights}
+        settings: Settings = {"max_epochs": epochs, "class_weights": class_weights}
         settings |= options.parse_settings(set_, ["mlp", *names])
         dataset = reader.open(data, console).dataset
         settings |= {"models": suited_models(dataset, names), "seeds": seeds, "trials": trials}

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 
 import typer
 
@@ -35,6 +35,7 @@ HINTS = {  # of errors with files, by number
 COMPILER_LOGGER = (
     "gfgn.ops.cpu"  # whose warnings say that kernels are being compiled, which a library has to say out loud
 )
+Settings: TypeAlias = dict[str, Any]  # arguments by name, as options give them
 
 
 def main() -> None:

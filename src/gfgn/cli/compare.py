@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import app, echo, fail, notes, stdout, user_errors
+from gfgn.cli.app import Settings, app, echo, fail, notes, stdout, user_errors
 from gfgn.cli.reading import OPTIONS, Reader, is_store, is_tables, takes_graph
 
 if TYPE_CHECKING:
@@ -90,8 +90,10 @@ def compare(
                     raise ValueError(f"{name.rstrip('_')} must not be given with --config, whose study says it")
             datasets, studies = _read_studies(config, trust_code, splits, seeds)
         else:
+            from gfgn.runs import PAPER_GRID
+
             names = options.model_names(models)
-            settings: dict[str, Any] = {"max_epochs": epochs, "class_weights": class_weights}
+            settings: Settings = {"max_epochs": epochs, "class_weights": class_weights}
             settings |= options.parse_settings(set_, names)
             datasets = [reader.open(source, console, check).dataset for source in data or ["dimensions"]]
             if check:
@@ -101,7 +103,7 @@ def compare(
             settings |= {
                 "models": names,
                 "seeds": 1 if seeds is None else seeds,
-                "grid": _configurations(grid),
+                "grid": PAPER_GRID if grid is Grid.paper else None,
                 "trials": trials,
             }
             requests = [settings | {"splits": default_splits(dataset, splits, 4)} for dataset in datasets]
@@ -175,7 +177,7 @@ def _write_study(path: Path, sources: Sequence[str], studies: Sequence[Study], r
 
 def make_studies(
     datasets: Sequence[NodeDataset],
-    requests: Sequence[dict[str, Any]],
+    requests: Sequence[Settings],
     minutes: float | None,
     out: Path,
     device: str,
@@ -270,12 +272,6 @@ def _check_folder(out: Path) -> None:
     if table.exists() and not table.read_text(encoding="utf-8", errors="replace").startswith("key,dataset,"):
         raise ValueError(f"--out must be a folder whose {TABLE} gfgn may overwrite, but {table} is something else")
     check_page(out / REPORT)
-
-
-def _configurations(grid: Grid) -> list[dict[str, Any]] | None:
-    from gfgn.runs import PAPER_GRID
-
-    return PAPER_GRID if grid is Grid.paper else None
 
 
 def default_splits(dataset: NodeDataset, splits: int | None, default: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gfgn.cli.app import echo, fail, find_modules_here, split_names, user_errors
+from gfgn.cli.app import Settings, echo, fail, find_modules_here, split_names, user_errors
 from gfgn.literal import INVISIBLE
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no n
 Open = Annotated[bool, typer.Option("--open", help="Open the report in the browser.")]
 
 
-def parse_settings(given: Sequence[str] | None, models: Iterable[str]) -> dict[str, Any]:
+def parse_settings(given: Sequence[str] | None, models: Iterable[str]) -> Settings:
     """Parses `NAME=VALUE` and `MODEL.NAME=VALUE` to arguments of `comparison_study`; the last one counts."""
     from gfgn.nn.entry import SHARED
     from gfgn.runs.grid import COMMON_PARAMS, OPTIONAL_PARAMS
@@ -68,8 +68,8 @@ def parse_settings(given: Sequence[str] | None, models: Iterable[str]) -> dict[s
     networks = [model for model in models if model not in CLASSICAL]
     kinds = typing.get_type_hints(TrainConfig)
     shared = hyper | dict.fromkeys(SHARED, str) | {part.name: kinds[part.name] for part in fields(TrainConfig)}
-    options: dict[str, dict[str, Any]] = {}
-    settings: dict[str, Any] = {"options": options}
+    options: dict[str, Settings] = {}
+    settings: Settings = {"options": options}
     for text in given or ():
         name, equals, value = text.partition("=")
         model, dot, option = name.strip().rpartition(".")
@@ -77,7 +77,7 @@ def parse_settings(given: Sequence[str] | None, models: Iterable[str]) -> dict[s
             raise ValueError(f"--set must be NAME=VALUE or MODEL.NAME=VALUE, got {text!r}")
         if dot and model not in networks:
             raise ValueError(f"--set must name one of the networks {', '.join(networks) or '(none)'}, got {text!r}")
-        known: dict[str, Any] = shared
+        known: Settings = shared
         if dot:
             entry = find_network(model)
             known = {key: parameter.kind for key, parameter in entry.options.items()}
@@ -131,7 +131,7 @@ def engine(on: str | None, device: str) -> Iterator[Engine]:
         yield cluster
 
 
-def print_json(content: Mapping[str, Any]) -> None:
+def print_json(content: Mapping[str, object]) -> None:
     """Prints JSON on stdout; NaN and infinity become null."""
     text = json.dumps(_finite(content), indent=2, ensure_ascii=False)
     typer.echo(INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
@@ -145,7 +145,7 @@ def open_in_browser(path: Path) -> None:
         echo(f"gfgn: no browser could be opened for {path}", err=True)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(key): _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from gfgn.cli.app import echo, user_errors
+from gfgn.cli.app import Settings, echo, user_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gfgn.data.raw import RawGraph
 
 Scale = StrEnum("Scale", ["standard", "row", "none"])
-Given = dict[str, Any]  # options by name, as they were given
 
 
 def _option(kind: object, help: str, flag: str) -> object:
@@ -47,7 +46,7 @@ OPTIONS = COLUMNS | {
 }
 
 
-def read_options(given: Given) -> ReadOptions:
+def read_options(given: Settings) -> ReadOptions:
     """The options of `gfgn.data.read`."""
     from gfgn.data import ReadOptions
 
@@ -74,7 +73,7 @@ class Reader:
         early: Tables that have been read before PyTorch was imported, so that what is wrong with them is said at once.
     """
 
-    given: Given
+    given: Settings
     early: dict[str, RawGraph] = field(default_factory=dict)
 
     @property
@@ -82,7 +81,7 @@ class Reader:
         return read_options(self.given)
 
     @property
-    def columns(self) -> Given:
+    def columns(self) -> Settings:
         """What a model remembers of how its tables were read."""
         known = {name: value for name, value in self.given.items() if value and name in COLUMNS}
         return known | ({"sep": self.options.sep} if "sep" in known else {})

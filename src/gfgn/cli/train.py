@@ -9,12 +9,12 @@ import typing
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import app, echo, notes, print_table, user_errors
+from gfgn.cli.app import Settings, app, echo, notes, print_table, user_errors
 from gfgn.cli.reading import Reader, takes_graph
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def train(
         options.open_in_browser(out / "report.html")
 
 
-def _parse_parameters(given: Sequence[str], options_: dict[str, Any]) -> dict[str, Any]:
+def _parse_parameters(given: Sequence[str], options_: Settings) -> Settings:
     """The parameters of `GFGNClassifier` that `--set` names, such as `lr=0.01`, and that are no options."""
     from gfgn.estimator import GFGNClassifier
 
@@ -125,7 +125,7 @@ def _parse_parameters(given: Sequence[str], options_: dict[str, Any]) -> dict[st
 
 
 def _fit(
-    found: Reading, parameters: dict[str, Any], console: Console, trackers: Sequence[Tracker], checkpoints: Path
+    found: Reading, parameters: Settings, console: Console, trackers: Sequence[Tracker], checkpoints: Path
 ) -> GFGNClassifier:
     from gfgn.estimator import GFGNClassifier
     from gfgn.report.progress import RunProgress
@@ -138,7 +138,7 @@ def _fit(
         return GFGNClassifier(**parameters).fit(found, callback=callback, checkpoint_dir=checkpoints, processes=own)
 
 
-def _trials_in_time(found: Reading, minutes: float, parameters: dict[str, Any], console: Console) -> int | None:
+def _trials_in_time(found: Reading, minutes: float, parameters: Settings, console: Console) -> int | None:
     """The number of trials per level that fits."""
     from gfgn.data.splits import labelled_splits
     from gfgn.estimator.training import LEVELS, model_name
