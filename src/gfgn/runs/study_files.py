@@ -143,9 +143,10 @@ def _markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def _latex(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table for the package booktabs."""
-    special = {each: f"\\{each}" for each in "&%$#_{}"} | {"±": "$\\pm$", "−": "$-$", "–": "--", "\\": ""}
-    special |= {"λ": "$\\lambda$", "~": "\\~{}", "^": "\\^{}"}
-    rows = [" & ".join("".join(special.get(c, c) for c in cell) for cell in row) + r" \\" for row in [header, *lines]]
+    import pandas as pd
+
     columns = "l" + "r" * (len(header) - 1)
-    start, end = [f"\\begin{{tabular}}{{{columns}}}", r"\toprule"], [r"\bottomrule", r"\end{tabular}"]
-    return "\n".join([*start, rows[0], r"\midrule", *rows[1:], *end])
+    text = str(pd.DataFrame(lines, columns=list(header)).to_latex(index=False, escape=True, column_format=columns))
+    for sign, command in {"±": r"$\pm$", "−": "$-$", "–": "--", "λ": r"$\lambda$"}.items():
+        text = text.replace(sign, command)
+    return text
