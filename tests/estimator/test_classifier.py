@@ -8,7 +8,6 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 import sklearn
 import torch
 from estimator.graphs import make_graph
@@ -17,9 +16,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_sco
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch_geometric.data import Data
-from torch_geometric.edge_index import EdgeIndex
 
-from gfgn import GFGNClassifier, GFGNConv, Graph, GraphNodes
+from gfgn import GFGNClassifier, GFGNConv, GraphNodes
 from gfgn.data import contextual_sbm, dimensions, random_splits
 from gfgn.estimator.members import entropy, fit_confidence, fit_temperature, map_confidence
 
@@ -74,35 +72,6 @@ def test_embeddings_are_the_input_of_the_last_layer(fitted: GFGNClassifier, tmp_
     conv.load_state_dict({name.removeprefix("convs.1."): w[0] for name, w in weights.items() if "convs.1." in name})
     log_p = conv(h, graph).log_softmax(1).double() / fitted.temperature_
     np.testing.assert_allclose(log_p.softmax(1).detach(), fitted.predict_proba(X, EDGES), rtol=1e-4, atol=1e-6)
-
-
-def edge_inputs() -> dict[str, Any]:
-    both = np.concatenate([EDGES, EDGES[::-1]], 1)
-    matrix = scipy.sparse.coo_array((np.ones(both.shape[1]), (both[1], both[0])), shape=(len(Y), len(Y))).tocsr()
-    matrix.data[:] = 1
-    graph = nx.Graph()
-    graph.add_nodes_from(range(len(Y)))
-    graph.add_edges_from(EDGES.T.tolist())
-    return {
-        "tensor": torch.from_numpy(EDGES),
-        "lists": EDGES.tolist(),
-        "EdgeIndex": EdgeIndex(torch.from_numpy(EDGES), sparse_size=(len(Y), len(Y))),
-        "SciPy": matrix,
-        "sparse tensor": torch.sparse_coo_tensor(torch.from_numpy(both), torch.ones(both.shape[1]))
-        .coalesce()
-        .bool()
-        .float(),
-        "NetworkX": graph,
-        "data frame": pd.DataFrame({"source": EDGES[0], "target": EDGES[1]}),
-        "Graph": Graph.from_edge_index(torch.from_numpy(both), len(Y)),
-        "both directions": both,
-    }
-
-
-@pytest.mark.parametrize("kind", edge_inputs())
-def test_every_kind_of_edges_gives_the_same_prediction(fitted: GFGNClassifier, kind: str) -> None:
-    edges = edge_inputs()[kind]
-    np.testing.assert_allclose(fitted.predict_proba(X, edges), fitted.predict_proba(X, EDGES), rtol=1e-5)
 
 
 def test_data_frames_with_names_categories_and_missing_values() -> None:
