@@ -11,7 +11,12 @@ from gfgn.pages import render
 from gfgn.runs.text import edges_in_words
 from gfgn.train.evaluation import ClassReport
 
-TITLES = {name: metric.title for name, metric in METRICS.items()} | {"log_loss": "log loss"}  # not negated here
+
+def title_of(metric: str) -> str:
+    """The name of a metric; the log loss is not negated here."""
+    return "log loss" if metric == "log_loss" else METRICS[metric].title
+
+
 FIRST = 2  # networks per level, at most, that the choice of a level goes by
 EXTREMES = 10  # features shown with the largest and with the smallest gates
 
@@ -25,7 +30,7 @@ def model_card(content: Mapping[str, Any], feature_names: Sequence[str]) -> str:
         "report/templates/card.md.j2",
         **content,
         code=_code,
-        titles=TITLES,
+        title_of=title_of,
         metric=metric,
         validation=natural(metric, fitted["val_score_"]),
         edges=edges_in_words(facts["edges"], content["constructor"].get("directed", True)),
@@ -52,7 +57,7 @@ def level_sentence(metric: str, scores: Mapping[str, float], networks: int) -> s
     of = f" of the first {min(networks, FIRST)} networks" if networks > 1 else ""
     values = ", ".join(f"{level} {in_unit(metric, natural(metric, score))}" for level, score in scores.items())
     chosen = "The level was chosen by the" if len(scores) > 1 else "The level was given;"
-    return f"{chosen} validation {TITLES[metric]}{of}: {values}."
+    return f"{chosen} validation {title_of(metric)}{of}: {values}."
 
 
 def caveat(part: str) -> str:

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import binomtest
 
 from gfgn.data.dataset import NodeDataset
-from gfgn.estimator.card import TITLES, caveat, in_unit
+from gfgn.estimator.card import caveat, in_unit, title_of
 from gfgn.estimator.inputs import GraphNodes
 from gfgn.estimator.members import SMALLEST
 from gfgn.metrics import METRICS, metrics_for
@@ -77,7 +77,7 @@ def evaluate(classifier: GFGNClassifier, dataset: NodeDataset) -> Evaluation:
         f"on {len(y):,} {part} nodes"
     )
     if metric != "accuracy":
-        headline += f", {TITLES[metric]} {in_unit(metric, scores[metric])}"
+        headline += f", {title_of(metric)} {in_unit(metric, scores[metric])}"
     headline += f", expected calibration error {100 * report.calibration_error:.1f}%.{caveat(part)}"
     ends = (float(interval.low), float(interval.high))
     return Evaluation(part, len(y), scores, ends, report, headline, classifier.facts_["best_epochs"])

@@ -12,7 +12,7 @@ from gfgn.data.assemble import Reading
 from gfgn.data.dataset import NodeDataset
 from gfgn.data.files import replace_text
 from gfgn.data.mapped import is_mapped
-from gfgn.estimator.card import TITLES, caveat, in_unit, labeled_in_words, level_sentence, natural
+from gfgn.estimator.card import caveat, in_unit, labeled_in_words, level_sentence, natural, title_of
 from gfgn.estimator.classifier import GFGNClassifier
 from gfgn.estimator.evaluation import Evaluation, as_trained, evaluate, first_network
 from gfgn.pages import render
@@ -60,7 +60,7 @@ def write_model_report(classifier: GFGNClassifier, dataset: NodeDataset, evaluat
     networks = count(len(classifier.history_), "network")
     low, high = (100 * end for end in evaluation.interval)
     scores = {
-        "rows": [(TITLES[name], in_unit(name, value)) for name, value in evaluation.scores.items()],
+        "rows": [(title_of(name), in_unit(name, value)) for name, value in evaluation.scores.items()],
         "note": f"Of the calibrated mean of {networks} on {evaluation.nodes:,} {part} nodes. "
         f"95% interval of the accuracy (Wilson): {low:.1f} to {high:.1f}%.{caveat(part)}",
     }
