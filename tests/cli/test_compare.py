@@ -146,6 +146,10 @@ def test_a_study_in_a_file(tmp_path: Path) -> None:
     assert "epochs" in error
     assert "--config" in error
     assert "0 runs" not in compare(tmp_path / "more", "--config", file, "--splits", "1", "--seeds", "2").stdout
+    for name, value in (("seeds", 0), ("splits", 99)):
+        error = compare(tmp_path, "--config", file, f"--{name}", value, code=2).stderr
+        assert name in error
+        assert str(value) in error
 
 
 @pytest.mark.parametrize("text", ["splitz: 2", "- a", "a: [", "title: a"])

@@ -106,7 +106,8 @@ def test_report_of_a_study_writes_its_tables(tmp_path: Path) -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "gfgn.report.figures", raising=False)
     for arguments in (["reproduce", "table1"], ["datasets", "describe", "karate", "--png", "karate.png"]):
         assert "pip install 'gfgn[paper]'" in gfgn(*arguments, code=2).stderr

@@ -152,14 +152,22 @@ def _read_studies(
     path: Path, trust_code: bool, splits: int | None, seeds: int | None
 ) -> tuple[list[NodeDataset], list[Study]]:
     """The datasets of a study in a file, each with a study of its own."""
+    from gfgn.runs.comparison import check_request
     from gfgn.runs.study_file import read_study
 
     study = read_study(path, trust_code)
     if study.vary is not None or study.only:
         raise ValueError(f"--config must be a study of all models on all datasets; run `gfgn reproduce {path}`")
-    study = replace(study, splits=splits or study.splits, seeds=seeds or study.seeds)
+    study = replace(
+        study,
+        splits=study.splits if splits is None else splits,
+        seeds=study.seeds if seeds is None else seeds,
+    )
     studies = [replace(study, name=name, datasets=(name,)) for name in study.datasets]
-    return [study.load(name, study.view) for name in study.datasets], studies
+    datasets = [study.load(name, study.view) for name in study.datasets]
+    for dataset in datasets:
+        check_request(dataset, tuple(study.models), study.splits, study.seeds, study.config)
+    return datasets, studies
 
 
 def _write_study(path: Path, sources: Sequence[str], studies: Sequence[Study], reader: Reader) -> None:

@@ -134,7 +134,7 @@ def comparison_study(
 ) -> Study:
     """The study of a comparison, after checking its arguments; see `compare`."""
     models, options, config = tuple(models), options or {}, TrainConfig(**training)
-    _check(dataset, models, splits, seeds, config)
+    check_request(dataset, models, splits, seeds, config)
     _check_options(dataset, models, options)
     if grid is not None and trials is not None:
         raise ValueError(f"trials must not be given together with grid, got {trials}")
@@ -299,7 +299,8 @@ def _check_options(dataset: NodeDataset, models: tuple[str, ...], options: Mappi
         entry.check(model, dataset.num_features, dataset.num_classes, settings)
 
 
-def _check(dataset: NodeDataset, models: tuple[str, ...], splits: int, seeds: int, config: TrainConfig) -> None:
+def check_request(dataset: NodeDataset, models: tuple[str, ...], splits: int, seeds: int, config: TrainConfig) -> None:
+    """Raises an error for models, splits or seeds that cannot be trained on a dataset."""
     if not models:
         raise ValueError(f"models must name at least one of {', '.join((*MODELS, *CLASSICAL))}, got none")
     if len(set(models)) < len(models):
