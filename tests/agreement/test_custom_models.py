@@ -6,6 +6,7 @@ import copy
 import random
 import re
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -685,6 +686,47 @@ class InGlobal(Linear):
         return super().forward(x, edge_index)
 
 
+def scaled(x: Tensor) -> Tensor:
+    scaled.calls = 1 + getattr(scaled, "calls", 0)  # type: ignore[attr-defined]
+    return x / scaled.calls  # type: ignore[attr-defined]
+
+
+class Table:
+    """Of a user, who keeps numbers in the class."""
+
+    seen: list[int] = []  # noqa: RUF012
+
+
+generator, recent, numbers = np.random.default_rng(0), deque([0], maxlen=9), (1 / k for k in range(1, 1000))
+
+
+class OnFunction(Linear):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(scaled(x), edge_index)
+
+
+class OnAnotherClass(Linear):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        Table.seen.append(1)
+        return super().forward(x / len(Table.seen), edge_index)
+
+
+class OfGlobalGenerator(Linear):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x * generator.random(), edge_index)
+
+
+class OfGlobalIterator(Linear):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x * next(numbers), edge_index)
+
+
+class InDeque(Linear):
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        recent.append(recent[-1] + 1)
+        return super().forward(x / recent[-1], edge_index)
+
+
 SHARING = [
     (Doubling, "settings .*set_default_dtype"),
     (WithoutGradients, "settings .*set_grad_enabled"),
@@ -694,6 +736,11 @@ SHARING = [
     (Instances, r"must not change Instances.built"),
     (InDefault, r"must not change InDefault.forward.defaults"),
     (InGlobal, r"must not change .*losses"),
+    (OnFunction, r"must not change .*scaled.calls"),
+    (OnAnotherClass, r"must not change .*Table.seen"),
+    (OfGlobalGenerator, r"must not change .*generator"),
+    (OfGlobalIterator, r"must not change .*numbers"),
+    (InDeque, r"must not change .*recent"),
 ]
 
 

@@ -7,6 +7,7 @@ import hashlib
 import pickle
 import random
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,7 +20,9 @@ from gfgn.ops.torch_internals import coo_entries, hooks_of
 LIBRARIES = {"builtins", "gfgn", "numpy", "torch", "torch_geometric", "typing"}
 NAMED = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator, Iterator)
-DATA = (bool, int, float, complex, str, bytes, type(None), tuple, list, dict, set, frozenset, np.ndarray, *GENERATORS)
+PLAIN = (bool, int, float, complex, str, bytes, bytearray, type(None))
+ITEMS = (tuple, list, deque, dict, set, frozenset, np.ndarray)
+DATA = (*PLAIN, *ITEMS, *GENERATORS, np.random.BitGenerator, np.random.SeedSequence)
 
 Fingerprints = dict[str, str]
 UNKNOWN = ""  # the fingerprint of what cannot be taken apart
@@ -44,24 +47,28 @@ def shared(module: nn.Module, factory: Callable[..., nn.Module]) -> Fingerprints
     name. All modules of a process share them."""
     while isinstance(factory, functools.partial):
         factory = factory.func
-    classes = {base for child in module.modules() for base in type(child).__mro__ if _package(base) not in LIBRARIES}
-    packages, values, seen = {_package(each) for each in (*classes, factory)}, {}, set[int]()
+    found = dict.fromkeys(base for child in module.modules() for base in type(child).__mro__)
+    classes = [base for base in found if _package(base) not in LIBRARIES]
+    packages, seen = {_package(each) for each in (*classes, factory)}, set[int]()
+    values: dict[str, object] = {}
 
     def add(name: str, value: object) -> None:
         value = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-        if not isinstance(value, types.FunctionType):
+        if isinstance(value, type) and _package(value) in packages:
+            values.update((f"{name}.{key}", each) for key, each in vars(value).items() if not key.startswith("__"))
+        elif not isinstance(value, types.FunctionType):
             values[name] = value
         elif id(value) not in seen and _package(value) in packages:
             seen.add(id(value))
             values[f"{name}.defaults"] = [value.__defaults__, value.__kwdefaults__]
-            for key, each in (_closure(value) | _global_variables(value)).items():
+            for key, each in (vars(value) | _closure(value) | _global_variables(value)).items():
                 add(f"{name}.{key}", each)
 
-    add(getattr(factory, "__qualname__", "model"), factory)
     for base in classes:
         for name, value in vars(base).items():
             if not name.startswith("__") or isinstance(value, types.FunctionType):
                 add(f"{base.__qualname__}.{name}", value)
+    add(getattr(factory, "__qualname__", "model"), factory)
     return {name: _Hasher({}, set(), data_only=True).of(value) for name, value in values.items()}
 
 
@@ -96,7 +103,8 @@ class _Hasher(pickle.Pickler):
 
     def __init__(self, modules: Mapping[int, str], state: set[int], data_only: bool = False) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
-        super().__init__(types.SimpleNamespace(write=self._hash.update))
+        # Protocol 5 takes an array apart into a buffer, which is no data.
+        super().__init__(types.SimpleNamespace(write=self._hash.update), protocol=4)
         self.fast = True  # equal values count as equal, whether they are the same object or not
         self._modules, self._state, self._data_only = modules, state, data_only
 
@@ -114,7 +122,10 @@ class _Hasher(pickle.Pickler):
         if id(value) in self._modules:
             return self._modules[id(value)]
         if isinstance(value, types.FunctionType):
-            return value.__qualname__, value.__defaults__, value.__kwdefaults__, _closure(value)
+            return value.__qualname__, value.__defaults__, value.__kwdefaults__, vars(value), _closure(value)
+        if isinstance(value, types.GeneratorType):
+            frame = value.gi_frame  # `None` at its end
+            return "generator", frame and (frame.f_lasti, dict(frame.f_locals))
         if isinstance(value, NAMED) or (self._data_only and not isinstance(value, DATA)):
             return repr(value) if isinstance(value, NAMED) else type(value).__qualname__
         return None
