@@ -785,9 +785,31 @@ class Opaque(Linear):
         self.lock = threading.Lock()
 
 
+class KeptProduct(Linear):
+    """Keeps what a batch computes for each of its runs, though it is the same for all."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels)
+        self.register_buffer("scale", torch.full((in_channels,), 0.5))
+        self.scaled: Tensor | None = None
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.scaled = x * self.scale if self.scaled is None else self.scaled
+        return super().forward(self.scaled, edge_index)
+
+
+def test_what_a_batch_keeps_for_each_run_is_not_kept(double: NodeDataset) -> None:
+    replicas = [Replica(seed=seed, lr=lr, dropout=0.0) for seed, lr in enumerate((0.3, 0.001, 0.01))]
+    together = train_replicas(KeptProduct, double, replicas, 40, 3)
+    assert len({run.epochs for run in together}) > 1  # so that a batch would shrink
+    alone = [train_replicas(KeptProduct, double, [replica], 40, 3)[0] for replica in replicas]
+    assert list(map(facts, together)) == list(map(facts, alone))
+
+
 @pytest.mark.parametrize(
     ("factory", "reason"),
     [
+        (KeptProduct, "it keeps scaled from step to step"),
         (RandomFeatures, "R differs between seeds, and is no parameter or buffer"),
         (InContainers, "held differs between seeds"),
         (Listed, "shifts may change from step to step"),

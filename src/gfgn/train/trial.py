@@ -61,7 +61,8 @@ def choose_training_mode(make: Make, task: Task, name: str, seeds: Sequence[int]
         batched = TrainingMode(batched=True)
         try:
             program = make(batched)
-            reason = _difference(_try(program, {seed: program.initial(seed) for seed in range(2)}, task), expected)
+            together = _try(program, {seed: program.initial(seed) for seed in range(2)}, task)
+            reason = _difference(together, expected) or _keeps(program)
         except Exception as error:  # whatever a module raises under `vmap`
             LOGGER.debug("%s cannot be batched", name, exc_info=True)
             reason = f"{type(error).__name__}: {error}"
@@ -98,6 +99,13 @@ def _differs(make: Make, mode: TrainingMode, trial: Trial, other: Trial, seeds: 
         for name in difference(other.held[0], fingerprint.held(program.module)):
             return f"{name} differs between seeds, and is no parameter or buffer"
     return ""
+
+
+def _keeps(program: CustomProgram) -> str:
+    """What the module of a batch has kept that has one value per replica; empty if nothing."""
+    found = fingerprint.held(program.module)
+    names = [name for name in found if found[name] == fingerprint.UNKNOWN]  # alone, it has nothing of the kind
+    return f"it keeps {', '.join(names)} from step to step" if names else ""
 
 
 def _alone(make: Make, mode: TrainingMode, seed: int, task: Task) -> tuple[PlainLoop, Trial]:
