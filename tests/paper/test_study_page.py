@@ -126,6 +126,14 @@ def test_a_model_that_runs_on_some_datasets(tmp_path: Path) -> None:
     assert "gcn does not depend on λ." in page
 
 
+def test_listed_configurations() -> None:
+    content = {"title": "S", "datasets": ["karate"], "splits": 2, "seeds": 1, "training": {}}
+    content |= {"models": {"gcn": [{"lr": 0.1}, {"lr": 0.2, "hidden": 32}], "majority": []}}
+    page = page_of(Results(make_study(content, "small"), []))
+    assert "- gcn: lr {0.1, 0.2}, hidden {32} (2 configurations)" in page
+    assert "- majority: (1 configuration)" in page
+
+
 def test_variants(make: Make, tmp_path: Path) -> None:
     results = make(VARIANTS)
     page = page_of(results)

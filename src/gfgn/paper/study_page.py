@@ -17,6 +17,7 @@ from gfgn.runs.results import Gap, Results, best_baseline
 from gfgn.runs.study import AXES, MEASURES, At, Cell
 from gfgn.runs.study_files import Time
 from gfgn.runs.text import NONE, count, in_words, interval, mean_and_std, p_value
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.statistics import average_ranks, holm, rank_intervals
 
 SIGNIFICANT = 0.05  # the p-value below which a change is counted
@@ -80,9 +81,10 @@ class StudyPage:
     def grid(self, model: str) -> str:
         """The values of a model's grid."""
         configurations = self.study.models[model]
-        hidden = "" if find_model(model).gated and self.axis != "lam" else "lam"
+        gated = model not in CLASSICAL and find_model(model).gated
+        hidden = "" if gated and self.axis != "lam" else "lam"
         words = [_set(name, values) for name, values in _choices(configurations).items() if name != hidden]
-        return f"{', '.join(words)} ({count(len(configurations), 'configuration')})"
+        return f"{', '.join(words)} ({count(len(configurations), 'configuration')})".strip()
 
     def space(self, space: Space) -> str:
         """A space of a search in words."""
@@ -233,7 +235,8 @@ def _average_ranks(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float
 
 def _choices(configurations: Sequence[Configuration]) -> dict[str, list[object]]:
     """The values of each hyperparameter among several configurations."""
-    return {name: list(dict.fromkeys(each[name] for each in configurations)) for name in configurations[0]}
+    names = dict.fromkeys(name for each in configurations for name in each)  # listed ones may differ in them
+    return {name: list(dict.fromkeys(each[name] for each in configurations if name in each)) for name in names}
 
 
 def _set(name: str, values: Iterable[object]) -> str:
