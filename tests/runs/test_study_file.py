@@ -55,6 +55,11 @@ def test_models_may_have_their_own_training_and_lists_of_configurations() -> Non
     assert study.plan(Cell("karate", "majority")).count == 2
     with pytest.raises(StudyError, match="training_of must not be given with vary, got it for gcn"):
         make_study(content | {"vary": {"noise": [0.0, 0.5]}}, "small")
+    del content["training_of"]
+    with pytest.raises(StudyError, match=r"vary.variant.b.grid must not be given for listed configurations, .* gcn"):
+        make_study(content | {"vary": {"variant": {"a": {}, "b": {"grid": {"lr": [0.5]}}}}}, "small")
+    study = make_study(content | {"vary": {"lam": [1.0, 2.0]}}, "small")
+    assert study.cells("karate", "majority") == [Cell("karate", "majority")]  # it has no gates
 
 
 @pytest.mark.parametrize(
@@ -90,6 +95,11 @@ def test_models_may_have_their_own_training_and_lists_of_configurations() -> Non
         ("vary", {"variant": TWO | {"b": {"grid": {"activation": ["elu"]}}}}, ["b.models.gcn", "'activation'"]),
         ("vary", {"variant": TWO | {"b": {"training": {"best": "luck"}}}}, ["b.training: best", "'luck'"]),
         ("vary", {"variant": TWO | {"b": {"data": {"edges": "directed"}}}}, ["b.data: edges", "karate", "directed"]),
+        ("data", {"noise": "much"}, ["data: noise", "'much'"]),
+        ("data", {"noise": -1}, ["data: noise", "-1"]),
+        ("models/gcn", [], ["models.gcn must hold at least one configuration"]),
+        ("models/gcn", [{"lr": "low"}], ["models.gcn: ", "finite numbers", "'low'"]),
+        ("models/gcn", [{"lr": True}], ["models.gcn: ", "finite numbers", "True"]),
         ("baseline", "mlp", ["baseline", "gcn, gfgn-graph, geom-gcn", "'mlp'"]),
         ("only", {"gcn": ["cora"]}, ["only.gcn", "karate", "'cora'"]),
         ("published", {"score": {}}, ["published.score is not an entry"]),

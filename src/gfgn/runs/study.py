@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -24,6 +25,7 @@ from gfgn.nn.registry import find_model
 from gfgn.runs.grid import Configuration, Space
 from gfgn.runs.plan import Plan
 from gfgn.runs.record import measure_test_share
+from gfgn.train.catalog import CLASSICAL
 from gfgn.train.config import TrainConfig
 from gfgn.train.statistics import TEST_SHARE
 
@@ -70,6 +72,8 @@ class View:
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}")
+        if isinstance(self.noise, bool) or not isinstance(self.noise, int | float) or not 0 <= self.noise < math.inf:
+            raise ValueError(f"noise must be a finite number, 0 or larger, got {self.noise!r}")
         if self.noise and self.edges != "undirected":
             raise ValueError(f"noise must be 0 where edges are {self.edges}, got {self.noise}")
         parts = self.fractions
@@ -278,7 +282,7 @@ class Study:
         """The cells of a model on a dataset: one per value of what is varied. λ applies to models with gates only."""
         if dataset not in self.only.get(model, self.datasets):
             return []
-        if self.vary is None or (self.vary.name == "lam" and not find_model(model).gated):
+        if self.vary is None or (self.vary.name == "lam" and not _has_gates(model)):
             return [Cell(dataset, model)]
         return [Cell(dataset, model, value) for value in self.vary.values]
 
@@ -341,3 +345,7 @@ class Study:
             rungs=rungs,
             draws=len(self.views(cell)),
         )
+
+
+def _has_gates(model: str) -> bool:
+    return model not in CLASSICAL and find_model(model).gated

@@ -208,7 +208,11 @@ class StudyFile(Part):
             with _at("models"):
                 ignored = find_model(model).ignored if model not in CLASSICAL else set(NUMBERS)
             if isinstance(given, list):
-                models[model] = _checked(what, model, given)
+                if changes:
+                    raise StudyError(f"{where}grid must not be given for listed configurations, got it for {model}")
+                with _at(what):
+                    listed = [_with_floats(each) for each in given]
+                models[model] = _checked(what, model, listed)
             elif search is not None:
                 models[model] = self._drawn(search, model, ignored)
             else:
@@ -304,9 +308,6 @@ def make_study(content: object, name: str, folder: Path = Path(), trust_code: bo
             cure = "--trust-code, or read_study(path, trust_code=True), imports it"
             raise StudyError(f"models must be models of gfgn, got {shown(code[0])}, which is code; {cure}")
         return file.resolve(name, folder)
-
-
-_Settings = TrainConfig | ReadOptions | View
 
 
 def study_yaml(study: Study) -> str:
@@ -434,6 +435,8 @@ def _checked(what: str, model: str, configurations: Sequence[Configuration]) -> 
     """The configurations of a model, after checking that they can be trained."""
     if model in CLASSICAL:
         return tuple(configurations) or ({},)
+    if not configurations:
+        raise StudyError(f"{what} must hold at least one configuration, got none")
     entry, sampling = find_model(model), SAMPLING.get(model, ())
     with _at(what):
         for options in dict.fromkeys(replica.options for replica in make_replicas(model, configurations, [0])):
@@ -446,6 +449,10 @@ def _float(value: Scalar) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"values of {', '.join(NUMBERS)} must be finite numbers, got {shown(value)}")
     return float(value)
+
+
+def _with_floats(configuration: Settings) -> Configuration:
+    return {name: _float(value) if name in NUMBERS else value for name, value in configuration.items()}
 
 
 def _drawn_from(what: str, values: Range) -> Uniform | Choice:
