@@ -1,4 +1,4 @@
-"""Resultss and dataset statistics as text for a terminal."""
+"""Results and dataset statistics as text for a terminal."""
 
 from __future__ import annotations
 

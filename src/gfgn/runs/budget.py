@@ -19,7 +19,6 @@ from gfgn.train.catalog import CLASSICAL
 from gfgn.train.classical import fit_classical
 from gfgn.train.loop import train_runs
 from gfgn.train.minibatch import is_sampled
-from gfgn.train.replica import Replica
 
 MAX_TRIALS = 256
 WARM_UP, MEASURED = 2, 10  # epochs
@@ -126,7 +125,3 @@ def seconds_per_epoch(dataset: NodeDataset, study: Study, model: str, device: st
         )
         seconds.append(time.perf_counter() - start)
     return max(seconds[2] - seconds[1], 0.0) / MEASURED / len(replicas)
-
-
-def _keep_all(epoch: int, racing: Sequence[Replica], scores: Sequence[float]) -> list[bool]:
-    return [True] * len(racing)
