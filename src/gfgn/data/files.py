@@ -95,7 +95,13 @@ def _locked(path: Path, wait: bool) -> Iterator[None]:
             raise BlockingIOError
         yield
         return
-    handle = os.open(path, os.O_RDONLY)
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        if not wait:
+            raise
+        yield  # another process has removed it
+        return
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
