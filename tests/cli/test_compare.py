@@ -246,3 +246,21 @@ def test_models_of_ones_own_are_found_in_the_current_folder(tmp_path: Path, monk
     again = compare(out, "karate", "dimensions", *QUICK, *chosen)
     assert "0 runs, 8 more from the store" in again.stdout
     report(str(out))
+
+
+def test_trusted_code_of_a_study_is_found_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `--models`: the folder of the command as it is installed is first on the path, not the current one."""
+    net = "from gfgn.nn import GFGN\n\n\nclass Net(GFGN):\n    pass\n"
+    (tmp_path / "net_of_a_study.py").write_text(net)
+    text = """{title: Own, datasets: [karate], models: {mlp: {}, "net_of_a_study:Net": {}}, grid: {lr: [0.05]},
+    splits: 1, seeds: 1, training: {max_epochs: 2, patience: 2}}"""
+    (tmp_path / "study.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for command in (["compare", "--config", "study.yaml", "--out", "out"], ["report", "."]):
+        monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", str(tmp_path))])
+        monkeypatch.delitem(sys.modules, "net_of_a_study", raising=False)
+        result = CliRunner().invoke(app, [*command, "--trust-code"])
+        assert "no 'net_of_a_study'" not in result.output
+        assert (result.exit_code == 0) == (command[0] == "compare"), result.output  # the folder has no runs to report

@@ -84,3 +84,7 @@ def test_the_report_of_the_folder(folder: Path) -> None:
     assert "karate, short" in page
     assert "against mlp" in page
     assert len(pd.read_csv(folder / "all.csv")) == len(read_runs(folder / "runs.csv.gz"))
+    result = CliRunner().invoke(app, ["report", str(folder), "--runs", str(folder / "all.txt")])
+    assert result.exit_code == 2
+    assert "--runs must end in .csv or .parquet" in result.output
+    assert not (folder / "all.txt").exists()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import Settings, app, echo, fail, notes, stdout, user_errors
+from gfgn.cli.app import Settings, app, echo, fail, find_modules_here, notes, stdout, user_errors
 from gfgn.cli.reading import OPTIONS, Reader, is_store, is_tables, takes_graph
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def compare(
             for name in IN_STUDY:
                 if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE":
                     raise ValueError(f"{name.rstrip('_')} must not be given with --config, whose study says it")
+            if trust_code:
+                find_modules_here()
             datasets, studies = _read_studies(config, trust_code, splits, seeds)
         else:
             from gfgn.runs import PAPER_GRID

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gfgn.cli import options
-from gfgn.cli.app import app, echo, fail, user_errors
+from gfgn.cli.app import app, echo, fail, find_modules_here, user_errors
 
 
 @app.command()
@@ -31,6 +31,10 @@ def report(
     from gfgn.report import write_report
     from gfgn.runs import Store, read_comparisons
 
+    if runs is not None and runs.suffix not in (".csv", ".parquet"):
+        fail(f"--runs must end in .csv or .parquet, got {runs}")
+    if trust_code:
+        find_modules_here()
     if (source / "study.yaml").is_file():
         _report_own_study(source, out, runs, trust_code, open_)
         return
@@ -42,8 +46,6 @@ def report(
         report_study(source)
         return
     path = source / STORE if source.is_dir() else source
-    if runs is not None and runs.suffix not in (".csv", ".parquet"):
-        fail(f"--runs must end in .csv or .parquet, got {runs}")
     with user_errors():
         with Store(path, read_only=True) as store:
             if runs is not None:
