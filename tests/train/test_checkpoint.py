@@ -1,5 +1,6 @@
 """Checkpoints: interrupted training resumes and has the result of uninterrupted training."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,22 @@ def test_a_checkpoint_is_used_by_the_same_call_only(tmp_path: Path, data: NodeDa
         runs = train_replicas(model, data, replicas, epochs, **saves)
         assert same(runs, train_replicas(model, data, replicas, epochs))
         assert not any(a.history == b.history for a, b in zip(first, runs, strict=True))
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_another_call_may_have_a_batch_at_other_positions(tmp_path: Path, data: NodeDataset, stop: bool) -> None:
+    settings: dict[str, Any] = {"max_epochs": 5, "batch_size": 2, "keep_state": True}
+    saves: dict[str, Any] = {"checkpoint": tmp_path, "checkpoint_every": 1}
+    status = interrupt_after(3) if stop else None
+    with suppress(Stop):
+        train_replicas("mlp", data, REPLICAS[:2], **settings, **saves, status=status)
+    others = REPLICAS[2:] + REPLICAS[:2]
+    resumed, whole = (train_replicas("mlp", data, others, **settings, **more) for more in (saves, {}))
+    assert same(resumed, whole)
+    for run, other in zip(resumed, whole, strict=True):
+        assert run.state is not None
+        assert other.state is not None
+        assert all(torch.equal(run.state[name], other.state[name]) for name in run.state)
 
 
 def test_checkpoints_are_safetensors_and_json(tmp_path: Path, data: NodeDataset) -> None:

@@ -33,8 +33,8 @@ class Checkpoint:
     """The checkpoints of one call of `train_replicas`.
 
     Two files per batch: `NAME.safetensors` with the tensors of the replicas in training, and `NAME.json` with their
-    indices and the finished runs. The name is a hash of everything that determines the training and what is kept of it,
-    so that many calls can share a folder.
+    positions and the finished runs. The name is a hash of all that determines the training and what is kept of it, so
+    that many calls can share a folder.
     """
 
     def __init__(
@@ -81,15 +81,15 @@ class Checkpoint:
         if content["sha256"] != _digest(saved, data):
             raise ValueError("its content has changed")
         tensors, ended = load(data), {}
-        for index, fields in ((int(index), fields) for index, fields in saved["ended"].items()):
-            prefix = f"state {index} "
+        for position, fields in saved["ended"].items():
+            prefix, index = f"state {position} ", started[int(position)]
             state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
             ended[index] = Run(replica=self.replicas[index], state=state or None, **fields)
-        batch.keep([started.index(index) for index in saved["alive"]])
+        batch.keep(saved["alive"])
         for name, value in batch.tensors.items() if saved["alive"] else ():
             value.copy_(tensors[name])
         batch.epoch = self._saved[path.name] = saved["epoch"]
-        indices[:] = saved["alive"]
+        indices[:] = [started[position] for position in saved["alive"]]
         return ended
 
     def save(self, batch: Batch, indices: Sequence[int], runs: Mapping[int, Run]) -> None:
@@ -100,15 +100,16 @@ class Checkpoint:
         if indices and batch.epoch - self._saved.get(path.name, 0) < self.every:
             return
         self._saved[path.name] = batch.epoch
-        ended = {index: runs[index] for index in started if index in runs}
+        # By position in the batch: another call may have the same batch among other replicas.
+        ended = {position: runs[index] for position, index in enumerate(started) if index in runs}
         tensors = path.with_name(f"{path.name}-{batch.epoch}.safetensors")
         data = save(_tensors(batch, ended))
         with atomic_write(tensors) as unfinished:
             unfinished.write_bytes(data)
         saved = {
             "epoch": batch.epoch,
-            "alive": list(indices),
-            "ended": {index: _fields(run) for index, run in ended.items()},
+            "alive": [started.index(index) for index in indices],
+            "ended": {position: _fields(run) for position, run in ended.items()},
             "tensors": tensors.name,
         }
         saved = json.loads(json.dumps(saved))  # keys as text, as they will be read
@@ -144,6 +145,8 @@ def _fields(run: Run) -> dict[str, object]:
 def _tensors(batch: Batch, ended: Mapping[int, Run]) -> dict[str, Tensor]:
     """The tensors of the replicas in training, and the kept states of the finished ones."""
     states = {
-        f"state {index} {name}": value for index, run in ended.items() for name, value in (run.state or {}).items()
+        f"state {position} {name}": value
+        for position, run in ended.items()
+        for name, value in (run.state or {}).items()
     }
     return {name: value.contiguous() for name, value in (batch.tensors | states).items()}
