@@ -132,6 +132,8 @@ def test_listed_configurations() -> None:
     page = page_of(Results(make_study(content, "small"), []))
     assert "- gcn: lr {0.1, 0.2}, hidden {32} (2 configurations)" in page
     assert "- majority: (1 configuration)" in page
+    page = page_of(Results(make_study(content | {"search": {"configurations": 2}}, "small"), []))  # of --write-config
+    assert cells(page, "| gcn | 2 |")[2] == "–"
 
 
 def test_variants(make: Make, tmp_path: Path) -> None:
