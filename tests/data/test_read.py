@@ -242,6 +242,17 @@ def test_what_is_guessed_is_said_and_read_right(tmp_path: Path) -> None:
         assert noted(reading, *words), words
 
 
+def test_a_model_knows_how_its_numbers_are_written(tmp_path: Path) -> None:
+    """`31.234` alone reads as a number below 32; a model whose numbers were `1.234,5` reads it as 31,234."""
+    amounts = [f"{k}.234,50" for k in range(1, SIZE + 1)]
+    dataset = read(save(tmp_path, nodes(amount=amounts), edges()), scale="none")
+    assert dataset.encoder is not None
+    for text in ("31.234", "31234"):
+        folder = save(tmp_path / text, nodes(amount=[text] * SIZE), edges())
+        again = read(folder, encoder=dataset.encoder, class_names=dataset.class_names)
+        assert features(again)["amount"] == [31234] * SIZE
+
+
 def test_many_categories_share_features(tmp_path: Path) -> None:
     table = nodes(city=[f"city {k}" for k in range(90)])
     dataset = read(save(tmp_path / "graph", table, edges()))

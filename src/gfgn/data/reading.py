@@ -159,8 +159,10 @@ def _read_folder(folder: Path, label: str, prefix: str, options: ReadOptions) ->
     if not roles.features and expected is None:
         raise DataError(f"{nodes.label} has no feature column, expected one or more besides id, label and split")
     special = [name for name in (roles.id, roles.label, roles.split) if name]
-    # A column that holds text for a model stays text, so that `01` is not read as a number.
-    text = [column.name for column in expected or () if column.holds == "text" and column.name in roles.features]
+    # What a model knows as text stays text, so that `01` is no number; and numbers in a form such as `1.234,5`, so that
+    # `1.234` is not read as less than 2.
+    written = {column.name for column in expected or () if column.holds == "text" or column.format}
+    text = [name for name in roles.features if name in written]
     frame = nodes.frame([*special, *roles.features], [*special, *text])
     ids = Ids(frame[roles.id], nodes.label, roles.id)
     labels, classes, more = None, list[str](), list[str]()
